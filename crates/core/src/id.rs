@@ -1,0 +1,137 @@
+//! Identifiers and keyed hashes, as plain bytes.
+//!
+//! What lives here: the types that name a command, an operation, a key and a caller, and how they are written
+//! as text. What must never: how they are derived (that is [`scope`](crate::scope)), nor a raw key or caller.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! digest {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name([u8; 32]);
+
+        impl $name {
+            /// Wraps 32 bytes read back from a store.
+            pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+                Self(bytes)
+            }
+
+            /// The 32 bytes that a store keeps.
+            pub const fn as_bytes(&self) -> &[u8; 32] {
+                &self.0
+            }
+
+            /// The first eight hexadecimal digits: as much as a log line or a metric may show.
+            pub fn prefix(&self) -> String {
+                self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+            }
+        }
+
+        /// All 64 hexadecimal digits.
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        /// The type and the [`prefix`](Self::prefix) only, so that debug output is fit for a log.
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({}…)"), self.prefix())
+            }
+        }
+    };
+}
+
+digest! {
+    /// What stores index by: the keyed hash of a scope and a key.
+    CommandId
+}
+digest! {
+    /// The keyed hash of a key alone, for finding a record by its key without storing the key.
+    KeyHash
+}
+digest! {
+    /// The keyed hash of a caller (within its tenant), for finding a caller's records.
+    CallerHash
+}
+
+/// The public name of one command: a UUID that is the same on every attempt and every replay.
+///
+/// Safe to show, to pass downstream and to build event ids and resource ids from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(uuid::Uuid);
+
+impl OperationId {
+    /// Wraps 16 bytes read back from a store.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(uuid::Uuid::from_bytes(bytes))
+    }
+
+    /// The 16 bytes that a store keeps.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0.as_hyphenated(), f)
+    }
+}
+
+impl fmt::Debug for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OperationId({self})")
+    }
+}
+
+/// The text was not a UUID in its usual hyphenated form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParseOperationIdError;
+
+impl fmt::Display for ParseOperationIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an operation id is a UUID such as 0e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e35")
+    }
+}
+
+impl std::error::Error for ParseOperationIdError {}
+
+impl FromStr for OperationId {
+    type Err = ParseOperationIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // One spelling only: 36 characters. Braces, URNs and the run-together form are other people's UUIDs.
+        if text.len() != 36 {
+            return Err(ParseOperationIdError);
+        }
+        uuid::Uuid::try_parse(text).map(Self).map_err(|_| ParseOperationIdError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_shows_a_prefix_and_display_the_whole() {
+        let id = CommandId::from_bytes([0xab; 32]);
+        assert_eq!(format!("{id:?}"), "CommandId(abababab…)");
+        assert_eq!(id.to_string(), "ab".repeat(32));
+        assert_eq!(id.as_bytes(), &[0xab; 32]);
+    }
+
+    #[test]
+    fn an_operation_id_survives_its_text_form_and_no_other_spelling_is_taken() {
+        let id = OperationId::from_bytes(*b"0123456789abcdef");
+        assert_eq!(id.to_string(), "30313233-3435-3637-3839-616263646566");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(format!("{id:?}"), "OperationId(30313233-3435-3637-3839-616263646566)");
+        for bad in ["", "30313233343536373839616263646566", "{30313233-3435-3637-3839-616263646566}", "x"] {
+            assert_eq!(bad.parse::<OperationId>(), Err(ParseOperationIdError), "{bad}");
+        }
+    }
+}
