@@ -28,3 +28,31 @@ impl fmt::Debug for Fingerprint {
         write!(f, "Fingerprint({a:02x}{b:02x}{c:02x}{d:02x}…)")
     }
 }
+
+/// Kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Malformed.
+    Malformed,
+    /// Unknown version.
+    UnknownVersion,
+}
+/// Error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Error(pub ErrorKind);
+impl Error {
+    /// Kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.0
+    }
+}
+/// Payload.
+pub trait Payload {
+    /// Fingerprint.
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error>;
+}
+impl Payload for Fingerprint {
+    fn fingerprint(&self, _: &Selection) -> Result<Fingerprint, Error> {
+        Ok(*self)
+    }
+}

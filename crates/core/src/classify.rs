@@ -1,0 +1,179 @@
+//! What an answer says about the effect: it happened, it was refused, it did not happen, or nobody can tell.
+//!
+//! What lives here: the one table from class, status and the answering system's own word to an ending.
+//! What must never: reading headers or bodies; whoever speaks the protocol hands over an [`Answer`].
+
+use crate::outcome::{Outcome, Status};
+use crate::policy::Class;
+
+/// What an answer means for the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Meaning {
+    /// The effect happened; the answer is replayed from now on.
+    Succeeded,
+    /// The command was refused for good; the answer is replayed from now on.
+    FailedReplayable,
+    /// Nothing took effect; the next request may try again.
+    NotApplied,
+    /// Nobody can tell whether the effect happened.
+    InDoubt,
+}
+
+/// What the answering system itself says about the effect, which outranks every rule about its status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Steer {
+    /// The effect happened, whatever the status says.
+    Applied,
+    /// Nothing took effect, whatever the status says.
+    NotApplied,
+    /// It does not know either.
+    Unknown,
+}
+
+/// An answer, reduced to what its meaning depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// Its status.
+    pub status: Status,
+    /// Whether it invites a retry by naming a time for it.
+    pub retry_after: bool,
+    /// The answering system's own word, where it gave one.
+    pub steer: Option<Steer>,
+}
+
+impl Answer {
+    /// An answer with this status, no invitation to retry and no word of its own.
+    pub const fn new(status: Status) -> Self {
+        Self { status, retry_after: false, steer: None }
+    }
+}
+
+/// How an operation reads answers.
+///
+/// The default rests on one assumption about the answering system: that it gives the statuses listed in
+/// `not_applied` only when nothing took effect. An operation that cannot assume it empties the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// Statuses that promise that nothing took effect. (503 counts only when it invites a retry.)
+    pub not_applied: Vec<Status>,
+    /// Statuses with a meaning of their own for this operation.
+    pub overrides: Vec<(Status, Meaning)>,
+    /// Whether an answer that took no effect lets the next request try again (`true`), or is stored and
+    /// replayed like any other refusal (`false`).
+    pub rerun: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let http = [401, 403, 408, 425, 429, 503].map(Status::Http);
+        let grpc = [grpc::PERMISSION_DENIED, grpc::UNAUTHENTICATED].map(Status::Grpc);
+        Self { not_applied: http.into_iter().chain(grpc).collect(), overrides: Vec::new(), rerun: true }
+    }
+}
+
+/// The gRPC status codes that the table names.
+mod grpc {
+    pub(super) const OK: u32 = 0;
+    pub(super) const INVALID_ARGUMENT: u32 = 3;
+    pub(super) const NOT_FOUND: u32 = 5;
+    pub(super) const ALREADY_EXISTS: u32 = 6;
+    pub(super) const PERMISSION_DENIED: u32 = 7;
+    pub(super) const FAILED_PRECONDITION: u32 = 9;
+    pub(super) const UNIMPLEMENTED: u32 = 12;
+    pub(super) const UNAUTHENTICATED: u32 = 16;
+}
+
+/// What `answer` means for a record of `class`, under an operation's `rules`.
+///
+/// ```
+/// use semel_core::classify::{Answer, Meaning, Rules, Steer, classify};
+/// use semel_core::outcome::Status;
+/// use semel_core::policy::Class;
+///
+/// let rules = Rules::default();
+/// let read = |answer: &Answer| classify(Class::External, answer, &rules);
+/// assert_eq!(read(&Answer::new(Status::Http(201))), Meaning::Succeeded);
+/// assert_eq!(read(&Answer::new(Status::Http(422))), Meaning::FailedReplayable);
+/// assert_eq!(read(&Answer::new(Status::Http(429))), Meaning::NotApplied);
+/// // A bare 500 says nothing about what happened before it:
+/// assert_eq!(read(&Answer::new(Status::Http(500))), Meaning::InDoubt);
+/// // unless the system says so itself:
+/// let word = Answer { steer: Some(Steer::NotApplied), ..Answer::new(Status::Http(500)) };
+/// assert_eq!(read(&word), Meaning::NotApplied);
+/// ```
+pub fn classify(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
+    let meaning = match answer.steer {
+        Some(Steer::Applied) => Meaning::Succeeded,
+        Some(Steer::NotApplied) => Meaning::NotApplied,
+        Some(Steer::Unknown) => Meaning::InDoubt,
+        None => by_status(class, answer, rules),
+    };
+    match meaning {
+        // A local effect commits with its record or not at all: there is nothing to be in doubt about.
+        Meaning::InDoubt if class == Class::Local => settle_not_applied(rules),
+        Meaning::NotApplied => settle_not_applied(rules),
+        settled => settled,
+    }
+}
+
+fn settle_not_applied(rules: &Rules) -> Meaning {
+    if rules.rerun { Meaning::NotApplied } else { Meaning::FailedReplayable }
+}
+
+fn by_status(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
+    if let Some((_, meaning)) = rules.overrides.iter().find(|(status, _)| *status == answer.status) {
+        return *meaning;
+    }
+    let promised = rules.not_applied.contains(&answer.status);
+    match answer.status {
+        Status::Value | Status::Http(200..=399) | Status::Grpc(grpc::OK) => Meaning::Succeeded,
+        // A provider that deduplicates answers 409 while its own first attempt still runs: not an outcome.
+        Status::Http(409) if class == Class::Downstream || answer.retry_after => Meaning::InDoubt,
+        Status::Http(503) if promised && answer.retry_after => Meaning::NotApplied,
+        Status::Http(400..=499) if promised => Meaning::NotApplied,
+        Status::Http(400..=499) => Meaning::FailedReplayable,
+        Status::Grpc(_) if promised => Meaning::NotApplied,
+        Status::Grpc(
+            grpc::INVALID_ARGUMENT
+            | grpc::NOT_FOUND
+            | grpc::ALREADY_EXISTS
+            | grpc::FAILED_PRECONDITION
+            | grpc::UNIMPLEMENTED,
+        ) => Meaning::FailedReplayable,
+        Status::Http(_) | Status::Grpc(_) => Meaning::InDoubt,
+    }
+}
+
+/// How an attempt ended, as its owner tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The effect happened.
+    Succeeded(Outcome),
+    /// The command was refused for good.
+    FailedReplayable(Outcome),
+    /// Nothing took effect. The answer, where there was one, is handed to twins that were waiting for it.
+    NotApplied(Option<Outcome>),
+    /// Nobody can tell whether the effect happened.
+    InDoubt,
+}
+
+impl Ending {
+    /// The ending that an answer stands for: [`classify`], with the outcome put where it belongs.
+    pub fn of(class: Class, answer: &Answer, rules: &Rules, outcome: Outcome) -> Self {
+        match classify(class, answer, rules) {
+            Meaning::Succeeded => Self::Succeeded(outcome),
+            Meaning::FailedReplayable => Self::FailedReplayable(outcome),
+            Meaning::NotApplied => Self::NotApplied(Some(outcome)),
+            Meaning::InDoubt => Self::InDoubt,
+        }
+    }
+}
+
+/// Whether an answer refuses for want of permission: remembered for a short time only, since the same client
+/// may be allowed a moment later.
+pub(crate) fn denies(status: Status) -> bool {
+    matches!(status, Status::Http(401 | 403) | Status::Grpc(grpc::PERMISSION_DENIED | grpc::UNAUTHENTICATED))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use super::*;
+use Meaning::{FailedReplayable, InDoubt, NotApplied, Succeeded};
+
+fn read(class: Class, status: Status) -> Meaning {
+    classify(class, &Answer::new(status), &Rules::default())
+}
+
+fn inviting(class: Class, code: u16) -> Meaning {
+    let answer = Answer { retry_after: true, ..Answer::new(Status::Http(code)) };
+    classify(class, &answer, &Rules::default())
+}
+
+#[test]
+fn every_http_status_has_the_meaning_that_the_table_gives_it() {
+    for code in 0..=999 {
+        let expected = match code {
+            200..=399 => Succeeded,
+            401 | 403 | 408 | 425 | 429 => NotApplied,
+            400..=499 => FailedReplayable,
+            _ => InDoubt,
+        };
+        assert_eq!(read(Class::External, Status::Http(code)), expected, "{code}");
+        let downstream = if code == 409 { InDoubt } else { expected };
+        assert_eq!(read(Class::Downstream, Status::Http(code)), downstream, "{code}");
+        let local = if expected == InDoubt { NotApplied } else { expected };
+        assert_eq!(read(Class::Local, Status::Http(code)), local, "{code}");
+    }
+    assert_eq!(read(Class::External, Status::Value), Succeeded);
+}
+
+#[test]
+fn every_grpc_status_has_the_meaning_that_the_table_gives_it() {
+    for code in 0..=99 {
+        let expected = match code {
+            0 => Succeeded,
+            3 | 5 | 6 | 9 | 12 => FailedReplayable,
+            7 | 16 => NotApplied,
+            _ => InDoubt,
+        };
+        assert_eq!(read(Class::External, Status::Grpc(code)), expected, "{code}");
+    }
+}
+
+#[test]
+fn an_invitation_to_retry_changes_409_and_503_only() {
+    assert_eq!(inviting(Class::External, 409), InDoubt);
+    assert_eq!(inviting(Class::External, 503), NotApplied);
+    assert_eq!(inviting(Class::External, 500), InDoubt);
+    assert_eq!(inviting(Class::External, 422), FailedReplayable);
+}
+
+#[test]
+fn an_operation_can_give_the_assumption_up() {
+    let rules = Rules { not_applied: Vec::new(), ..Rules::default() };
+    let read = |code, retry_after| {
+        let answer = Answer { retry_after, ..Answer::new(Status::Http(code)) };
+        classify(Class::External, &answer, &rules)
+    };
+    assert_eq!(read(429, true), FailedReplayable);
+    assert_eq!(read(401, false), FailedReplayable);
+    assert_eq!(read(503, true), InDoubt);
+    assert_eq!(classify(Class::External, &Answer::new(Status::Grpc(7)), &rules), InDoubt);
+}
+
+#[test]
+fn the_systems_own_word_outranks_status_and_overrides() {
+    let rules = Rules { overrides: vec![(Status::Http(200), FailedReplayable)], ..Rules::default() };
+    for (steer, meaning) in
+        [(Steer::Applied, Succeeded), (Steer::NotApplied, NotApplied), (Steer::Unknown, InDoubt)]
+    {
+        for code in [200, 404, 429, 500] {
+            let answer = Answer { steer: Some(steer), ..Answer::new(Status::Http(code)) };
+            assert_eq!(classify(Class::External, &answer, &rules), meaning, "{steer:?} {code}");
+        }
+    }
+    assert_eq!(classify(Class::External, &Answer::new(Status::Http(200)), &rules), FailedReplayable);
+    assert_eq!(classify(Class::External, &Answer::new(Status::Http(201)), &rules), Succeeded);
+}
+
+#[test]
+fn without_rerun_an_answer_that_took_no_effect_is_stored_like_any_refusal() {
+    let rules = Rules { rerun: false, ..Rules::default() };
+    let steered = Answer { steer: Some(Steer::NotApplied), ..Answer::new(Status::Http(500)) };
+    assert_eq!(classify(Class::External, &Answer::new(Status::Http(429)), &rules), FailedReplayable);
+    assert_eq!(classify(Class::External, &steered, &rules), FailedReplayable);
+    assert_eq!(classify(Class::Local, &Answer::new(Status::Http(500)), &rules), FailedReplayable);
+    assert_eq!(classify(Class::External, &Answer::new(Status::Http(500)), &rules), InDoubt);
+}
+
+#[test]
+fn a_local_effect_is_never_in_doubt() {
+    let unsure = Answer { steer: Some(Steer::Unknown), ..Answer::new(Status::Http(200)) };
+    assert_eq!(classify(Class::Local, &unsure, &Rules::default()), NotApplied);
+}
+
+#[test]
+fn an_ending_carries_the_outcome_where_the_meaning_has_a_place_for_it() {
+    let ending = |code| {
+        let outcome = Outcome::http(code, [("a", "b")], "x");
+        (
+            Ending::of(Class::External, &Answer::new(outcome.status), &Rules::default(), outcome.clone()),
+            outcome,
+        )
+    };
+    let (done, outcome) = ending(200);
+    assert_eq!(done, Ending::Succeeded(outcome));
+    let (refused, outcome) = ending(404);
+    assert_eq!(refused, Ending::FailedReplayable(outcome));
+    let (busy, outcome) = ending(429);
+    assert_eq!(busy, Ending::NotApplied(Some(outcome)));
+    assert_eq!(ending(500).0, Ending::InDoubt);
+}
+
+#[test]
+fn only_a_want_of_permission_is_remembered_briefly() {
+    for status in [Status::Http(401), Status::Http(403), Status::Grpc(7), Status::Grpc(16)] {
+        assert!(denies(status), "{status:?}");
+    }
+    for status in [Status::Http(429), Status::Http(503), Status::Grpc(0), Status::Value] {
+        assert!(!denies(status), "{status:?}");
+    }
+}

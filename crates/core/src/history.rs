@@ -1,0 +1,102 @@
+//! The short memory of how a record came to be what it is.
+//!
+//! What lives here: a bounded list of what happened to a record, for the person who has to settle it.
+//! What must never: anything that a decision depends on. A record without history behaves the same.
+
+use crate::record::StateName;
+use crate::time::Time;
+
+/// The longest name of a worker or operator that is kept; the rest is cut off.
+pub const WHO_BYTES_MAX: usize = 64;
+/// The longest reason that is kept; the rest is cut off.
+pub const WHY_BYTES_MAX: usize = 256;
+
+/// One thing that happened to a record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// The attempt that the record was at afterwards.
+    pub attempt: u32,
+    /// The state that the record was in afterwards.
+    pub to: StateName,
+    /// When, by the store's clock.
+    pub at: Time,
+    /// Which worker, sweeper, reconciler or operator did it.
+    pub who: Box<str>,
+    /// Why, in a few words; empty where the state says it all.
+    pub why: Box<str>,
+}
+
+/// The latest entries of a record, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct History {
+    pub(crate) dropped: u32,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl History {
+    /// The entries that were kept, oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// How many older entries were dropped to keep the history short.
+    pub fn dropped(&self) -> u32 {
+        self.dropped
+    }
+
+    /// Adds an entry and drops the oldest ones beyond `entries_max`. The very first entry goes last of all:
+    /// how a command began explains more than its seventh renewal of doubt.
+    pub(crate) fn push(&mut self, mut entry: Entry, entries_max: u8) {
+        entry.who = cut(&entry.who, WHO_BYTES_MAX).into();
+        entry.why = cut(&entry.why, WHY_BYTES_MAX).into();
+        self.entries.push(entry);
+        while self.entries.len() > usize::from(entries_max) {
+            let oldest_but_the_first = usize::from(entries_max > 1);
+            self.entries.remove(oldest_but_the_first);
+            self.dropped = self.dropped.saturating_add(1);
+        }
+    }
+}
+
+/// The longest beginning of `text` that fits and ends between two characters.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(attempt: u32) -> Entry {
+        let at = Time::from_millis(u64::from(attempt));
+        Entry { attempt, to: StateName::Processing, at, who: "w".into(), why: "".into() }
+    }
+
+    fn kept(pushes: u32, entries_max: u8) -> (Vec<u32>, u32) {
+        let mut history = History::default();
+        for attempt in 1..=pushes {
+            history.push(entry(attempt), entries_max);
+        }
+        (history.entries().iter().map(|entry| entry.attempt).collect(), history.dropped())
+    }
+
+    #[test]
+    fn the_history_keeps_how_it_began_and_what_came_last() {
+        assert_eq!(kept(3, 4), (vec![1, 2, 3], 0));
+        assert_eq!(kept(6, 4), (vec![1, 4, 5, 6], 2));
+        assert_eq!(kept(6, 2), (vec![1, 6], 4));
+        assert_eq!(kept(6, 1), (vec![6], 5));
+        assert_eq!(kept(6, 0), (vec![], 6));
+    }
+
+    #[test]
+    fn long_names_and_reasons_are_cut_between_characters() {
+        let mut history = History::default();
+        let long: Box<str> = "é".repeat(300).into();
+        history.push(Entry { who: long.clone(), why: long, ..entry(1) }, 4);
+        let kept = &history.entries()[0];
+        assert_eq!((kept.who.len(), kept.why.len()), (WHO_BYTES_MAX, WHY_BYTES_MAX));
+        history.push(Entry { who: format!("x{}", "é".repeat(300)).into(), ..entry(2) }, 4);
+        assert_eq!(history.entries()[1].who.len(), WHO_BYTES_MAX - 1);
+    }
+}

@@ -1,0 +1,283 @@
+//! What a request gets that meets a record: the table of states, fingerprints and leases.
+
+use super::{Command, Expect, Found, Stamp, Write, lease_is_dead, remember, verdict};
+use crate::fingerprint::ErrorKind;
+use crate::history::History;
+use crate::outcome::Outcome;
+use crate::policy::{Class, Policy};
+use crate::record::{Record, State, Token};
+use crate::time::Time;
+use std::sync::Arc;
+
+/// In which state a claim begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Begin {
+    /// The worker has something to do before the effect can begin, and will [`start`](super::start) right
+    /// before it. A crash until then costs nothing.
+    Claimed,
+    /// The effect begins at once: one write less, and the cautious reading after a crash.
+    Processing,
+}
+
+/// What a request brings along for the case that it becomes the owner of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// Freshly drawn; must never have been used for another attempt.
+    pub token: Token,
+    /// How the attempt would begin.
+    pub begin: Begin,
+}
+
+/// What a request is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// Store this; once it is stored, the attempt is yours. Refused by the store: decide again from what
+    /// stands there.
+    Run(Box<Write>),
+    /// The owner is gone and the effect in doubt: store this, then answer [`Reply::Unknown`]. Refused by the
+    /// store: decide again.
+    MarkUnknown(Box<Write>),
+    /// Nothing to store: this is the answer.
+    Answer(Reply<'a>),
+    /// The command lives under the next secret's id: decide again from what stands there.
+    Follow,
+}
+
+/// What a request is answered without an attempt of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// The stored outcome, once more.
+    Replay(&'a Outcome),
+    /// Another attempt is under way.
+    InProgress,
+    /// Nobody can prove whether the effect happened.
+    Unknown,
+    /// The key is bound to another payload.
+    Mismatch,
+    /// There was an outcome, and it is past its time.
+    Expired,
+    /// Every attempt that the policy allows took no effect.
+    AttemptsExhausted,
+    /// Something stands there that this node cannot read. Answered like [`Reply::Unknown`]; wants an alarm.
+    Unreadable,
+}
+
+/// What a request is to do, given what the store found under its command id.
+///
+/// `stamp.now` must come from the very answer of the store that carried the record.
+pub fn decide<'a>(found: Found<'a>, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Decision<'a> {
+    let run = |expect, next| Decision::Run(Box::new(Write { expect, next }));
+    match judge(found, command, stamp.now) {
+        Judgement::Free => run(Expect::Absent, first_attempt(command, ticket, stamp)),
+        Judgement::Reuse(record) => run(Expect::unchanged(record), anew(record, command, ticket, stamp)),
+        Judgement::Again(record) => {
+            run(Expect::unchanged(record), next_attempt(record, command, ticket, stamp))
+        }
+        Judgement::Lapsed(record) => {
+            let next = verdict::lapsed_into_unknown(record, stamp);
+            Decision::MarkUnknown(Box::new(Write { expect: Expect::unchanged(record), next }))
+        }
+        Judgement::Final(reply) => Decision::Answer(reply),
+        Judgement::Elsewhere => Decision::Follow,
+    }
+}
+
+/// What a request is answered that waits for a running twin, each time it looks.
+///
+/// A waiter never starts an attempt: whatever would need one is still [`Reply::InProgress`] to it, and the
+/// result of an attempt that took no effect is a result.
+pub fn attend<'a>(found: Found<'a>, command: &Command<'_>, now: Time) -> Reply<'a> {
+    match judge(found, command, now) {
+        Judgement::Final(Reply::AttemptsExhausted) => {
+            stored_refusal(found).map_or(Reply::AttemptsExhausted, Reply::Replay)
+        }
+        Judgement::Final(reply) => reply,
+        Judgement::Lapsed(_) => Reply::Unknown,
+        Judgement::Again(_) => stored_refusal(found).map_or(Reply::InProgress, Reply::Replay),
+        Judgement::Free | Judgement::Reuse(_) | Judgement::Elsewhere => Reply::InProgress,
+    }
+}
+
+fn stored_refusal(found: Found<'_>) -> Option<&Outcome> {
+    match found {
+        Found::Record(Record {
+            state: State::FailedNotReplayable { outcome: Some(outcome), bound: true, .. },
+            ..
+        }) => Some(outcome),
+        _ => None,
+    }
+}
+
+/// The table, before anything is done about it.
+enum Judgement<'a> {
+    /// Nothing stands there.
+    Free,
+    /// What stands there is past its time: the command begins anew over it.
+    Reuse(&'a Record),
+    /// The next attempt at the same command.
+    Again(&'a Record),
+    /// The owner is gone and the effect in doubt.
+    Lapsed(&'a Record),
+    /// An answer.
+    Final(Reply<'a>),
+    /// A marker stands there.
+    Elsewhere,
+}
+
+fn judge<'a>(found: Found<'a>, command: &Command<'_>, now: Time) -> Judgement<'a> {
+    let record = match found {
+        Found::Nothing => return Judgement::Free,
+        Found::Moved => return Judgement::Elsewhere,
+        Found::Unreadable => return Judgement::Final(Reply::Unreadable),
+        Found::Record(record) => record,
+    };
+    if record.gone_at().is_some_and(|gone_at| now >= gone_at) {
+        return Judgement::Reuse(record);
+    }
+    if is_past_its_time(record, now) {
+        return Judgement::Final(Reply::Expired);
+    }
+    if let State::FailedNotReplayable { bound: false, .. } = record.state {
+        return Judgement::Again(record);
+    }
+    // Before anything about the state is given away or done: is this the same command at all?
+    match is_same_payload(record, command) {
+        Some(true) => judge_same(record, now),
+        Some(false) => Judgement::Final(Reply::Mismatch),
+        None => Judgement::Final(Reply::Unreadable),
+    }
+}
+
+fn is_past_its_time(record: &Record, now: Time) -> bool {
+    match record.state {
+        State::Expired { .. } => true,
+        _ => record.expires_at().is_some_and(|expires_at| now >= expires_at),
+    }
+}
+
+/// Whether the command carries the payload that the record is bound to; `None` where this node does not know
+/// the algorithm that the record was claimed under.
+fn is_same_payload(record: &Record, command: &Command<'_>) -> Option<bool> {
+    if record.policy.selection == command.policy.selection {
+        return Some(record.fingerprint == command.fingerprint);
+    }
+    match command.payload.fingerprint(&record.policy.selection) {
+        Ok(fingerprint) => Some(record.fingerprint == fingerprint),
+        Err(error) if error.kind() == ErrorKind::UnknownVersion => None,
+        // The payload that made the record could be fingerprinted this way and this one cannot: not the same.
+        Err(_) => Some(false),
+    }
+}
+
+fn judge_same(record: &Record, now: Time) -> Judgement<'_> {
+    match &record.state {
+        State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
+            Judgement::Final(Reply::Replay(outcome))
+        }
+        State::FailedNotReplayable { .. } => match record.policy.attempts_max {
+            Some(attempts_max) if record.attempt >= attempts_max => {
+                Judgement::Final(Reply::AttemptsExhausted)
+            }
+            _ => Judgement::Again(record),
+        },
+        State::Claimed { lease_until } | State::Processing { lease_until }
+            if !lease_is_dead(record, *lease_until, now) =>
+        {
+            Judgement::Final(Reply::InProgress)
+        }
+        State::Claimed { .. } if !record.earlier_doubt => Judgement::Again(record),
+        State::Claimed { .. } | State::Processing { .. } if may_repeat(record, now) => {
+            Judgement::Again(record)
+        }
+        State::Claimed { .. } | State::Processing { .. } => Judgement::Lapsed(record),
+        State::Unknown { .. } if may_repeat(record, now) => Judgement::Again(record),
+        State::Unknown { .. } => Judgement::Final(Reply::Unknown),
+        State::Expired { .. } => Judgement::Final(Reply::Expired),
+    }
+}
+
+/// Whether an attempt may follow one that ended in doubt.
+fn may_repeat(record: &Record, now: Time) -> bool {
+    match record.policy.class {
+        // The earlier transaction cannot commit any more without its fenced finish, which would be refused.
+        Class::Local => true,
+        Class::Downstream => now < repeat_before(record),
+        Class::External => false,
+    }
+}
+
+/// Until when an effect in doubt may be sent again: so early that it arrives while the downstream system still
+/// remembers the very first attempt.
+pub(super) fn repeat_before(record: &Record) -> Time {
+    let policy = &record.policy;
+    (record.created_at + policy.dedup_window) - policy.work_deadline.saturating_add(policy.skew)
+}
+
+fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
+    let mut record = Record {
+        operation_id: command.operation_id,
+        key_hash: command.key_hash,
+        caller_hash: command.caller_hash,
+        operation: Arc::clone(&command.operation),
+        policy: Arc::clone(&command.policy),
+        fingerprint: command.fingerprint,
+        version: 1,
+        token: ticket.token,
+        attempt: 1,
+        fence: stamp.now.as_millis(),
+        created_at: stamp.now,
+        updated_at: stamp.now,
+        owner_wrote_at: stamp.now,
+        earlier_doubt: false,
+        state: begun(ticket.begin, &command.policy, stamp.now),
+        history: History::default(),
+        extensions: bytes::Bytes::new(),
+    };
+    remember(&mut record, stamp);
+    record
+}
+
+/// The first attempt of a command that takes the place of one past its time. Version and fence go on growing,
+/// so that whoever still holds the old record is stopped.
+fn anew(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
+    let mut record = first_attempt(command, ticket, stamp);
+    record.operation_id = old.operation_id;
+    record.version = old.version + 1;
+    record.fence = next_fence(old, stamp.now);
+    record
+}
+
+fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
+    let mut next = old.clone();
+    match old.state {
+        State::Processing { .. } | State::Unknown { .. } => {
+            next.earlier_doubt = old.policy.class != Class::Local;
+        }
+        State::FailedNotReplayable { bound: false, .. } => {
+            next.fingerprint = command.fingerprint;
+            next.policy = Arc::clone(&command.policy);
+        }
+        _ => {}
+    }
+    next.version += 1;
+    next.token = ticket.token;
+    next.attempt = next.attempt.saturating_add(1);
+    next.fence = next_fence(old, stamp.now);
+    next.updated_at = stamp.now;
+    next.owner_wrote_at = stamp.now;
+    next.state = begun(ticket.begin, &next.policy, stamp.now);
+    remember(&mut next, stamp);
+    next
+}
+
+fn next_fence(old: &Record, now: Time) -> u64 {
+    now.as_millis().max(old.fence.saturating_add(1))
+}
+
+fn begun(begin: Begin, policy: &Policy, now: Time) -> State {
+    let lease_until = now + policy.lease;
+    match begin {
+        Begin::Claimed => State::Claimed { lease_until },
+        Begin::Processing => State::Processing { lease_until },
+    }
+}

@@ -1,0 +1,222 @@
+//! The state machine: every way a record may change, each a pure function from record to record.
+//!
+//! What lives here: the meaning of Semel. A store swaps records, a transport speaks a protocol, an engine runs
+//! work; what any of it *means* is decided in these files and nowhere else.
+//! What must never: I/O, a clock, randomness. The moment and the token are arguments, so that a model checker
+//! can walk through every order of events with this very code.
+//!
+//! ```text
+//!                        ┌────────────── take over (lease dead) ─────────────┐
+//!                        ▼                                                   │
+//!   (nothing) ──decide──► CLAIMED ──start──► PROCESSING ──finish──► SUCCEEDED ──────────┐
+//!        │                  │                 ▲   │  │                                  │
+//!        └──decide──────────┼─────────────────┘   │  ├─────finish──► FAILED_REPLAYABLE ─┤ expire
+//!                           │                     │  │                  ▲               ▼
+//!                        abandon                  │  │       resolve /  │            EXPIRED
+//!                           │       abandon /     │  │      reconcile   │               │ purge
+//!                           ▼       finish        │  └─finish / lease ► UNKNOWN         ▼
+//!                  FAILED_NOT_REPLAYABLE ◄────────┘     dead               │        (nothing)
+//!                           ▲  │                                           │
+//!                           │  └──decide: next attempt──►                  │
+//!                           └──────────── "not applied" ───────────────────┘
+//! ```
+//!
+//! Three rules hold everywhere:
+//!
+//! 1. A write names the version **and** the token of the record that it was computed from ([`Expect`]); the
+//!    store applies it only where both still stand. A stale worker therefore changes nothing.
+//! 2. A final outcome changes only by the end of its retention.
+//! 3. What cannot be proven is `UNKNOWN`; only an outcome, a verdict, or (where the effect's own system
+//!    deduplicates) another attempt leads out of it.
+//!
+//! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are
+//! the owner's; [`lapse`] marks what a dead owner left behind, and [`reconcile`], [`postpone`],
+//! [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
+
+mod judge;
+mod owner;
+mod retention;
+mod rotation;
+mod verdict;
+
+pub use judge::{Begin, Decision, Reply, Ticket, attend, decide};
+pub use owner::{abandon, claim_landed, finish, landed, may_send, renew, start};
+pub use retention::{Due, due, expire, purge};
+pub use rotation::{Route, Stage, route};
+pub use verdict::{Verdict, lapse, postpone, reconcile, release, resolve};
+
+use crate::fingerprint::{Fingerprint, Payload};
+use crate::history;
+use crate::id::{CallerHash, KeyHash, OperationId};
+use crate::policy::Policy;
+use crate::record::{Entry, Record, State, Token};
+use crate::time::Time;
+use std::fmt;
+use std::sync::Arc;
+
+/// A request that has been recognised: who asks for what, under which key, with which payload.
+#[derive(Clone)]
+pub struct Command<'a> {
+    /// The public name of the command.
+    pub operation_id: OperationId,
+    /// The keyed hash of its key.
+    pub key_hash: KeyHash,
+    /// The keyed hash of its caller.
+    pub caller_hash: CallerHash,
+    /// The operation's name.
+    pub operation: Arc<str>,
+    /// The terms that a new record would be claimed under.
+    pub policy: Arc<Policy>,
+    /// The payload's fingerprint under that policy's selection.
+    pub fingerprint: Fingerprint,
+    /// The payload itself, asked once more where the record was claimed under another selection.
+    pub payload: &'a dyn Payload,
+}
+
+/// When a transition happens, by whom and why: what history remembers of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp<'a> {
+    /// The moment, by the store's clock.
+    pub now: Time,
+    /// The worker, sweeper, reconciler or operator.
+    pub who: &'a str,
+    /// The reason, in a few words; may be empty.
+    pub why: &'a str,
+}
+
+/// What a store found under a command id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// Nothing.
+    Nothing,
+    /// A record.
+    Record(&'a Record),
+    /// The marker of a command that lives under the next secret's id.
+    Moved,
+    /// Something that cannot be read: damaged, sealed with a missing key, or written by a newer node. It is
+    /// answered as unknown in every class, and never written over.
+    Unreadable,
+}
+
+impl<'a> From<Option<&'a Entry>> for Found<'a> {
+    fn from(entry: Option<&'a Entry>) -> Self {
+        match entry {
+            None => Self::Nothing,
+            Some(Entry::Record(record)) => Self::Record(record),
+            Some(Entry::Moved) => Self::Moved,
+        }
+    }
+}
+
+/// What must still stand in the store for a write to be applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Expect {
+    /// Nothing at all.
+    Absent,
+    /// A record of exactly this version and this token. Either alone is not enough: a version can come again
+    /// on another timeline after a lossy fail-over, and one owner's token stands on many versions.
+    Unchanged {
+        /// The version that the write was computed from.
+        version: u64,
+        /// The token that the write was computed from.
+        token: Token,
+    },
+}
+
+impl Expect {
+    /// That `record` is still as it was read.
+    pub fn unchanged(record: &Record) -> Self {
+        Self::Unchanged { version: record.version, token: record.token }
+    }
+
+    /// Whether what a store found is what was expected. Every store's compare-and-swap means this.
+    pub fn met_by(&self, found: Found<'_>) -> bool {
+        match (self, found) {
+            (Self::Absent, Found::Nothing) => true,
+            (Self::Unchanged { version, token }, Found::Record(record)) => {
+                record.version == *version && record.token == *token
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A compare-and-swap for a store to apply: `next` where `expect` still holds, nothing otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Write {
+    /// What must still stand there.
+    pub expect: Expect,
+    /// What shall stand there afterwards.
+    pub next: Record,
+}
+
+/// Why a transition is not to be had. The record is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// The record belongs to another attempt by now.
+    Superseded,
+    /// The attempt has not been started, so that it can have had no effect to report.
+    NotStarted,
+    /// The record is in a state that this transition does not start from.
+    WrongState,
+    /// The outcome is final, or the attempt was ended before.
+    Settled,
+    /// The owner's lease is still alive.
+    LeaseAlive,
+    /// An owner that went silent may still act: absence proves nothing before this moment.
+    QuietUntil(Time),
+    /// An earlier attempt may have taken effect.
+    InDoubt,
+    /// The record's time is not over before this moment.
+    NotBefore(Time),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Superseded => f.write_str("the record belongs to another attempt by now"),
+            Self::NotStarted => f.write_str("the attempt was never started, so it has no outcome"),
+            Self::WrongState => f.write_str("the record's state does not allow this"),
+            Self::Settled => f.write_str("the record is settled already"),
+            Self::LeaseAlive => f.write_str("the owner's lease is still alive"),
+            Self::QuietUntil(time) => {
+                write!(f, "the owner may still act; absence proves nothing before {time:?}")
+            }
+            Self::InDoubt => f.write_str("an earlier attempt may have taken effect"),
+            Self::NotBefore(time) => write!(f, "the record must be kept until {time:?}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// The record after a write: one version on, with the new state and, where something happened that a person
+/// would want to know of, an entry in its history.
+fn written(record: &Record, state: State, stamp: Stamp<'_>) -> Record {
+    let mut next = record.clone();
+    next.version += 1;
+    next.updated_at = stamp.now;
+    next.state = state;
+    remember(&mut next, stamp);
+    next
+}
+
+fn remember(record: &mut Record, stamp: Stamp<'_>) {
+    let to = record.state_name();
+    let entry = history::Entry {
+        attempt: record.attempt,
+        to,
+        at: stamp.now,
+        who: stamp.who.into(),
+        why: stamp.why.into(),
+    };
+    record.history.push(entry, record.policy.history_entries_max);
+}
+
+/// Whether a lease has run out for everybody, clock differences allowed for.
+fn lease_is_dead(record: &Record, lease_until: Time, now: Time) -> bool {
+    now >= lease_until + record.policy.skew
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! What the owner of an attempt does: start it, renew its lease, end it, and recognise its own writes.
+
+use super::judge::repeat_before;
+use super::{Expect, Found, Refusal, Stamp, Write, written};
+use crate::classify::{Ending, denies};
+use crate::outcome::Outcome;
+use crate::policy::Class;
+use crate::record::{Doubt, Proof, Record, State, Token};
+use crate::time::Time;
+
+/// The effect is about to begin: `CLAIMED` becomes `PROCESSING`. Must be stored before the effect's first byte
+/// leaves.
+pub fn start(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    own(record, token)?;
+    let State::Claimed { .. } = record.state else { return Err(Refusal::WrongState) };
+    let lease_until = stamp.now + record.policy.lease;
+    Ok(owners_write(record, State::Processing { lease_until }, stamp))
+}
+
+/// The owner is still at work: its lease is extended from now. Leaves no trace in the history.
+pub fn renew(record: &Record, token: Token, now: Time) -> Result<Write, Refusal> {
+    own(record, token)?;
+    let mut next = record.clone();
+    match &mut next.state {
+        State::Claimed { lease_until } | State::Processing { lease_until } => {
+            *lease_until = now + record.policy.lease;
+        }
+        _ => return Err(Refusal::WrongState),
+    }
+    next.version += 1;
+    next.updated_at = now;
+    next.owner_wrote_at = now;
+    Ok(Write { expect: Expect::unchanged(record), next })
+}
+
+/// Whether the effect may be sent at `now`: the attempt is started, its lease has not lapsed, and, where an
+/// earlier attempt is in doubt, the downstream system still remembers it.
+///
+/// To be asked right before the first byte leaves, of the last record that is known to be stored.
+pub fn may_send(record: &Record, token: Token, now: Time) -> bool {
+    let State::Processing { lease_until } = record.state else { return false };
+    let remembered = !record.earlier_doubt || now < repeat_before(record);
+    record.token == token && now < lease_until && remembered
+}
+
+/// The attempt has ended. The owner may answer its client once this is stored, and not before.
+///
+/// An owner that comes late still finishes over the `UNKNOWN`, or the "not applied" verdict, that was made of
+/// its own attempt: it holds the true outcome. It is recognised by its token, so that nobody finishes for a
+/// successor.
+pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    own(record, token)?;
+    let state = match &record.state {
+        State::Processing { .. } => ended(record, ending, stamp.now),
+        State::Claimed { .. } => match ending {
+            Ending::NotApplied(_) => ended(record, ending, stamp.now),
+            _ => return Err(Refusal::NotStarted),
+        },
+        State::Unknown { doubt, .. } => match ended(record, ending, stamp.now) {
+            // The owner has told before that it cannot tell: nothing new.
+            State::Unknown { .. } if *doubt == Doubt::Owner => return Err(Refusal::Settled),
+            state => state,
+        },
+        State::FailedNotReplayable { proof: Proof::Verdict, .. } => match ending {
+            Ending::Succeeded(_) | Ending::FailedReplayable(_) => ended(record, ending, stamp.now),
+            // The verdict stands: the owner agrees with it, or knows less.
+            Ending::NotApplied(_) | Ending::InDoubt => return Err(Refusal::Settled),
+        },
+        State::FailedNotReplayable { .. }
+        | State::Succeeded { .. }
+        | State::FailedReplayable { .. }
+        | State::Expired { .. } => return Err(Refusal::Settled),
+    };
+    Ok(owners_write(record, state, stamp))
+}
+
+/// The owner gives the attempt up before anything was sent: [`finish`] with nothing to show.
+pub fn abandon(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    finish(record, token, Ending::NotApplied(None), stamp)
+}
+
+/// Whether a claim whose acknowledgement was lost is in the store after all: its token is proof enough. Yields
+/// the record as it stands now, which somebody may have changed since.
+pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> {
+    match reread {
+        Found::Record(record) if record.token == claim.next.token => Some(record),
+        _ => None,
+    }
+}
+
+/// Whether a write whose acknowledgement was lost is in the store after all: only where version, token *and*
+/// content are what was written. An operator's verdict keeps the owner's token.
+pub fn landed(write: &Write, reread: Found<'_>) -> bool {
+    matches!(reread, Found::Record(record) if *record == write.next)
+}
+
+fn own(record: &Record, token: Token) -> Result<(), Refusal> {
+    if record.token == token { Ok(()) } else { Err(Refusal::Superseded) }
+}
+
+fn ended(record: &Record, ending: Ending, now: Time) -> State {
+    let expires_at = now + record.policy.ttl;
+    match ending {
+        Ending::Succeeded(outcome) => State::Succeeded { outcome, expires_at },
+        Ending::FailedReplayable(outcome) => State::FailedReplayable { outcome, expires_at },
+        Ending::NotApplied(outcome) if !record.earlier_doubt => not_applied(record, outcome, now),
+        // A local effect commits with its finish or not at all.
+        Ending::InDoubt if record.policy.class == Class::Local => not_applied(record, None, now),
+        // This attempt took no effect, but an earlier one may have: the doubt stays.
+        Ending::NotApplied(_) | Ending::InDoubt => {
+            State::Unknown { doubt: Doubt::Owner, since: now, probes: 0, next_probe_at: Some(now) }
+        }
+    }
+}
+
+fn not_applied(record: &Record, outcome: Option<Outcome>, now: Time) -> State {
+    let denied = outcome.as_ref().is_some_and(|outcome| denies(outcome.status));
+    let kept = if denied { record.policy.denied_ttl } else { record.policy.ttl };
+    State::FailedNotReplayable { outcome, proof: Proof::Owner, bound: true, expires_at: now + kept }
+}
+
+fn owners_write(record: &Record, state: State, stamp: Stamp<'_>) -> Write {
+    let mut next = written(record, state, stamp);
+    next.owner_wrote_at = stamp.now;
+    if next.is_terminal() {
+        next.earlier_doubt = false;
+    }
+    Write { expect: Expect::unchanged(record), next }
+}

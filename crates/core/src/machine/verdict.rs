@@ -1,0 +1,131 @@
+//! What others do about an attempt whose owner is gone: mark it, ask about it, settle it, let go of it.
+
+use super::{Expect, Refusal, Stamp, Write, lease_is_dead, written};
+use crate::outcome::{Outcome, Status};
+use crate::policy::Class;
+use crate::record::{Doubt, Proof, Record, State};
+use crate::time::Time;
+
+/// What somebody found out about an effect in doubt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It happened. Without an outcome, later requests learn that it did and that its answer was not kept.
+    Applied(Option<Outcome>),
+    /// It was refused for good, with this answer.
+    Failed(Outcome),
+    /// It did not happen, as far as anybody can see. Counts only once the owner can no longer act.
+    NotApplied,
+    /// It did not happen and never will: its own system has been told to refuse this operation id for good.
+    Refused,
+}
+
+/// What a dead lease comes to. `PROCESSING` is marked `UNKNOWN`, and so is a claim that inherited the doubt of
+/// an earlier attempt. What cannot have had an effect, a claim that never began or a `local` transaction that
+/// never committed, becomes not replayable.
+pub fn lapse(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    let (State::Claimed { lease_until } | State::Processing { lease_until }) = record.state else {
+        return Err(Refusal::WrongState);
+    };
+    if !lease_is_dead(record, lease_until, stamp.now) {
+        return Err(Refusal::LeaseAlive);
+    }
+    let begun = matches!(record.state, State::Processing { .. }) && record.policy.class != Class::Local;
+    let next = if begun || record.earlier_doubt {
+        lapsed_into_unknown(record, stamp)
+    } else {
+        let expires_at = stamp.now + record.policy.ttl;
+        let state =
+            State::FailedNotReplayable { outcome: None, proof: Proof::NeverBegan, bound: true, expires_at };
+        written(record, state, stamp)
+    };
+    Ok(Write { expect: Expect::unchanged(record), next })
+}
+
+pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
+    let now = stamp.now;
+    let state = State::Unknown { doubt: Doubt::Lapsed, since: now, probes: 0, next_probe_at: Some(now) };
+    written(record, state, stamp)
+}
+
+/// A reconciler's verdict on an `UNKNOWN` record.
+///
+/// "It happened" counts at once. "It is not there" counts only after the quiet period, counted from the
+/// owner's last stored write: until then a paused owner may still act, or its effect still arrive.
+pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    let State::Unknown { .. } = record.state else { return Err(Refusal::WrongState) };
+    if verdict == Verdict::NotApplied {
+        quiet_is_over(record, stamp.now)?;
+    }
+    Ok(settled(record, verdict, stamp))
+}
+
+/// A reconciler asked and learnt nothing: it will ask again at `next_probe_at`, or leave it to an operator.
+pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Result<Write, Refusal> {
+    let mut next = record.clone();
+    let State::Unknown { probes, next_probe_at: planned, .. } = &mut next.state else {
+        return Err(Refusal::WrongState);
+    };
+    *probes = probes.saturating_add(1);
+    *planned = next_probe_at;
+    next.version += 1;
+    next.updated_at = now;
+    Ok(Write { expect: Expect::unchanged(record), next })
+}
+
+/// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead.
+///
+/// Where the owner did not end the attempt itself, a verdict that denies the effect has to wait for the quiet
+/// period: no operator can know what a paused owner will do.
+pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    let owner_ended = match record.state {
+        State::Unknown { doubt, .. } => doubt == Doubt::Owner,
+        State::Processing { lease_until } if lease_is_dead(record, lease_until, stamp.now) => false,
+        State::Processing { .. } => return Err(Refusal::LeaseAlive),
+        _ => return Err(Refusal::WrongState),
+    };
+    if !owner_ended && matches!(verdict, Verdict::NotApplied | Verdict::Failed(_)) {
+        quiet_is_over(record, stamp.now)?;
+    }
+    Ok(settled(record, verdict, stamp))
+}
+
+/// An operator lets go of a key: the next request with it is the next attempt, whatever its payload.
+///
+/// Only where nothing took effect: on a dead claim, or on `FAILED_NOT_REPLAYABLE`.
+pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    let (outcome, proof, expires_at) = match &record.state {
+        State::Claimed { lease_until } if !lease_is_dead(record, *lease_until, stamp.now) => {
+            return Err(Refusal::LeaseAlive);
+        }
+        State::Claimed { .. } if record.earlier_doubt => return Err(Refusal::InDoubt),
+        State::Claimed { .. } => (None, Proof::NeverBegan, stamp.now + record.policy.ttl),
+        State::FailedNotReplayable { outcome, proof, expires_at, .. } => {
+            (outcome.clone(), *proof, *expires_at)
+        }
+        _ => return Err(Refusal::WrongState),
+    };
+    let state = State::FailedNotReplayable { outcome, proof, bound: false, expires_at };
+    Ok(Write { expect: Expect::unchanged(record), next: written(record, state, stamp) })
+}
+
+fn quiet_is_over(record: &Record, now: Time) -> Result<(), Refusal> {
+    let quiet_until = record.owner_wrote_at + record.policy.quiet();
+    if now > quiet_until { Ok(()) } else { Err(Refusal::QuietUntil(quiet_until)) }
+}
+
+fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Write {
+    let expires_at = stamp.now + record.policy.ttl;
+    let state = match verdict {
+        Verdict::Applied(outcome) => {
+            let outcome = outcome.unwrap_or_else(|| Outcome::not_retained(Status::Value));
+            State::Succeeded { outcome, expires_at }
+        }
+        Verdict::Failed(outcome) => State::FailedReplayable { outcome, expires_at },
+        Verdict::NotApplied | Verdict::Refused => {
+            State::FailedNotReplayable { outcome: None, proof: Proof::Verdict, bound: true, expires_at }
+        }
+    };
+    let mut next = written(record, state, stamp);
+    next.earlier_doubt = false;
+    Write { expect: Expect::unchanged(record), next }
+}

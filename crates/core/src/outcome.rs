@@ -1,0 +1,78 @@
+//! What an attempt led to, as it is stored and replayed.
+//!
+//! What lives here: the outcome's bytes and its status, whatever protocol they came by.
+//! What must never: a decision about what a status means (that is [`classify`](mod@crate::classify)).
+
+use bytes::Bytes;
+
+/// The status of an answer, in the protocol that it came by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// An HTTP status code.
+    Http(u16),
+    /// A gRPC status code.
+    Grpc(u32),
+    /// No protocol: a value that work in the same process returned.
+    Value,
+}
+
+/// One header or trailer, exactly as it is to be replayed.
+pub type Field = (Bytes, Bytes);
+
+/// The part of an answer that can be too much to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Body {
+    /// Every byte of it; an empty body is a kept one.
+    Kept(Bytes),
+    /// The answer is known to have been given, but its bytes were not kept: too large, a stream, or settled
+    /// by somebody who knew only that it happened.
+    NotRetained,
+}
+
+/// What an attempt led to: enough to give every later caller the very same answer.
+///
+/// Values that look like nothing are kept as what they are: an empty body, `0`, `""`, `[]`, `false` and
+/// `null` are outcomes like any other.
+///
+/// ```
+/// use semel_core::outcome::{Body, Outcome, Status};
+///
+/// let charged = Outcome::http(201, [("location", "/charges/7")], "{\"id\":7}");
+/// assert_eq!(charged.status, Status::Http(201));
+/// assert_eq!(charged.body, Body::Kept("{\"id\":7}".into()));
+/// assert_eq!(Outcome::value("false").body, Body::Kept("false".into()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Outcome {
+    /// The answer's status.
+    pub status: Status,
+    /// Headers in order, repeated ones included.
+    pub headers: Vec<Field>,
+    /// The answer's bytes.
+    pub body: Body,
+    /// Trailers in order (gRPC).
+    pub trailers: Vec<Field>,
+}
+
+impl Outcome {
+    /// An HTTP answer.
+    pub fn http<N, V>(status: u16, headers: impl IntoIterator<Item = (N, V)>, body: impl Into<Bytes>) -> Self
+    where
+        N: Into<Bytes>,
+        V: Into<Bytes>,
+    {
+        let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { status: Status::Http(status), headers, body: Body::Kept(body.into()), trailers: Vec::new() }
+    }
+
+    /// A value returned by work in the same process, in whatever encoding the caller chose.
+    pub fn value(bytes: impl Into<Bytes>) -> Self {
+        let body = Body::Kept(bytes.into());
+        Self { status: Status::Value, headers: Vec::new(), body, trailers: Vec::new() }
+    }
+
+    /// An outcome that is known to have happened and of which nothing else is known.
+    pub fn not_retained(status: Status) -> Self {
+        Self { status, headers: Vec::new(), body: Body::NotRetained, trailers: Vec::new() }
+    }
+}

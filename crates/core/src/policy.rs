@@ -1,0 +1,208 @@
+//! What an operation was promised: its guarantee class and the spans of time it lives by.
+//!
+//! What lives here: the policy that a record is claimed under and carries with it for good, so that neither an
+//! upgrade nor a changed configuration alters the promise made to a client that is still retrying.
+//! What must never: anything that concerns one node only (how long a twin waits, how large a body may be).
+
+use crate::fingerprint::Selection;
+use std::fmt;
+use std::time::Duration;
+
+/// How the effect happens, and therefore what can be promised about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The effect commits in the same database transaction as the record: exactly once, always.
+    Local,
+    /// The effect happens in a system that itself deduplicates by the operation id or the key it is handed:
+    /// exactly once, as long as that system keeps its word.
+    Downstream,
+    /// The effect happens anywhere else: at most once for a key within its retention. An attempt that ended in
+    /// doubt becomes unknown and waits for a verdict.
+    External,
+}
+
+impl Class {
+    /// The class as it is written in configuration, documentation and dashboards.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Downstream => "downstream",
+            Self::External => "external",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a key comes to once its stored outcome is past its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AfterExpiry {
+    /// A tombstone is kept, and a retry that comes this late is refused as expired.
+    Refuse,
+    /// The key is free again: a late retry runs the command a second time. For effects where that is harmless.
+    RunAsNew,
+}
+
+/// The terms that a record is claimed under.
+///
+/// ```
+/// use semel_core::policy::{Class, Policy};
+/// use std::time::Duration;
+///
+/// let policy = Policy { ttl: Duration::from_secs(7 * 24 * 3600), ..Policy::new(Class::External) };
+/// policy.check()?;
+/// // "It is not there" proves nothing before this long after the owner's last sign of life:
+/// assert_eq!(policy.quiet(), policy.lease + policy.work_deadline + policy.skew);
+/// # Ok::<(), semel_core::policy::PolicyError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// How the effect happens.
+    pub class: Class,
+    /// How long a claim holds without renewal. Far shorter than `ttl`: a crash holds a key up for this long.
+    pub lease: Duration,
+    /// The longest an attempt's effect can still be under way after it was sent.
+    pub work_deadline: Duration,
+    /// By how much clocks may disagree. Zero where the store's own clock judges every lease.
+    pub skew: Duration,
+    /// How long a stored outcome is replayed, counted from when it became final.
+    pub ttl: Duration,
+    /// How long a refusal for want of permission is remembered (a client that logs in again may retry sooner).
+    pub denied_ttl: Duration,
+    /// How long after `ttl` a late retry is still recognised and refused.
+    pub tombstone: Duration,
+    /// How long the downstream system remembers what it has done. Only read under [`Class::Downstream`].
+    pub dedup_window: Duration,
+    /// After how many attempts that took no effect a key is given up. `None`: never.
+    pub attempts_max: Option<u32>,
+    /// What a key comes to once its outcome is past its time.
+    pub after_expiry: AfterExpiry,
+    /// How many history entries a record keeps.
+    pub history_entries_max: u8,
+    /// What counts in a payload's fingerprint.
+    pub selection: Selection,
+}
+
+impl Policy {
+    /// The defaults for a class: lease 30 s, work deadline 65 s (5 s to connect, 60 s to answer), outcomes kept
+    /// 24 h, tombstones 30 days, downstream memory 24 h, any number of attempts, 16 history entries.
+    pub fn new(class: Class) -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        Self {
+            class,
+            lease: Duration::from_secs(30),
+            work_deadline: Duration::from_secs(65),
+            skew: Duration::ZERO,
+            ttl: DAY,
+            denied_ttl: Duration::from_secs(5 * 60),
+            tombstone: 30 * DAY,
+            dedup_window: DAY,
+            attempts_max: None,
+            after_expiry: AfterExpiry::Refuse,
+            history_entries_max: 16,
+            selection: Selection::default(),
+        }
+    }
+
+    /// How long nothing must have been heard of an owner before the absence of its effect proves anything:
+    /// a paused owner may still send until its lease lapses, and what it sends may take until its deadline.
+    pub fn quiet(&self) -> Duration {
+        self.lease.saturating_add(self.work_deadline).saturating_add(self.skew)
+    }
+
+    /// Says what is wrong with the policy, if anything is: a policy that fails here must not be put to use.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let longest_attempt = self.work_deadline.saturating_add(self.skew);
+        if self.lease < Duration::from_millis(1) {
+            Err(PolicyError::NoLease)
+        } else if self.work_deadline.is_zero() {
+            Err(PolicyError::NoWorkDeadline)
+        } else if self.ttl <= self.lease {
+            Err(PolicyError::TtlWithinLease)
+        } else if self.attempts_max == Some(0) {
+            Err(PolicyError::NoAttempts)
+        } else if self.class == Class::Downstream && self.dedup_window <= longest_attempt {
+            Err(PolicyError::WindowWithinAttempt)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Why a policy cannot be put to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyError {
+    /// The lease is shorter than a millisecond.
+    NoLease,
+    /// The work has no deadline, so that no absence of its effect could ever prove anything.
+    NoWorkDeadline,
+    /// Outcomes would be forgotten before a claim's lease is over.
+    TtlWithinLease,
+    /// No attempt would be allowed at all.
+    NoAttempts,
+    /// The downstream system forgets within the time that one attempt may take.
+    WindowWithinAttempt,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoLease => "the lease must be at least one millisecond",
+            Self::NoWorkDeadline => {
+                "the work deadline must be longer than zero: without it an unknown outcome could never be \
+                 settled by \"not found\""
+            }
+            Self::TtlWithinLease => {
+                "the ttl must be longer than the lease: a lease is not a retention period"
+            }
+            Self::NoAttempts => "attempts_max must be at least 1; leave it out for no limit",
+            Self::WindowWithinAttempt => {
+                "dedup_window must be longer than the work deadline plus the clock skew: otherwise the \
+                 downstream system may forget an effect before a second attempt reaches it"
+            }
+        })
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut Policy)) -> Result<(), PolicyError> {
+        let mut policy = Policy::new(Class::Downstream);
+        change(&mut policy);
+        policy.check()
+    }
+
+    #[test]
+    fn the_defaults_of_every_class_are_fit_for_use() {
+        for class in [Class::Local, Class::Downstream, Class::External] {
+            assert_eq!(Policy::new(class).check(), Ok(()), "{class}");
+        }
+    }
+
+    #[test]
+    fn each_unfit_policy_is_told_apart() {
+        let ms = Duration::from_millis;
+        assert_eq!(with(|p| p.lease = Duration::from_micros(999)), Err(PolicyError::NoLease));
+        assert_eq!(with(|p| p.lease = ms(1)), Ok(()));
+        assert_eq!(with(|p| p.work_deadline = Duration::ZERO), Err(PolicyError::NoWorkDeadline));
+        assert_eq!(with(|p| p.ttl = p.lease), Err(PolicyError::TtlWithinLease));
+        assert_eq!(with(|p| p.ttl = p.lease + ms(1)), Ok(()));
+        assert_eq!(with(|p| p.attempts_max = Some(0)), Err(PolicyError::NoAttempts));
+        assert_eq!(with(|p| p.attempts_max = Some(1)), Ok(()));
+        let tight = |p: &mut Policy| {
+            p.skew = ms(10);
+            p.dedup_window = p.work_deadline + p.skew;
+        };
+        assert_eq!(with(tight), Err(PolicyError::WindowWithinAttempt));
+        assert_eq!(with(|p| (tight(p), p.dedup_window += ms(1)).0), Ok(()));
+        assert_eq!(with(|p| (tight(p), p.class = Class::External).0), Ok(()), "only downstream has a window");
+    }
+}

@@ -1,0 +1,339 @@
+//! What a store keeps for one command.
+//!
+//! What lives here: the record, whose data depends on its state, and the marker that a moved command leaves.
+//! What must never: how a record changes. Only [`machine`](crate::machine) makes a new one.
+
+use crate::fingerprint::Fingerprint;
+use crate::history::History;
+use crate::id::{CallerHash, KeyHash, OperationId};
+use crate::outcome::Outcome;
+use crate::policy::{AfterExpiry, Policy};
+use crate::time::Time;
+use std::fmt;
+use std::sync::Arc;
+
+/// 128 random bits, new for every attempt: how an owner is recognised, and nobody else.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u128);
+
+impl Token {
+    /// A token from 128 freshly drawn random bits.
+    pub const fn from_random(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// The bits that a store keeps.
+    pub const fn bits(self) -> u128 {
+        self.0
+    }
+}
+
+/// The first eight digits only: whoever knows a token can finish its attempt.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({:08x}…)", self.0 >> 96)
+    }
+}
+
+/// What proves that no attempt of a `FAILED_NOT_REPLAYABLE` record took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// The owner said so.
+    Owner,
+    /// A reconciler or an operator said so. The owner, should it still come, knows better.
+    Verdict,
+    /// The attempt's lease died before it had begun.
+    NeverBegan,
+}
+
+/// How a record came to be `UNKNOWN`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Doubt {
+    /// The owner's lease died while the effect may have been under way.
+    Lapsed,
+    /// The owner ended the attempt itself and could not tell.
+    Owner,
+}
+
+/// The state of a record, with the data that this state has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Reserved; the effect has not begun.
+    Claimed {
+        /// Until when nobody else may take it over.
+        lease_until: Time,
+    },
+    /// The effect may have begun.
+    Processing {
+        /// Until when the owner is taken to be alive.
+        lease_until: Time,
+    },
+    /// The effect happened. Final until it expires.
+    Succeeded {
+        /// What is replayed.
+        outcome: Outcome,
+        /// When it stops being replayed.
+        expires_at: Time,
+    },
+    /// The command was refused for good. Final until it expires.
+    FailedReplayable {
+        /// What is replayed.
+        outcome: Outcome,
+        /// When it stops being replayed.
+        expires_at: Time,
+    },
+    /// No attempt took effect; the next request is the next attempt.
+    FailedNotReplayable {
+        /// The answer of the last attempt, for twins that were waiting for it.
+        outcome: Option<Outcome>,
+        /// What proves that nothing took effect.
+        proof: Proof,
+        /// Whether the payload still binds the next attempt; an operator's release lets go of it.
+        bound: bool,
+        /// When the record is as good as gone.
+        expires_at: Time,
+    },
+    /// Nobody can prove whether the effect happened. Never expires by itself.
+    Unknown {
+        /// How it came to this.
+        doubt: Doubt,
+        /// Since when.
+        since: Time,
+        /// How many times a reconciler has asked in vain.
+        probes: u32,
+        /// When it should ask next; `None` when only an operator can help.
+        next_probe_at: Option<Time>,
+    },
+    /// A tombstone: there was an outcome, and it is past its time.
+    Expired {
+        /// When the tombstone goes too.
+        until: Time,
+    },
+}
+
+/// The name of a state, as it stands in APIs, metrics, history and indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is explained at the variant of State that it names")]
+pub enum StateName {
+    Claimed,
+    Processing,
+    Succeeded,
+    FailedReplayable,
+    FailedNotReplayable,
+    Unknown,
+    Expired,
+}
+
+impl StateName {
+    /// Every state there is.
+    pub const ALL: [Self; 7] = [
+        Self::Claimed,
+        Self::Processing,
+        Self::Succeeded,
+        Self::FailedReplayable,
+        Self::FailedNotReplayable,
+        Self::Unknown,
+        Self::Expired,
+    ];
+
+    /// The name in capitals, as every API and metric writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "CLAIMED",
+            Self::Processing => "PROCESSING",
+            Self::Succeeded => "SUCCEEDED",
+            Self::FailedReplayable => "FAILED_REPLAYABLE",
+            Self::FailedNotReplayable => "FAILED_NOT_REPLAYABLE",
+            Self::Unknown => "UNKNOWN",
+            Self::Expired => "EXPIRED",
+        }
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a store keeps for one command.
+///
+/// A record cannot be built or changed by hand: [`machine`](crate::machine) holds every transition, and each
+/// yields a new record whose [`version`](Self::version) is one higher.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Record {
+    pub(crate) operation_id: OperationId,
+    pub(crate) key_hash: KeyHash,
+    pub(crate) caller_hash: CallerHash,
+    pub(crate) operation: Arc<str>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) version: u64,
+    pub(crate) token: Token,
+    pub(crate) attempt: u32,
+    pub(crate) fence: u64,
+    pub(crate) created_at: Time,
+    pub(crate) updated_at: Time,
+    /// When the owner last wrote: its claim, a renewal, or its own ending. The quiet period counts from here.
+    pub(crate) owner_wrote_at: Time,
+    /// An earlier attempt ended in doubt, and neither an outcome nor a verdict has settled that since.
+    pub(crate) earlier_doubt: bool,
+    pub(crate) state: State,
+    pub(crate) history: History,
+    /// What a newer node added and this one may ignore, kept so that writing the record back loses nothing.
+    pub(crate) extensions: bytes::Bytes,
+}
+
+impl Record {
+    /// The public name of the command, the same on every attempt and replay.
+    pub fn operation_id(&self) -> OperationId {
+        self.operation_id
+    }
+
+    /// The keyed hash of the key.
+    pub fn key_hash(&self) -> KeyHash {
+        self.key_hash
+    }
+
+    /// The keyed hash of the caller.
+    pub fn caller_hash(&self) -> CallerHash {
+        self.caller_hash
+    }
+
+    /// The operation's name, as configured or as method and path.
+    pub fn operation(&self) -> &Arc<str> {
+        &self.operation
+    }
+
+    /// The terms that this record was claimed under, which judge every retry.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// The fingerprint of the payload that the key is bound to.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// How many times this record was written; grows by one with every write.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The token of the attempt that this record is about.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// How many attempts have begun.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// A number that grows with every attempt, by which the effect's own system can refuse a late one.
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// When the first attempt was claimed.
+    pub fn created_at(&self) -> Time {
+        self.created_at
+    }
+
+    /// When the record was last written.
+    pub fn updated_at(&self) -> Time {
+        self.updated_at
+    }
+
+    /// When the owner itself last wrote.
+    pub fn owner_wrote_at(&self) -> Time {
+        self.owner_wrote_at
+    }
+
+    /// Whether an earlier attempt ended in doubt that nothing has settled since.
+    pub fn earlier_doubt(&self) -> bool {
+        self.earlier_doubt
+    }
+
+    /// The state and its data.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// How the record came to be what it is.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The name of the state.
+    pub fn state_name(&self) -> StateName {
+        match self.state {
+            State::Claimed { .. } => StateName::Claimed,
+            State::Processing { .. } => StateName::Processing,
+            State::Succeeded { .. } => StateName::Succeeded,
+            State::FailedReplayable { .. } => StateName::FailedReplayable,
+            State::FailedNotReplayable { .. } => StateName::FailedNotReplayable,
+            State::Unknown { .. } => StateName::Unknown,
+            State::Expired { .. } => StateName::Expired,
+        }
+    }
+
+    /// Whether the outcome is final: nothing but the end of its retention changes it.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.state, State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. })
+    }
+
+    /// When a sweeper or reconciler should look at this record; what a store's due-index holds.
+    pub fn due_at(&self) -> Option<Time> {
+        match self.state {
+            State::Claimed { lease_until } | State::Processing { lease_until } => {
+                Some(lease_until + self.policy.skew)
+            }
+            State::Succeeded { expires_at, .. }
+            | State::FailedReplayable { expires_at, .. }
+            | State::FailedNotReplayable { expires_at, .. } => Some(expires_at),
+            State::Unknown { next_probe_at, .. } => next_probe_at,
+            State::Expired { until } => Some(until),
+        }
+    }
+
+    /// Until when the stored outcome is promised to be replayed, once there is one.
+    pub fn expires_at(&self) -> Option<Time> {
+        match self.state {
+            State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. } => {
+                Some(expires_at)
+            }
+            _ => None,
+        }
+    }
+
+    /// From when on the key is as free as one never seen, whether or not a sweeper has been by.
+    pub fn gone_at(&self) -> Option<Time> {
+        match self.state {
+            State::FailedNotReplayable { expires_at, .. } => Some(expires_at),
+            State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. } => {
+                Some(self.tombstone_until(expires_at))
+            }
+            State::Expired { until } => Some(until),
+            State::Claimed { .. } | State::Processing { .. } | State::Unknown { .. } => None,
+        }
+    }
+
+    /// When the tombstone of an outcome that expired at `expires_at` goes.
+    pub(crate) fn tombstone_until(&self, expires_at: Time) -> Time {
+        match self.policy.after_expiry {
+            AfterExpiry::Refuse => expires_at + self.policy.tombstone,
+            AfterExpiry::RunAsNew => expires_at,
+        }
+    }
+}
+
+/// What stands in a store under one command id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Entry {
+    /// The record of a command.
+    Record(Box<Record>),
+    /// The command is kept under the id that the next hashing secret gives it. Never expires while the
+    /// secret that it was planted under is known to any node.
+    Moved,
+}
