@@ -124,16 +124,16 @@ fn by_status(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
     if let Some((_, meaning)) = rules.overrides.iter().find(|(status, _)| *status == answer.status) {
         return *meaning;
     }
-    let promised = rules.not_applied.contains(&answer.status);
+    // A plain 503 promises nothing; one that names a time for the retry does.
+    let promised = rules.not_applied.contains(&answer.status)
+        && (answer.status != Status::Http(503) || answer.retry_after);
     match answer.status {
-        Status::Value | Status::Http(200..=399) | Status::Grpc(grpc::OK) => Meaning::Succeeded,
         // A provider that deduplicates answers 409 while its own first attempt still runs: not an outcome.
         Status::Http(409) if class == Class::Downstream || answer.retry_after => Meaning::InDoubt,
-        Status::Http(503) if promised && answer.retry_after => Meaning::NotApplied,
-        Status::Http(400..=499) if promised => Meaning::NotApplied,
-        Status::Http(400..=499) => Meaning::FailedReplayable,
-        Status::Grpc(_) if promised => Meaning::NotApplied,
-        Status::Grpc(
+        _ if promised => Meaning::NotApplied,
+        Status::Value | Status::Http(200..=399) | Status::Grpc(grpc::OK) => Meaning::Succeeded,
+        Status::Http(400..=499)
+        | Status::Grpc(
             grpc::INVALID_ARGUMENT
             | grpc::NOT_FOUND
             | grpc::ALREADY_EXISTS

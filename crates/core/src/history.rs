@@ -47,6 +47,9 @@ impl History {
     /// Adds an entry and drops the oldest ones beyond `entries_max`. The very first entry goes last of all:
     /// how a command began explains more than its seventh renewal of doubt.
     pub(crate) fn push(&mut self, mut entry: Entry, entries_max: u8) {
+        if entries_max == 0 {
+            return;
+        }
         entry.who = cut(&entry.who, WHO_BYTES_MAX).into();
         entry.why = cut(&entry.why, WHY_BYTES_MAX).into();
         self.entries.push(entry);
@@ -86,7 +89,7 @@ mod tests {
         assert_eq!(kept(6, 4), (vec![1, 4, 5, 6], 2));
         assert_eq!(kept(6, 2), (vec![1, 6], 4));
         assert_eq!(kept(6, 1), (vec![6], 5));
-        assert_eq!(kept(6, 0), (vec![], 6));
+        assert_eq!(kept(6, 0), (vec![], 0), "where none is wanted, none is dropped");
     }
 
     #[test]

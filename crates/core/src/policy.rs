@@ -53,7 +53,7 @@ pub enum AfterExpiry {
 /// use semel_core::policy::{Class, Policy};
 /// use std::time::Duration;
 ///
-/// let policy = Policy { ttl: Duration::from_secs(7 * 24 * 3600), ..Policy::new(Class::External) };
+/// let policy = Policy { ttl: Duration::from_hours(7 * 24), ..Policy::new(Class::External) };
 /// policy.check()?;
 /// // "It is not there" proves nothing before this long after the owner's last sign of life:
 /// assert_eq!(policy.quiet(), policy.lease + policy.work_deadline + policy.skew);
@@ -91,14 +91,14 @@ impl Policy {
     /// The defaults for a class: lease 30 s, work deadline 65 s (5 s to connect, 60 s to answer), outcomes kept
     /// 24 h, tombstones 30 days, downstream memory 24 h, any number of attempts, 16 history entries.
     pub fn new(class: Class) -> Self {
-        const DAY: Duration = Duration::from_secs(24 * 3600);
+        const DAY: Duration = Duration::from_hours(24);
         Self {
             class,
             lease: Duration::from_secs(30),
             work_deadline: Duration::from_secs(65),
             skew: Duration::ZERO,
             ttl: DAY,
-            denied_ttl: Duration::from_secs(5 * 60),
+            denied_ttl: Duration::from_mins(5),
             tombstone: 30 * DAY,
             dedup_window: DAY,
             attempts_max: None,

@@ -63,6 +63,17 @@ fn an_operation_can_give_the_assumption_up() {
 }
 
 #[test]
+fn an_operation_can_promise_more() {
+    let mut rules = Rules::default();
+    rules.not_applied.extend([Status::Http(500), Status::Http(409), Status::Grpc(14)]);
+    for status in [Status::Http(500), Status::Http(409), Status::Grpc(14)] {
+        assert_eq!(classify(Class::External, &Answer::new(status), &rules), NotApplied, "{status:?}");
+    }
+    // "Still running" is no promise, whoever makes it.
+    assert_eq!(classify(Class::Downstream, &Answer::new(Status::Http(409)), &rules), InDoubt);
+}
+
+#[test]
 fn the_systems_own_word_outranks_status_and_overrides() {
     let rules = Rules { overrides: vec![(Status::Http(200), FailedReplayable)], ..Rules::default() };
     for (steer, meaning) in

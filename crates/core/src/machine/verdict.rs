@@ -13,8 +13,12 @@ pub enum Verdict {
     Applied(Option<Outcome>),
     /// It was refused for good, with this answer.
     Failed(Outcome),
-    /// It did not happen, as far as anybody can see. Counts only once the owner can no longer act.
-    NotApplied,
+    /// It was not there at the moment `asked_at`. Counts only if the owner could no longer act by then: what
+    /// counts is when the question was *put*, since the effect may have arrived while the answer travelled.
+    NotApplied {
+        /// When the effect's own system was asked, by the store's clock.
+        asked_at: Time,
+    },
     /// It did not happen and never will: its own system has been told to refuse this operation id for good.
     Refused,
 }
@@ -53,8 +57,8 @@ pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
 /// owner's last stored write: until then a paused owner may still act, or its effect still arrive.
 pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let State::Unknown { .. } = record.state else { return Err(Refusal::WrongState) };
-    if verdict == Verdict::NotApplied {
-        quiet_is_over(record, stamp.now)?;
+    if let Verdict::NotApplied { asked_at } = verdict {
+        quiet_is_over(record, asked_at)?;
     }
     Ok(settled(record, verdict, stamp))
 }
@@ -83,8 +87,12 @@ pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Wr
         State::Processing { .. } => return Err(Refusal::LeaseAlive),
         _ => return Err(Refusal::WrongState),
     };
-    if !owner_ended && matches!(verdict, Verdict::NotApplied | Verdict::Failed(_)) {
-        quiet_is_over(record, stamp.now)?;
+    if !owner_ended {
+        match verdict {
+            Verdict::NotApplied { asked_at } => quiet_is_over(record, asked_at)?,
+            Verdict::Failed(_) => quiet_is_over(record, stamp.now)?,
+            Verdict::Applied(_) | Verdict::Refused => {}
+        }
     }
     Ok(settled(record, verdict, stamp))
 }
@@ -121,7 +129,7 @@ fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Write {
             State::Succeeded { outcome, expires_at }
         }
         Verdict::Failed(outcome) => State::FailedReplayable { outcome, expires_at },
-        Verdict::NotApplied | Verdict::Refused => {
+        Verdict::NotApplied { .. } | Verdict::Refused => {
             State::FailedNotReplayable { outcome: None, proof: Proof::Verdict, bound: true, expires_at }
         }
     };
