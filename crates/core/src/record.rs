@@ -328,6 +328,31 @@ impl Record {
     }
 }
 
+/// Records that no transition leads to, for tests that must show what would go wrong.
+#[cfg(feature = "tamper")]
+#[expect(missing_docs, reason = "each sets the field that it names")]
+impl Record {
+    pub fn set_token(&mut self, token: Token) {
+        self.token = token;
+    }
+
+    pub fn set_fence(&mut self, fence: u64) {
+        self.fence = fence;
+    }
+
+    pub fn set_policy(&mut self, policy: Arc<Policy>) {
+        self.policy = policy;
+    }
+
+    pub fn set_earlier_doubt(&mut self, earlier_doubt: bool) {
+        self.earlier_doubt = earlier_doubt;
+    }
+
+    pub fn set_state(&mut self, state: State) {
+        self.state = state;
+    }
+}
+
 /// What stands in a store under one command id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Entry {

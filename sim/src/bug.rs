@@ -1,0 +1,98 @@
+//! Seeded protocol bugs: what people get wrong, put into the real machine's mouth one at a time.
+
+/// A protocol bug that the model checker must catch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    TokenLeftOutOfSwap,
+    VersionLeftOutOfSwap,
+    ReleaseOn5xx,
+    LeaseAsTtl,
+    AnswerBeforeDurable,
+    NotFoundAsProof,
+    NotFoundJudgedWhenAnswered,
+    OwnerRefusedOnItsOwnUnknown,
+    OwnerAllowedOverSuccessor,
+    MismatchAfterInProgress,
+    FingerprintSkippedOnReplay,
+    TakeOverOfExternalProcessing,
+    UnreadableAsAbsent,
+    LookUnderBothOnSecretChange,
+    FenceRestartsAfterPurge,
+    StillRunningStoredAsOutcome,
+    EarlierDoubtForgotten,
+    DedupWindowIgnored,
+    OwnFinishRecognisedByTokenAlone,
+    TokenIsTheWorker,
+    UnknownPurged,
+    OutcomeForgottenWithoutTombstone,
+    EffectBeforeStart,
+    LeaseNotCheckedBeforeSending,
+    FailOpenOnLostClaim,
+    FinishOverFinal,
+}
+
+impl Bug {
+    /// Every one of them.
+    pub const ALL: [Self; 26] = [
+        Self::TokenLeftOutOfSwap,
+        Self::VersionLeftOutOfSwap,
+        Self::ReleaseOn5xx,
+        Self::LeaseAsTtl,
+        Self::AnswerBeforeDurable,
+        Self::NotFoundAsProof,
+        Self::NotFoundJudgedWhenAnswered,
+        Self::OwnerRefusedOnItsOwnUnknown,
+        Self::OwnerAllowedOverSuccessor,
+        Self::MismatchAfterInProgress,
+        Self::FingerprintSkippedOnReplay,
+        Self::TakeOverOfExternalProcessing,
+        Self::UnreadableAsAbsent,
+        Self::LookUnderBothOnSecretChange,
+        Self::FenceRestartsAfterPurge,
+        Self::StillRunningStoredAsOutcome,
+        Self::EarlierDoubtForgotten,
+        Self::DedupWindowIgnored,
+        Self::OwnFinishRecognisedByTokenAlone,
+        Self::TokenIsTheWorker,
+        Self::UnknownPurged,
+        Self::OutcomeForgottenWithoutTombstone,
+        Self::EffectBeforeStart,
+        Self::LeaseNotCheckedBeforeSending,
+        Self::FailOpenOnLostClaim,
+        Self::FinishOverFinal,
+    ];
+
+    /// What the bug is, in a sentence.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::TokenLeftOutOfSwap => "the swap compares the version only",
+            Self::VersionLeftOutOfSwap => "the swap compares the token only",
+            Self::ReleaseOn5xx => "a 500 releases the key for another attempt",
+            Self::LeaseAsTtl => "the record goes when its lease does",
+            Self::AnswerBeforeDurable => "the client is answered before the outcome is stored",
+            Self::NotFoundAsProof => "\"not found\" is taken for proof at once",
+            Self::NotFoundJudgedWhenAnswered => "\"not found\" counts from the answer, not from the question",
+            Self::OwnerRefusedOnItsOwnUnknown => "an owner may not finish over its own UNKNOWN",
+            Self::OwnerAllowedOverSuccessor => "an owner may finish whatever attempt the record is at",
+            Self::MismatchAfterInProgress => "in progress is answered before the payload is compared",
+            Self::FingerprintSkippedOnReplay => "a stored outcome is replayed without comparing the payload",
+            Self::TakeOverOfExternalProcessing => "a dead PROCESSING is taken over although nobody deduplicates",
+            Self::UnreadableAsAbsent => "a record that cannot be read counts as none",
+            Self::LookUnderBothOnSecretChange => {
+                "on a secret change both ids are looked under and then one inserted"
+            }
+            Self::FenceRestartsAfterPurge => "the fence starts again at 1 after a purge",
+            Self::StillRunningStoredAsOutcome => "a provider's 409 \"still running\" is stored as the outcome",
+            Self::EarlierDoubtForgotten => "the doubt of an earlier attempt is forgotten on taking over",
+            Self::DedupWindowIgnored => "an attempt in doubt is repeated after the provider's memory ends",
+            Self::OwnFinishRecognisedByTokenAlone => "a lost finish is taken for stored when the token matches",
+            Self::TokenIsTheWorker => "the token is the worker's name instead of random bits",
+            Self::UnknownPurged => "UNKNOWN records are purged like any other",
+            Self::OutcomeForgottenWithoutTombstone => "an expired outcome is removed without a tombstone",
+            Self::EffectBeforeStart => "the effect is sent while the record still says CLAIMED",
+            Self::LeaseNotCheckedBeforeSending => "the lease is not checked right before sending",
+            Self::FailOpenOnLostClaim => "a claim whose acknowledgement was lost runs all the same",
+            Self::FinishOverFinal => "a finish is stored over a final outcome",
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What is explored: how many workers, which faults, which class, and what is assumed of the world.
+
+use semel_core::machine::Begin;
+use semel_core::policy::{AfterExpiry, Class, Policy};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What Semel takes for granted. Each is a switch: with one off, a run shows what it was good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assumptions {
+    /// Operators and the effect's own system tell the truth when asked.
+    pub verdicts_are_true: bool,
+    /// An effect arrives within the work deadline after it was sent, or never.
+    pub effects_are_timely: bool,
+    /// "Once" is per key and retention period.
+    pub once_is_per_retention: bool,
+    /// A system that deduplicates remembers for `dedup_window`.
+    pub provider_remembers: bool,
+    /// The store's clock is not set back across a purge.
+    pub clock_is_not_set_back: bool,
+}
+
+impl Assumptions {
+    /// All of them hold.
+    pub const ALL: Self = Self {
+        verdicts_are_true: true,
+        effects_are_timely: true,
+        once_is_per_retention: true,
+        provider_remembers: true,
+        clock_is_not_set_back: true,
+    };
+}
+
+/// The system that the effect happens in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Provider {
+    /// It deduplicates by operation id.
+    pub deduplicates: bool,
+    /// It may take its time, and answers 409 "still running" meanwhile.
+    pub is_slow: bool,
+    /// It refuses an effect whose fence is lower than one that it has seen.
+    pub checks_fence: bool,
+    /// It can be told to refuse an operation id for good.
+    pub refuses_for_good: bool,
+    /// It may decline for good (a stored failure), or say that it did nothing (a 429).
+    pub declines: bool,
+}
+
+/// One configuration of the model.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What it is called in reports.
+    pub name: &'static str,
+    /// The guarantee class.
+    pub class: Class,
+    /// How many workers there are (up to 3).
+    pub workers: usize,
+    /// How many attempts each worker may begin.
+    pub attempts_each: u8,
+    /// How many different payloads come under the one key.
+    pub payloads: u8,
+    /// How attempts may begin.
+    pub begin: &'static [Begin],
+    /// The last tick of the clock, before it jumps far ahead once.
+    pub horizon: u16,
+    /// Ticks.
+    pub lease: u16,
+    /// Ticks.
+    pub deadline: u16,
+    /// Ticks.
+    pub ttl: u16,
+    /// Ticks.
+    pub tombstone: u16,
+    /// Ticks.
+    pub window: u16,
+    /// What a key comes to after its retention.
+    pub after_expiry: AfterExpiry,
+    /// How many times a worker may crash.
+    pub crashes: u8,
+    /// How many writes may be delayed, dropped, or applied with their acknowledgement lost.
+    pub write_faults: u8,
+    /// How many answers of the provider may get lost, or be a 500.
+    pub answer_faults: u8,
+    /// How many times a lease may be renewed.
+    pub renewals: u8,
+    /// How many times a record may become unreadable.
+    pub damages: u8,
+    /// How many times the store may fail over to an older state.
+    pub failovers: u8,
+    /// How many times an operator may act.
+    pub operator_acts: u8,
+    /// Whether a reconciler asks the provider.
+    pub reconciler: bool,
+    /// Whether a sweeper marks, expires and purges.
+    pub sweeper: bool,
+    /// Whether the hashing secret changes.
+    pub rotation: bool,
+    /// The effect's own system.
+    pub provider: Provider,
+    /// What is taken for granted.
+    pub assume: Assumptions,
+}
+
+impl Config {
+    /// One worker fewer faults than any real day: the base that configurations vary.
+    pub fn base(name: &'static str, class: Class) -> Self {
+        Self {
+            name,
+            class,
+            workers: 2,
+            attempts_each: 1,
+            payloads: 1,
+            begin: &[Begin::Processing],
+            horizon: 4,
+            lease: 1,
+            deadline: 1,
+            ttl: 2,
+            tombstone: 2,
+            window: 4,
+            after_expiry: AfterExpiry::Refuse,
+            crashes: 0,
+            write_faults: 0,
+            answer_faults: 0,
+            renewals: 0,
+            damages: 0,
+            failovers: 0,
+            operator_acts: 0,
+            reconciler: class != Class::Local,
+            sweeper: true,
+            rotation: false,
+            provider: Provider { deduplicates: class == Class::Downstream, ..Provider::default() },
+            assume: Assumptions::ALL,
+        }
+    }
+
+    /// The policy that every record of this configuration is claimed under.
+    pub fn policy(&self) -> Arc<Policy> {
+        let ticks = |ticks: u16| Duration::from_millis(u64::from(ticks));
+        Arc::new(Policy {
+            lease: ticks(self.lease),
+            work_deadline: ticks(self.deadline),
+            ttl: ticks(self.ttl),
+            denied_ttl: ticks(self.ttl),
+            tombstone: ticks(self.tombstone),
+            dedup_window: ticks(self.window),
+            after_expiry: self.after_expiry,
+            history_entries_max: 0,
+            ..Policy::new(self.class)
+        })
+    }
+
+    /// For how many ticks after an outcome became final the key must not run again.
+    pub fn retention(&self) -> u16 {
+        match self.after_expiry {
+            AfterExpiry::Refuse => self.ttl + self.tombstone,
+            AfterExpiry::RunAsNew => self.ttl,
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! One state of the modelled world: the store, the workers, the provider, and what an all-seeing observer knows.
+
+use semel_core::machine::{Found, Write};
+use semel_core::outcome::{Body, Outcome};
+use semel_core::record::{Doubt, Proof, Record, State, Token};
+use std::sync::Arc;
+
+/// What stands under one command id.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    Empty,
+    Record(Arc<Record>),
+    Moved,
+    /// A record that nobody can read for now.
+    Unreadable(Arc<Record>),
+}
+
+impl Cell {
+    pub fn found(&self) -> Found<'_> {
+        match self {
+            Self::Empty => Found::Nothing,
+            Self::Record(record) => Found::Record(record),
+            Self::Moved => Found::Moved,
+            Self::Unreadable(_) => Found::Unreadable,
+        }
+    }
+
+    pub fn record(&self) -> Option<&Arc<Record>> {
+        match self {
+            Self::Record(record) => Some(record),
+            _ => None,
+        }
+    }
+}
+
+/// A write on its way to the store.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// A compare-and-swap.
+    Swap(Arc<Write>),
+    /// The marker of a command that moves to the next secret's id.
+    Marker,
+    /// A removal of exactly this record.
+    Remove(Arc<Record>),
+}
+
+/// What a worker wants with a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Claim,
+    PlantMarker,
+    MarkUnknown,
+    Start,
+    Finish,
+}
+
+/// How an attempt went, as its owner knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The provider's answer: an effect, named by the token of the attempt that caused it.
+    Done(u8),
+    /// The provider declined for good.
+    Declined,
+    /// The provider says that nothing took effect, or nothing was sent.
+    NotApplied,
+    /// No answer came, or one that says nothing.
+    NoAnswer,
+    /// The provider says that its own first attempt is still running.
+    StillRunning,
+}
+
+#[derive(Clone, Debug)]
+pub enum Phase {
+    Idle,
+    /// A write is under way and its acknowledgement awaited.
+    Writing(Purpose, Message),
+    /// The acknowledgement never came: read again.
+    Unsure(Purpose, Message),
+    /// The attempt is ours, and nothing has been sent.
+    Owning(Arc<Record>),
+    /// The effect was sent.
+    Waiting(Arc<Record>),
+    /// An answer is in hand.
+    Holding(Arc<Record>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Worker {
+    pub phase: Phase,
+    /// How many attempts it has begun.
+    pub begun: u8,
+    /// The attempt's token.
+    pub token: Token,
+    /// The payload of the request in hand.
+    pub payload: u8,
+    /// Under which id the command was claimed.
+    pub cell: usize,
+    /// The answer in hand.
+    pub held: Held,
+    /// Whether it claims under the new secret already.
+    pub moving: bool,
+}
+
+/// An effect on its way to the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Flight {
+    pub token: u8,
+    pub fence: u16,
+    pub sent_at: u16,
+    pub period: u8,
+}
+
+/// An effect that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effect {
+    pub token: u8,
+    pub at: u16,
+    pub fence: u16,
+    pub period: u8,
+}
+
+/// What the sweeper or reconciler has computed and not yet written.
+#[derive(Clone, Debug)]
+pub struct Chore {
+    pub cell: usize,
+    pub message: Message,
+}
+
+/// A reconciler's question whose answer is on its way.
+#[derive(Clone, Debug)]
+pub struct Question {
+    pub cell: usize,
+    pub record: Arc<Record>,
+    pub asked_at: u16,
+    /// The effect that the provider found; `None`: it found nothing.
+    pub found: Option<u8>,
+}
+
+/// What is left of each kind of fault and act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub crashes: u8,
+    pub write_faults: u8,
+    pub answer_faults: u8,
+    pub renewals: u8,
+    pub damages: u8,
+    pub failovers: u8,
+    pub operator_acts: u8,
+    pub set_backs: u8,
+}
+
+/// What nobody inside the model knows, and the invariants are checked against.
+#[derive(Clone, Debug, Default)]
+pub struct Observer {
+    /// Which retention period this is.
+    pub period: u8,
+    /// When the outcome of this period became final.
+    pub settled_at: Option<u16>,
+    /// What a client was told, and until when it holds: an effect's token, or `None` for a failure.
+    pub acknowledged: Option<(Option<u8>, u16)>,
+    /// The payload that the key was bound to first.
+    pub bound: Option<u8>,
+    /// Claims that landed, and in which period.
+    pub periods: Vec<(u8, u8)>,
+    /// Something went wrong that may end in UNKNOWN.
+    pub fault: bool,
+    /// An operator let go of the payload.
+    pub released: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct World {
+    pub now: u16,
+    pub cells: [Cell; 2],
+    pub backup: Option<[Cell; 2]>,
+    pub workers: Vec<Worker>,
+    pub flights: Vec<Flight>,
+    /// Writes whose sender gave up on them and that may still arrive.
+    pub limbo: Vec<(usize, Message)>,
+    pub effects: Vec<Effect>,
+    /// The provider is at work on this one.
+    pub busy: Option<Flight>,
+    /// The provider refuses the operation for good.
+    pub refused: bool,
+    pub chore: Option<Chore>,
+    pub question: Option<Question>,
+    pub old_secret_dropped: bool,
+    /// The clock has jumped: nothing new begins, what is under way ends.
+    pub ended: bool,
+    pub budget: Budget,
+    pub observer: Observer,
+}
+
+/// The effect that an outcome tells of; `None` for a failure.
+pub fn effect_of(outcome: &Outcome) -> Option<u8> {
+    match &outcome.body {
+        Body::Kept(bytes) => bytes.first().copied(),
+        Body::NotRetained => None,
+    }
+}
+
+/// Writes states as bytes that are equal exactly when the states are.
+pub struct Ink(pub Vec<u8>);
+
+impl Ink {
+    fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    fn number(&mut self, number: u64) {
+        debug_assert!(number < 0xffff, "the model's numbers are small");
+        #[expect(clippy::cast_possible_truncation, reason = "asserted above")]
+        self.0.extend_from_slice(&(number as u16).to_le_bytes());
+    }
+
+    fn maybe(&mut self, number: Option<u64>) {
+        self.number(number.map_or(0, |number| number + 1));
+    }
+
+    fn record(&mut self, record: &Record) {
+        self.number(record.version());
+        self.byte(small(record.token()));
+        self.byte(u8::try_from(record.attempt()).unwrap_or(u8::MAX));
+        self.number(record.fence());
+        self.number(record.created_at().as_millis());
+        self.number(record.updated_at().as_millis());
+        self.number(record.owner_wrote_at().as_millis());
+        self.byte(u8::from(record.earlier_doubt()));
+        self.byte(record.fingerprint().as_bytes()[0]);
+        self.byte(record.state_name() as u8);
+        match record.state() {
+            State::Claimed { lease_until } | State::Processing { lease_until } => {
+                self.number(lease_until.as_millis());
+            }
+            State::Succeeded { outcome, expires_at } | State::FailedReplayable { outcome, expires_at } => {
+                self.maybe(effect_of(outcome).map(u64::from));
+                self.number(expires_at.as_millis());
+            }
+            State::FailedNotReplayable { proof, bound, expires_at, .. } => {
+                self.byte(match proof {
+                    Proof::Owner => 0,
+                    Proof::Verdict => 1,
+                    Proof::NeverBegan => 2,
+                });
+                self.byte(u8::from(*bound));
+                self.number(expires_at.as_millis());
+            }
+            State::Unknown { doubt, since, probes, next_probe_at } => {
+                self.byte(u8::from(*doubt == Doubt::Owner));
+                self.number(since.as_millis());
+                self.number(u64::from(*probes));
+                self.maybe(next_probe_at.map(semel_core::time::Time::as_millis));
+            }
+            State::Expired { until } => self.number(until.as_millis()),
+        }
+    }
+
+    fn cell(&mut self, cell: &Cell) {
+        match cell {
+            Cell::Empty => self.byte(0),
+            Cell::Moved => self.byte(1),
+            Cell::Record(record) => {
+                self.byte(2);
+                self.record(record);
+            }
+            Cell::Unreadable(record) => {
+                self.byte(3);
+                self.record(record);
+            }
+        }
+    }
+
+    fn message(&mut self, message: &Message) {
+        match message {
+            Message::Marker => self.byte(0),
+            Message::Swap(write) => {
+                self.byte(1);
+                match write.expect {
+                    semel_core::machine::Expect::Absent => self.byte(0),
+                    semel_core::machine::Expect::Unchanged { version, token } => {
+                        self.byte(1);
+                        self.number(version);
+                        self.byte(small(token));
+                    }
+                }
+                self.record(&write.next);
+            }
+            Message::Remove(record) => {
+                self.byte(2);
+                self.record(record);
+            }
+        }
+    }
+
+    fn worker(&mut self, worker: &Worker) {
+        self.byte(worker.begun | u8::from(worker.moving) << 7);
+        match &worker.phase {
+            Phase::Idle => return self.byte(0),
+            Phase::Writing(purpose, message) => {
+                self.byte(0x10 | *purpose as u8);
+                self.message(message);
+            }
+            Phase::Unsure(purpose, message) => {
+                self.byte(0x20 | *purpose as u8);
+                self.message(message);
+            }
+            Phase::Owning(record) => {
+                self.byte(1);
+                self.record(record);
+            }
+            Phase::Waiting(record) => {
+                self.byte(2);
+                self.record(record);
+            }
+            Phase::Holding(record) => {
+                self.byte(3);
+                self.record(record);
+            }
+        }
+        // What an idle worker remembers of its last request means nothing any more.
+        self.byte(small(worker.token));
+        self.byte(worker.payload << 4 | u8::try_from(worker.cell).unwrap_or(0));
+        match worker.held {
+            Held::Done(token) => {
+                self.byte(0);
+                self.byte(token);
+            }
+            Held::Declined => self.byte(1),
+            Held::NotApplied => self.byte(2),
+            Held::NoAnswer => self.byte(3),
+            Held::StillRunning => self.byte(4),
+        }
+    }
+
+    fn flight(&mut self, flight: &Flight) {
+        self.byte(flight.token);
+        self.byte(flight.period);
+        self.number(u64::from(flight.fence));
+        self.number(u64::from(flight.sent_at));
+    }
+
+    /// The whole world.
+    pub fn world(&mut self, world: &World) {
+        self.number(u64::from(world.now));
+        self.byte(
+            u8::from(world.refused)
+                | u8::from(world.old_secret_dropped) << 1
+                | u8::from(world.ended) << 2
+                | u8::from(world.observer.fault) << 3
+                | u8::from(world.observer.released) << 4,
+        );
+        let Budget {
+            crashes,
+            write_faults,
+            answer_faults,
+            renewals,
+            damages,
+            failovers,
+            operator_acts,
+            set_backs,
+        } = world.budget;
+        self.0.extend([
+            crashes,
+            write_faults,
+            answer_faults,
+            renewals,
+            damages,
+            failovers,
+            operator_acts,
+            set_backs,
+        ]);
+        world.cells.iter().for_each(|cell| self.cell(cell));
+        self.byte(u8::from(world.backup.is_some()));
+        world.backup.iter().flatten().for_each(|cell| self.cell(cell));
+        world.workers.iter().for_each(|worker| self.worker(worker));
+        self.number(world.flights.len() as u64);
+        world.flights.iter().for_each(|flight| self.flight(flight));
+        self.number(world.limbo.len() as u64);
+        for (cell, message) in &world.limbo {
+            self.number(*cell as u64);
+            self.message(message);
+        }
+        self.number(world.effects.len() as u64);
+        for effect in &world.effects {
+            self.byte(effect.token);
+            self.byte(effect.period);
+            self.number(u64::from(effect.at));
+            self.number(u64::from(effect.fence));
+        }
+        self.byte(u8::from(world.busy.is_some()));
+        world.busy.iter().for_each(|flight| self.flight(flight));
+        self.byte(u8::from(world.chore.is_some()));
+        if let Some(chore) = &world.chore {
+            self.number(chore.cell as u64);
+            self.message(&chore.message);
+        }
+        self.byte(u8::from(world.question.is_some()));
+        if let Some(question) = &world.question {
+            self.number(question.cell as u64);
+            self.record(&question.record);
+            self.number(u64::from(question.asked_at));
+            self.maybe(question.found.map(u64::from));
+        }
+        self.observer(&world.observer);
+    }
+
+    fn observer(&mut self, observer: &Observer) {
+        self.byte(observer.period);
+        self.maybe(observer.settled_at.map(u64::from));
+        self.byte(u8::from(observer.acknowledged.is_some()));
+        if let Some((effect, until)) = observer.acknowledged {
+            self.maybe(effect.map(u64::from));
+            self.number(u64::from(until));
+        }
+        self.maybe(observer.bound.map(u64::from));
+        self.number(observer.periods.len() as u64);
+        for (token, period) in &observer.periods {
+            self.byte(*token);
+            self.byte(*period);
+        }
+    }
+}
+
+/// The model's tokens are small numbers.
+pub fn small(token: Token) -> u8 {
+    u8::try_from(token.bits()).unwrap_or(u8::MAX)
+}
