@@ -1,2 +1,37 @@
-//! The project's own commands.
-fn main() {}
+//! The project's own commands: `cargo xtask <command>`.
+//!
+//! What lives here: thin callers of cargo, and the rules that the code holds itself to (`tidy`), so that CI runs
+//! nothing that a contributor cannot run. What must never: product code, or a check that only CI knows.
+
+mod bench;
+mod cargo;
+mod command;
+mod fuzz;
+mod model;
+mod mutants;
+mod report;
+mod stopwatch;
+mod tally;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use command::Failure;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match command::dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Reported) => ExitCode::FAILURE,
+        Err(Failure::Stopped(reason)) => {
+            eprintln!("error: {reason}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Usage(reason)) => {
+            eprintln!("error: {reason}\n\n{}", command::help());
+            ExitCode::from(2)
+        }
+    }
+}

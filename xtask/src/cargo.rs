@@ -1,0 +1,89 @@
+//! Calls to cargo and git.
+//!
+//! What lives here: how a child process is started, from the repository's root and without standard input.
+//! What must never: what its answer means.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::command::Failure;
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_path_buf()
+}
+
+/// The cargo that runs this program.
+pub(crate) fn cargo() -> Command {
+    child(&std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// The nightly toolchain's cargo, through rustup; the cargo that runs this program does not understand `+nightly`.
+pub(crate) fn cargo_nightly() -> Command {
+    let mut command = child(&OsString::from("cargo"));
+    command.arg("+nightly");
+    command
+}
+
+/// Git, which also answers where the checkout belongs to another user (as it does in many CI containers).
+pub(crate) fn git() -> Command {
+    let mut command = child(&OsString::from("git"));
+    command.args(["-c", "safe.directory=*"]);
+    command
+}
+
+fn child(program: &OsString) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end with output passed through; `Ok` only where the exit code is zero.
+pub(crate) fn pass_through(mut command: Command) -> Result<(), Failure> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(Failure::Reported),
+        Err(error) => Err(Failure::Stopped(format!("{}: {error}", command.get_program().display()))),
+    }
+}
+
+/// Runs to the end and returns standard output; the error is the first line that says why not.
+pub(crate) fn capture(mut command: Command) -> Result<String, String> {
+    let program = command.get_program().display().to_string();
+    let output = command.output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return String::from_utf8(output.stdout).map_err(|error| format!("{program}: {error}"));
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program}: {}", stderr.trim()))
+}
+
+/// Whether the command can be started and answers with exit code zero; its output is dropped.
+pub(crate) fn answers(mut command: Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_where_the_workspace_manifest_is() {
+        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[workspace]"));
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_does_not_answer() {
+        assert!(!answers(child(&OsString::from("semel-no-such-program"))));
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error_with_its_own_words() {
+        let mut command = cargo();
+        command.arg("no-such-subcommand");
+        assert!(capture(command).unwrap_err().contains("no-such-subcommand"));
+    }
+}

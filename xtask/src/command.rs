@@ -1,0 +1,121 @@
+//! The table of commands.
+//!
+//! What lives here: each command's name, its one line of help, and how a failure becomes an exit code.
+//! What must never: what a command does.
+
+use std::fmt::Write as _;
+
+use crate::{bench, fuzz, model, mutants, test, tidy};
+
+/// Why a command did not succeed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It was called wrongly: exit code 2, with the help text.
+    Usage(String),
+    /// It could not do its work, for this reason: exit code 1.
+    Stopped(String),
+    /// It did its work and has already told what is wrong: exit code 1, nothing more to print.
+    Reported,
+}
+
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result<(), Failure>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command { name: "test", arguments: "", about: "all that CI runs: tidy, then every test", run: test::run },
+    Command {
+        name: "tidy",
+        arguments: "",
+        about: "the rules of the house, lints, format, docs",
+        run: tidy::run,
+    },
+    Command {
+        name: "model",
+        arguments: "[args…]",
+        about: "the model checker, optimised; arguments go to it",
+        run: model::run,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "[target] [--seconds N]",
+        about: "one or every fuzz target, N seconds each (default 60)",
+        run: fuzz::run,
+    },
+    Command {
+        name: "mutants",
+        arguments: "[file…]",
+        about: "does a test notice each change? (default: machine, key, fingerprint)",
+        run: mutants::run,
+    },
+    Command {
+        name: "bench",
+        arguments: "[name]",
+        about: "the core's benchmarks, or one of them",
+        run: bench::run,
+    },
+];
+
+/// Runs the command that the first argument names.
+pub(crate) fn dispatch(arguments: &[String]) -> Result<(), Failure> {
+    let Some((name, rest)) = arguments.split_first() else {
+        println!("{}", help());
+        return Ok(());
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        println!("{}", help());
+        return Ok(());
+    }
+    match COMMANDS.iter().find(|command| command.name == name) {
+        Some(command) => (command.run)(rest),
+        None => Err(Failure::Usage(format!("there is no command `{name}`"))),
+    }
+}
+
+/// Refuses arguments for a command that takes none.
+pub(crate) fn expect_no_arguments(arguments: &[String]) -> Result<(), Failure> {
+    match arguments.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Usage(format!("this command takes no arguments, but got `{first}`"))),
+    }
+}
+
+/// The table of commands as text.
+pub(crate) fn help() -> String {
+    let mut text = String::from("usage: cargo xtask <command>\n");
+    for command in COMMANDS {
+        let call = format!("{} {}", command.name, command.arguments);
+        let _ = write!(text, "\n  {call:<28} {}", command.about);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_command_is_a_usage_error_that_names_it() {
+        let answer = dispatch(&["frobnicate".to_owned()]);
+        assert_eq!(answer, Err(Failure::Usage("there is no command `frobnicate`".to_owned())));
+    }
+
+    #[test]
+    fn every_command_has_one_line_of_help() {
+        let help = help();
+        for command in COMMANDS {
+            let lines = help.lines().filter(|line| line.trim_start().starts_with(command.name)).count();
+            assert_eq!(lines, 1, "{}", command.name);
+            assert!(!command.about.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_argument_that_would_be_ignored_is_refused() {
+        assert!(matches!(expect_no_arguments(&["--fast".to_owned()]), Err(Failure::Usage(_))));
+        assert_eq!(expect_no_arguments(&[]), Ok(()));
+    }
+}

@@ -1,0 +1,102 @@
+//! Steps, their times and the summary at the end.
+//!
+//! What lives here: running one step after the other, whatever the earlier ones said.
+//! What must never: what a step checks.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::stopwatch::Stopwatch;
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    /// Not run, for this reason. Never a silent pass: the summary repeats it.
+    Skipped(String),
+    /// Failed; each line says where and what to do. Empty where the step's own output has told it.
+    Failed(Vec<String>),
+}
+
+struct Step {
+    name: &'static str,
+    verdict: Verdict,
+    duration: Duration,
+}
+
+/// The steps run so far.
+#[derive(Default)]
+pub(crate) struct Report {
+    steps: Vec<Step>,
+}
+
+impl Report {
+    /// Runs a step, prints what it found and how long it took, and remembers both.
+    pub(crate) fn step(&mut self, name: &'static str, work: impl FnOnce() -> Verdict) {
+        println!("── {name}");
+        let stopwatch = Stopwatch::start();
+        let verdict = work();
+        let duration = stopwatch.read();
+        if let Verdict::Failed(lines) = &verdict {
+            for line in lines {
+                println!("{line}");
+            }
+        }
+        let step = Step { name, verdict, duration };
+        println!("{}", step.ending());
+        self.steps.push(step);
+    }
+
+    /// How many steps failed.
+    pub(crate) fn failed(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step.verdict, Verdict::Failed(_))).count()
+    }
+}
+
+impl Step {
+    fn ending(&self) -> String {
+        let seconds = format!("{:.1} s", self.duration.as_secs_f64());
+        match &self.verdict {
+            Verdict::Passed => format!("   ok       {seconds:>8}"),
+            Verdict::Skipped(reason) => format!("   skipped  {seconds:>8}  {reason}"),
+            Verdict::Failed(lines) if lines.is_empty() => format!("   FAILED   {seconds:>8}"),
+            Verdict::Failed(lines) => format!("   FAILED   {seconds:>8}  {} found", lines.len()),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: Duration = self.steps.iter().map(|step| step.duration).sum();
+        writeln!(f, "── summary")?;
+        for step in &self.steps {
+            writeln!(f, "{:<14}{}", step.name, step.ending())?;
+        }
+        write!(f, "{} steps, {} failed, {:.1} s", self.steps.len(), self.failed(), total.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_does_not_keep_the_later_ones_from_running() {
+        let mut report = Report::default();
+        report.step("first", || Verdict::Failed(vec!["a.rs:1: bad".to_owned()]));
+        report.step("second", || Verdict::Failed(Vec::new()));
+        report.step("third", || Verdict::Passed);
+        assert_eq!(report.failed(), 2);
+        let summary = report.to_string();
+        assert!(summary.contains("first            FAILED"), "{summary}");
+        assert!(summary.contains("third            ok"), "{summary}");
+    }
+
+    #[test]
+    fn a_skipped_step_says_so_and_why() {
+        let mut report = Report::default();
+        report.step("deny", || Verdict::Skipped("not installed".to_owned()));
+        assert_eq!(report.failed(), 0);
+        assert!(report.to_string().contains("not installed"));
+    }
+}

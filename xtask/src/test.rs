@@ -1,0 +1,88 @@
+//! `cargo xtask test`: everything that CI runs.
+//!
+//! What lives here: the order of the steps and the last line. What must never: a step that a contributor cannot
+//! run alone.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::cargo;
+use crate::command::{Failure, expect_no_arguments};
+use crate::report::{Report, Verdict};
+use crate::tally::Tally;
+use crate::tidy;
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    expect_no_arguments(arguments)?;
+    let mut report = Report::default();
+    tidy::check(&mut report);
+    let mut tally = Tally::default();
+    report.step("tests", || match workspace_tests(&mut tally) {
+        Ok(finished) => judge(finished, tally),
+        Err(error) => Verdict::Failed(vec![format!("cargo test: {error}")]),
+    });
+    let last = last_line(tally, report.failed());
+    println!("\n{report}\n{last}");
+    if last.failed == 0 { Ok(()) } else { Err(Failure::Reported) }
+}
+
+/// Runs every test and doc test of the workspace, passes the output on and counts; says whether cargo was content.
+fn workspace_tests(tally: &mut Tally) -> io::Result<bool> {
+    let mut command = cargo::cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    let mut child = command.spawn()?;
+    if let Some(output) = child.stdout.take() {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line)? > 0 {
+            io::stdout().write_all(&line)?;
+            tally.read_line(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    }
+    Ok(child.wait()?.success())
+}
+
+fn judge(finished: bool, tally: Tally) -> Verdict {
+    if tally.ran() == 0 {
+        return Verdict::Failed(vec!["no test ran: a suite that tests nothing proves nothing".to_owned()]);
+    }
+    if finished && tally.failed == 0 { Verdict::Passed } else { Verdict::Failed(Vec::new()) }
+}
+
+/// The tests' counts, with every failed step that no failed test accounts for counted as one more failure, so that
+/// a run that failed never ends in "0 failed".
+fn last_line(tests: Tally, failed_steps: usize) -> Tally {
+    let counted = usize::from(tests.failed > 0);
+    Tally { failed: tests.failed + failed_steps.saturating_sub(counted), ..tests }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Tally = Tally { passed: 9, failed: 0, ignored: 1 };
+    const BAD: Tally = Tally { passed: 7, failed: 2, ignored: 0 };
+
+    #[test]
+    fn a_run_without_tests_fails() {
+        assert!(matches!(judge(true, Tally::default()), Verdict::Failed(_)));
+        let only_ignored = Tally { ignored: 3, ..Tally::default() };
+        assert!(matches!(judge(true, only_ignored), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn tests_pass_only_where_cargo_and_the_counts_agree() {
+        assert_eq!(judge(true, GOOD), Verdict::Passed);
+        assert_eq!(judge(false, GOOD), Verdict::Failed(Vec::new()), "a test program that died");
+        assert_eq!(judge(true, BAD), Verdict::Failed(Vec::new()));
+    }
+
+    #[test]
+    fn a_failed_run_never_ends_in_zero_failed() {
+        assert_eq!(last_line(GOOD, 0), GOOD);
+        assert_eq!(last_line(GOOD, 1).failed, 1, "a lint, or a test program that died");
+        assert_eq!(last_line(BAD, 1).failed, 2, "the step is accounted for by its tests");
+        assert_eq!(last_line(BAD, 3).failed, 4);
+    }
+}

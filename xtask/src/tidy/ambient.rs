@@ -1,0 +1,113 @@
+//! Rule: time and randomness are arguments.
+//!
+//! What lives here: the names that read them from thin air, and the few files that may. What must never: an
+//! exception for tests; a test that reads a clock fails on a slow day.
+
+use super::lexer::{code_only, lines_with};
+use super::violation::Violation;
+use crate::workspace::{TextFile, Workspace};
+
+const CLOCK: &str = "reads the system clock; take the time as an argument";
+const CHANCE: &str = "draws randomness; take it as an argument";
+const ORDER: &str = "iterates in a random order; use BTreeMap or BTreeSet in the core";
+
+const AMBIENT: &[(&str, &str)] = &[
+    ("SystemTime::now", CLOCK),
+    ("Instant::now", CLOCK),
+    (".elapsed(", CLOCK),
+    ("rand::", CHANCE),
+    ("fastrand", CHANCE),
+    ("getrandom", CHANCE),
+    ("thread_rng", CHANCE),
+    ("Uuid::new_v4", CHANCE),
+    ("RandomState", CHANCE),
+];
+
+/// What the core must do without besides.
+const IN_CORE: &[(&str, &str)] = &[("HashMap", ORDER), ("HashSet", ORDER)];
+const CORE: &str = "crates/core/";
+
+/// The one file of a crate that may read the clock, or draw randomness.
+const ALLOWED_FILES: &[&str] = &[
+    "crates/engine/src/clock.rs",
+    "crates/engine/src/random.rs",
+    "sim/src/stopwatch.rs",
+    "xtask/src/stopwatch.rs",
+];
+
+pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
+    workspace.rust_files().filter(|file| !may_read(&file.path)).flat_map(readings).collect()
+}
+
+/// Benchmarks measure time; that is what they are for.
+fn may_read(path: &str) -> bool {
+    ALLOWED_FILES.contains(&path) || path.starts_with("bench/") || path.contains("/benches/")
+}
+
+fn readings(file: &TextFile) -> Vec<Violation> {
+    let code = code_only(&file.text);
+    let core: &[_] = if file.path.starts_with(CORE) { IN_CORE } else { &[] };
+    let mut found: Vec<(usize, &str, &str)> = Vec::new();
+    for (pattern, why) in AMBIENT.iter().chain(core) {
+        found.extend(lines_with(&code, pattern).into_iter().map(|line| (line, *pattern, *why)));
+    }
+    found.sort_unstable();
+    let tell = |(line, pattern, why)| Violation::at(&file.path, line, format!("`{pattern}` {why}"));
+    found.into_iter().map(tell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::violation::told;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let file = TextFile { path: path.to_owned(), text: text.to_owned() };
+        told(&check(&Workspace { files: vec![file], ..Workspace::default() }))
+    }
+
+    #[test]
+    fn every_name_on_the_list_is_found_with_its_line() {
+        for (pattern, _) in AMBIENT {
+            let told =
+                found("crates/sql/src/store.rs", &format!("fn f() {{\n    x{pattern}x\n  {pattern}\n}}"));
+            let hits = told.iter().filter(|line| line.starts_with("crates/sql/src/store.rs:3: ")).count();
+            assert_eq!(hits, 1, "{pattern}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn test_code_is_no_exception() {
+        let told =
+            found("crates/http/tests/layer.rs", "#[test]\nfn t() { let t = std::time::Instant::now(); }");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(
+            found("sim/src/lib.rs", "#[cfg(test)]\nmod tests { fn t() { started.elapsed(); } }").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn the_core_has_no_hashed_collections_but_others_may() {
+        let text = "use std::collections::{HashMap, HashSet};";
+        assert_eq!(found("crates/core/src/record.rs", text).len(), 2);
+        assert!(found("crates/engine/src/cache.rs", text).is_empty());
+    }
+
+    #[test]
+    fn words_about_clocks_are_allowed() {
+        let text = "// Instant::now\n/// `SystemTime::now`\nlet hint = \"rand::random()\";\noperand::f();";
+        assert!(found("crates/core/src/time.rs", text).is_empty());
+    }
+
+    #[test]
+    fn only_the_named_files_and_benchmarks_may_read() {
+        let text = "let t = Instant::now();";
+        for path in ALLOWED_FILES.iter().chain(&["bench/src/main.rs", "crates/core/benches/machine.rs"]) {
+            assert!(found(path, text).is_empty(), "{path}");
+        }
+        for path in ["crates/engine/src/engine.rs", "crates/core/src/clock.rs", "workbench/src/lib.rs"] {
+            assert_eq!(found(path, text).len(), 1, "{path}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Rule: the arrows between our crates run one way.
+//!
+//! What lives here: the table of which crate may know which. What must never: an exception outside that table.
+
+use super::violation::Violation;
+use crate::workspace::{Dependency, Kind, Package, Workspace};
+
+const STORES_AND_SHELLS: &[&str] = &[
+    "semel-core",
+    "semel",
+    "semel-sql",
+    "semel-redis",
+    "semel-cassandra",
+    "semel-http",
+    "semel-messaging",
+    "semel-client",
+];
+
+/// What each crate may depend on. The core knows nobody; a store needs only the core; only the gateway wires parts.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("semel-core", &[]),
+    ("semel", &["semel-core"]),
+    ("semel-sql", &["semel-core"]),
+    ("semel-redis", &["semel-core"]),
+    ("semel-cassandra", &["semel-core"]),
+    ("semel-http", &["semel-core", "semel"]),
+    ("semel-messaging", &["semel-core", "semel", "semel-sql"]),
+    ("semel-client", &["semel-core"]),
+    ("semel-gateway", STORES_AND_SHELLS),
+    ("semel-testkit", &["semel-core", "semel"]),
+    ("semel-sim", &["semel-core"]),
+    ("semel-bench", STORES_AND_SHELLS),
+    ("xtask", &[]),
+];
+
+/// What any crate's tests may use beyond that.
+const TESTKIT: &str = "semel-testkit";
+
+pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
+    let is_ours = |name: &str| workspace.packages.iter().any(|package| package.name == name);
+    let mut found = Vec::new();
+    for package in &workspace.packages {
+        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == package.name) else {
+            found.push(unknown(package));
+            continue;
+        };
+        let ours = package.dependencies.iter().filter(|dependency| is_ours(&dependency.package));
+        found.extend(ours.filter(|d| !may_use(d, allowed)).map(|d| wrong_way(package, d, allowed)));
+    }
+    found
+}
+
+fn may_use(dependency: &Dependency, allowed: &[&str]) -> bool {
+    let for_tests = dependency.kind == Kind::Dev && dependency.package == TESTKIT;
+    for_tests || allowed.contains(&dependency.package.as_str())
+}
+
+fn unknown(package: &Package) -> Violation {
+    let advice = format!(
+        "crate `{}` has no place in the direction of dependence: add it to ALLOWED in {}",
+        package.name,
+        file!()
+    );
+    Violation::at(package.manifest(), 0, advice)
+}
+
+fn wrong_way(package: &Package, dependency: &Dependency, allowed: &[&str]) -> Violation {
+    let may = if allowed.is_empty() { "none of our crates".to_owned() } else { allowed.join(", ") };
+    let advice = format!(
+        "`{}` must not depend on `{}` (it may know: {may}); move what it needs to where both can see it",
+        package.name, dependency.package
+    );
+    Violation::at(package.manifest(), 0, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::violation::told;
+
+    fn workspace(packages: &[(&str, &[(&str, Kind)])]) -> Workspace {
+        let package = |(name, dependencies): &(&str, &[(&str, Kind)])| Package {
+            name: (*name).to_owned(),
+            directory: format!("crates/{name}"),
+            dependencies: dependencies.iter().map(|(name, kind)| dependency(name, *kind)).collect(),
+            roots: Vec::new(),
+        };
+        Workspace { packages: packages.iter().map(package).collect(), ..Workspace::default() }
+    }
+
+    fn dependency(name: &str, kind: Kind) -> Dependency {
+        Dependency { package: name.to_owned(), name: name.to_owned(), kind }
+    }
+
+    #[test]
+    fn an_arrow_that_runs_the_wrong_way_is_found() {
+        let sample = workspace(&[
+            ("semel-core", &[("semel", Kind::Normal), ("sha2", Kind::Normal)]),
+            ("semel", &[("semel-core", Kind::Normal)]),
+            ("semel-redis", &[("semel-core", Kind::Normal), ("semel", Kind::Build)]),
+        ]);
+        let told = told(&check(&sample));
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].starts_with("crates/semel-core/Cargo.toml: `semel-core` must not depend on `semel` ")
+        );
+        assert!(told[1].contains("`semel-redis` must not depend on `semel` (it may know: semel-core)"));
+    }
+
+    #[test]
+    fn a_crate_that_the_table_does_not_know_is_told_where_to_go() {
+        let told = told(&check(&workspace(&[("semel-utils", &[])])));
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains("add it to ALLOWED in xtask/src/tidy/arrows.rs"), "{}", told[0]);
+    }
+
+    #[test]
+    fn the_testkit_is_for_tests_only() {
+        let testkit = ("semel-testkit", &[("semel-core", Kind::Normal)][..]);
+        let tests = workspace(&[testkit, ("semel-core", &[(TESTKIT, Kind::Dev)])]);
+        assert_eq!(check(&tests), []);
+        let product = workspace(&[testkit, ("semel-core", &[(TESTKIT, Kind::Normal)])]);
+        assert_eq!(check(&product).len(), 1);
+    }
+
+    #[test]
+    fn the_table_itself_has_no_cycle() {
+        // Every crate stands above all that it may depend on, once the table is read from below.
+        let mut placed: Vec<&str> = Vec::new();
+        while placed.len() < ALLOWED.len() {
+            let ready = |(name, needs): &&(&'static str, &[&str])| {
+                !placed.contains(name) && needs.iter().all(|need| placed.contains(need))
+            };
+            let next: Vec<&str> = ALLOWED.iter().filter(ready).map(|(name, _)| *name).collect();
+            assert!(!next.is_empty(), "a cycle, or a name that is no crate, beyond {placed:?}");
+            placed.extend(next);
+        }
+    }
+}

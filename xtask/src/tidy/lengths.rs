@@ -1,0 +1,39 @@
+//! Rule: a file past 700 lines is two files.
+//!
+//! What lives here: the count. What must never: a list of files that may be longer.
+
+use super::violation::Violation;
+use crate::workspace::{TextFile, Workspace};
+
+const LINES_MAX: usize = 700;
+
+pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
+    workspace.rust_files().filter_map(too_long).collect()
+}
+
+fn too_long(file: &TextFile) -> Option<Violation> {
+    let lines = file.text.lines().count();
+    let advice = format!("{lines} lines, and {LINES_MAX} is the most: find the two subjects and part them");
+    (lines > LINES_MAX).then(|| Violation::at(&file.path, lines, advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(path: &str, lines: usize) -> Workspace {
+        let file = TextFile { path: path.to_owned(), text: "x\n".repeat(lines) };
+        Workspace { files: vec![file], ..Workspace::default() }
+    }
+
+    #[test]
+    fn the_line_past_the_limit_is_the_violation() {
+        assert_eq!(check(&sample("a.rs", LINES_MAX)), []);
+        assert_eq!(check(&sample("a.rs", LINES_MAX + 1)).len(), 1);
+    }
+
+    #[test]
+    fn only_sources_are_counted() {
+        assert_eq!(check(&sample("Cargo.lock", LINES_MAX + 1)), []);
+    }
+}

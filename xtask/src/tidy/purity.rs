@@ -1,0 +1,64 @@
+//! Rule: the core stays pure, also through what it depends on.
+//!
+//! What lives here: the absences (no runtime, no I/O, no HTTP, no SQL, no randomness), checked over the whole tree.
+//! What must never: a look at dev-dependencies; tests may use what the core may not.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use super::violation::Violation;
+use crate::cargo;
+
+const ABSENT: &[&str] =
+    &["async-std", "getrandom", "http", "hyper", "rand", "reqwest", "rusqlite", "sqlx", "tokio"];
+
+/// The call that lists all that the core is built from, with the features that the core itself asks for.
+pub(crate) fn tree() -> Command {
+    let mut command = cargo::cargo();
+    command.args(["tree", "--package", "semel-core", "--edges", "normal", "--target", "all"]);
+    command.args(["--prefix", "none", "--no-dedupe"]);
+    command
+}
+
+pub(crate) fn check(tree: &str) -> Vec<Violation> {
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    if !names.contains("semel-core") {
+        return vec![Violation::at(
+            "crates/core/Cargo.toml",
+            0,
+            "`cargo tree` did not list semel-core itself",
+        )];
+    }
+    let found = ABSENT.iter().filter(|name| names.contains(*name));
+    let tell = |name: &&str| {
+        let how = format!("cargo tree --package semel-core --edges normal --target all --invert {name}");
+        let advice = format!("the core must not depend on `{name}`; see who brings it in: {how}");
+        Violation::at("crates/core/Cargo.toml", 0, advice)
+    };
+    found.map(tell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::violation::told;
+
+    #[test]
+    fn a_runtime_deep_in_the_tree_is_found() {
+        let tree =
+            "semel-core v0.1.0 (somewhere)\nuuid v1.29.0\ngetrandom v0.3.1\nlibc v0.2.1\ntokio v1.50.0\n";
+        let told = told(&check(tree));
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("`getrandom`") && told[1].contains("`tokio`"));
+    }
+
+    #[test]
+    fn a_name_that_only_begins_alike_is_another_crate() {
+        assert_eq!(check("semel-core v0.1.0\nhttparse v1.0.0\nrandomize v1.0.0\n"), []);
+    }
+
+    #[test]
+    fn a_tree_that_does_not_speak_of_the_core_proves_nothing() {
+        assert_eq!(check("").len(), 1);
+    }
+}

@@ -1,0 +1,71 @@
+//! Rule: every crate says at its door what lives there and what must never.
+//!
+//! What lives here: the look at the first lines of a crate's root. What must never: taste in prose.
+
+use super::violation::Violation;
+use crate::workspace::Workspace;
+
+const PHRASES: &[&str] = &["lives here", "must never"];
+
+pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for path in workspace.packages.iter().flat_map(|package| &package.roots) {
+        match workspace.files.iter().find(|file| &file.path == path) {
+            Some(file) => found.extend(missing(&file.text).map(|phrase| tell(path, phrase))),
+            None => found.push(Violation::at(path, 0, "this crate root is not among git's files")),
+        }
+    }
+    found
+}
+
+fn tell(path: &str, phrase: &str) -> Violation {
+    let advice = format!("open the crate with a `//!` paragraph that says \"What {phrase}: …\"");
+    Violation::at(path, 1, advice)
+}
+
+/// The phrases that the opening paragraphs lack; a phrase may run over the end of a line.
+fn missing(text: &str) -> impl Iterator<Item = &'static str> {
+    let opening = text.lines().map_while(|line| line.strip_prefix("//!"));
+    let words: Vec<String> = opening.flat_map(str::split_whitespace).map(str::to_lowercase).collect();
+    let prose = words.join(" ");
+    PHRASES.iter().copied().filter(move |phrase| !prose.contains(phrase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::violation::told;
+    use crate::workspace::{Package, TextFile};
+
+    fn found(text: &str) -> Vec<String> {
+        let path = "crates/core/src/lib.rs".to_owned();
+        let package = Package { roots: vec![path.clone()], ..Package::default() };
+        let file = TextFile { path, text: text.to_owned() };
+        told(&check(&Workspace { packages: vec![package], files: vec![file], ..Workspace::default() }))
+    }
+
+    #[test]
+    fn a_root_without_the_paragraph_lacks_both_phrases() {
+        for text in ["", "pub mod key;\n", "use a;\n//! What lives here: a.\n//! What must never: b.\n"] {
+            assert_eq!(found(text).len(), 2, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_says_only_what_lives_there_is_half_done() {
+        let told = found("//! The core.\n//!\n//! What lives here: keys.\n\npub mod key;\n");
+        assert_eq!(told.len(), 1);
+        assert!(told[0].starts_with("crates/core/src/lib.rs:1: ") && told[0].contains("must never"));
+    }
+
+    #[test]
+    fn a_phrase_may_run_over_the_end_of_a_line() {
+        assert!(found("//! All of it lives\n//! here. What Must\n//! never: I/O.\n").is_empty());
+    }
+
+    #[test]
+    fn a_root_that_git_does_not_know_is_found() {
+        let package = Package { roots: vec!["src/lib.rs".to_owned()], ..Package::default() };
+        assert_eq!(check(&Workspace { packages: vec![package], ..Workspace::default() }).len(), 1);
+    }
+}
