@@ -156,4 +156,10 @@ impl Config {
             AfterExpiry::RunAsNew => self.ttl,
         }
     }
+
+    /// Whether nothing is promised but that the stale stay harmless: a store that loses what it acknowledged,
+    /// or effects that may arrive at any time, allow no more.
+    pub fn promises_only_fencing(&self) -> bool {
+        self.failovers > 0 || self.provider.checks_fence
+    }
 }

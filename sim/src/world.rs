@@ -108,6 +108,8 @@ pub struct Flight {
     pub fence: u16,
     pub sent_at: u16,
     pub period: u8,
+    /// Under which id its command was claimed: that is what its operation id comes from.
+    pub cell: usize,
 }
 
 /// An effect that happened.
@@ -117,6 +119,7 @@ pub struct Effect {
     pub at: u16,
     pub fence: u16,
     pub period: u8,
+    pub cell: usize,
 }
 
 /// What the sweeper or reconciler has computed and not yet written.
@@ -137,7 +140,7 @@ pub struct Question {
 }
 
 /// What is left of each kind of fault and act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     pub crashes: u8,
     pub write_faults: u8,
@@ -335,6 +338,7 @@ impl Ink {
     fn flight(&mut self, flight: &Flight) {
         self.byte(flight.token);
         self.byte(flight.period);
+        self.number(flight.cell as u64);
         self.number(u64::from(flight.fence));
         self.number(u64::from(flight.sent_at));
     }
@@ -384,6 +388,7 @@ impl Ink {
         for effect in &world.effects {
             self.byte(effect.token);
             self.byte(effect.period);
+            self.number(effect.cell as u64);
             self.number(u64::from(effect.at));
             self.number(u64::from(effect.fence));
         }

@@ -1,0 +1,145 @@
+//! Breadth-first exploration of every reachable state, with the shortest way to whatever is wrong.
+//!
+//! States are told apart by a 128-bit hash of their bytes; the chance that two of a hundred million share one
+//! is below 10^-22.
+
+use crate::config::Config;
+use crate::invariant::{Violation, is_settled};
+use crate::protocol::Protocol;
+use crate::step::{Step, initial, successors};
+use crate::world::{Ink, World};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+
+/// What an exploration found.
+#[derive(Debug)]
+pub struct Report {
+    /// Distinct states.
+    pub states: usize,
+    /// Transitions between them.
+    pub transitions: usize,
+    /// The length of the longest shortest way to a state.
+    pub depth: usize,
+    /// What is wrong and the shortest way there; `None`: nothing is.
+    pub violation: Option<(Violation, Vec<(Step, World)>)>,
+}
+
+/// A hash that is random already needs no second hashing.
+#[derive(Default)]
+pub struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 ^= u64::from_le_bytes(word);
+        }
+    }
+}
+
+fn identify(world: &World, ink: &mut Ink) -> (u64, u64) {
+    ink.0.clear();
+    ink.world(world);
+    let digest = |seed: u8| {
+        let mut hasher = DefaultHasher::new();
+        seed.hash(&mut hasher);
+        hasher.write(&ink.0);
+        hasher.finish()
+    };
+    (digest(0), digest(1))
+}
+
+/// Every state that `config` reaches, or the first violation.
+///
+/// # Panics
+/// Where a configuration has more than four thousand million states.
+pub fn explore(config: &Config, protocol: Protocol) -> Report {
+    let mut seen: HashMap<(u64, u64), u32, BuildHasherDefault<Identity>> = HashMap::default();
+    // For each state: where it was first reached from, and by which of the successors there.
+    let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
+    let mut arrows: Vec<(u32, u32)> = Vec::new();
+    let mut settled: Vec<bool> = vec![true];
+    let mut ink = Ink(Vec::with_capacity(512));
+
+    let first = initial(config);
+    seen.insert(identify(&first, &mut ink), 0);
+    let mut level: Vec<(u32, World)> = vec![(0, first)];
+    let mut depth = 0;
+    while !level.is_empty() {
+        let mut next_level = Vec::new();
+        for (index, world) in &level {
+            for (ordinal, (_, outcome)) in successors(world, config, protocol).into_iter().enumerate() {
+                let ordinal = u16::try_from(ordinal).unwrap_or(u16::MAX);
+                let next = match outcome {
+                    Ok(next) => next,
+                    Err(violation) => {
+                        let mut way = retrace(&origins, *index, config, protocol);
+                        let last = successors(world, config, protocol).swap_remove(usize::from(ordinal));
+                        way.push((last.0, world.clone()));
+                        let violation = Some((violation, way));
+                        return Report { states: seen.len(), transitions: arrows.len(), depth, violation };
+                    }
+                };
+                let fresh = u32::try_from(origins.len()).expect("fewer than 2^32 states");
+                let target = *seen.entry(identify(&next, &mut ink)).or_insert(fresh);
+                arrows.push((target, *index));
+                if target == fresh {
+                    origins.push((*index, ordinal));
+                    settled.push(is_settled(&next));
+                    next_level.push((fresh, next));
+                }
+            }
+        }
+        level = next_level;
+        depth += usize::from(!level.is_empty());
+    }
+    let violation = wedged(&mut arrows, &settled)
+        .map(|index| (Violation::Wedged, retrace(&origins, index, config, protocol)));
+    Report { states: seen.len(), transitions: arrows.len(), depth, violation }
+}
+
+/// The first state from which no way leads to a settled one.
+fn wedged(arrows: &mut [(u32, u32)], settled: &[bool]) -> Option<u32> {
+    arrows.sort_unstable();
+    let mut leads_on = settled.to_vec();
+    let mut frontier: Vec<u32> =
+        (0..).zip(settled).filter(|(_, settled)| **settled).map(|(index, _)| index).collect();
+    while let Some(target) = frontier.pop() {
+        let begin = arrows.partition_point(|(to, _)| *to < target);
+        for (_, from) in arrows[begin..].iter().take_while(|(to, _)| *to == target) {
+            if !std::mem::replace(&mut leads_on[*from as usize], true) {
+                frontier.push(*from);
+            }
+        }
+    }
+    (0..).zip(&leads_on).find(|(_, leads_on)| !**leads_on).map(|(index, _)| index)
+}
+
+/// The shortest way to a state: each step and the world after it.
+fn retrace(
+    origins: &[(u32, u16)],
+    mut index: u32,
+    config: &Config,
+    protocol: Protocol,
+) -> Vec<(Step, World)> {
+    let mut ordinals = Vec::new();
+    while index != 0 {
+        let (origin, ordinal) = origins[index as usize];
+        ordinals.push(ordinal);
+        index = origin;
+    }
+    let mut world = initial(config);
+    let mut way = Vec::new();
+    for ordinal in ordinals.into_iter().rev() {
+        let (step, next) = successors(&world, config, protocol).swap_remove(usize::from(ordinal));
+        let Ok(next) = next else { break };
+        way.push((step, next.clone()));
+        world = next;
+    }
+    way
+}

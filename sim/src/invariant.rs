@@ -1,0 +1,159 @@
+//! What must never be seen, whatever happens in whatever order.
+
+use crate::config::Config;
+use crate::step::{Context, payload, stamp, time};
+use crate::world::{Cell, World, effect_of};
+use semel_core::machine::{Begin, Decision, Found, Reply, Ticket};
+use semel_core::policy::Class;
+use semel_core::record::{Record, State, Token};
+use std::fmt;
+
+/// An invariant, named by its breach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Violation {
+    /// Class `external`: at most one effect for a key.
+    SecondEffect,
+    /// Class `local`: exactly one effect for a committed transaction.
+    NotExactlyOnce,
+    /// Class `downstream`: at most one effect at a provider that deduplicates.
+    SecondEffectDownstream,
+    /// An acknowledged outcome is never lost nor changed.
+    AcknowledgedOutcomeLost,
+    /// Terminal is final until expiry.
+    FinalOutcomeChanged,
+    /// A stale attempt changes nothing.
+    StaleAttemptActed,
+    /// What is stored is true: an outcome tells of an effect that happened, a failure of none.
+    OutcomeUntrue,
+    /// Another payload is only ever answered with mismatch or expired while the first's record exists.
+    OtherPayloadAnswered,
+    /// A live owner's finish over its own UNKNOWN ends terminal.
+    OwnerShutOut,
+    /// Every UNKNOWN has a fault behind it.
+    UnknownWithoutFault,
+    /// What cannot be read is left alone.
+    UnreadableTouched,
+    /// Some step always leads on.
+    Wedged,
+}
+
+impl Violation {
+    /// The promise that was broken.
+    pub fn promise(self) -> &'static str {
+        match self {
+            Self::SecondEffect => "at most one effect per key and retention period (external)",
+            Self::NotExactlyOnce => "exactly one effect per committed transaction (local)",
+            Self::SecondEffectDownstream => "at most one effect at a provider that deduplicates (downstream)",
+            Self::AcknowledgedOutcomeLost => "an acknowledged outcome is never lost nor changed",
+            Self::FinalOutcomeChanged => "a terminal record is final until it expires",
+            Self::StaleAttemptActed => "a stale attempt changes nothing",
+            Self::OutcomeUntrue => "a stored outcome is true",
+            Self::OtherPayloadAnswered => "another payload is only answered with mismatch or expired",
+            Self::OwnerShutOut => "a live owner's finish over its own UNKNOWN ends terminal",
+            Self::UnknownWithoutFault => "every UNKNOWN has a fault behind it",
+            Self::UnreadableTouched => "a record that cannot be read is left alone",
+            Self::Wedged => "no key is wedged: some step always leads on",
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}: {}", self.promise())
+    }
+}
+
+/// Checks everything that can be seen in one state.
+pub fn check(world: &World, config: &Config) -> Result<(), Violation> {
+    if config.promises_only_fencing() {
+        return Ok(());
+    }
+    effects_happen_once(world, config)?;
+    acknowledged_outcome_stands(world, config)?;
+    for (cell, record) in world.cells.iter().enumerate().filter_map(|(index, cell)| Some((index, cell.record()?))) {
+        outcome_is_true(cell, record, world)?;
+        if matches!(record.state(), State::Unknown { .. }) && !world.observer.fault {
+            return Err(Violation::UnknownWithoutFault);
+        }
+    }
+    Ok(())
+}
+
+fn effects_happen_once(world: &World, config: &Config) -> Result<(), Violation> {
+    let violation = match config.class {
+        Class::External => Violation::SecondEffect,
+        Class::Downstream => Violation::SecondEffectDownstream,
+        Class::Local => Violation::NotExactlyOnce,
+    };
+    let together =
+        |period: u8| world.effects.iter().filter(|effect| effect.period == period).count();
+    let total = world.effects.len();
+    let most = (0..=world.observer.period).map(together).max().unwrap_or(0);
+    let counted = if config.assume.once_is_per_retention { most } else { total };
+    if counted > 1 { Err(violation) } else { Ok(()) }
+}
+
+fn acknowledged_outcome_stands(world: &World, config: &Config) -> Result<(), Violation> {
+    let Some((effect, until)) = world.observer.acknowledged else { return Ok(()) };
+    if world.now >= until || !config.assume.clock_is_not_set_back {
+        return Ok(());
+    }
+    let stands = world.cells.iter().any(|cell| match cell {
+        // It comes to light again with the key that opens it.
+        Cell::Unreadable(_) => true,
+        Cell::Record(record) => match record.state() {
+            State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
+                effect_of(outcome) == effect
+            }
+            _ => false,
+        },
+        Cell::Empty | Cell::Moved => false,
+    });
+    if stands { Ok(()) } else { Err(Violation::AcknowledgedOutcomeLost) }
+}
+
+fn outcome_is_true(cell: usize, record: &Record, world: &World) -> Result<(), Violation> {
+    let period = world.period_of(record.token());
+    let happened = world.effects.iter().any(|effect| effect.period == period && effect.cell == cell);
+    let is_true = match record.state() {
+        State::Succeeded { outcome, .. } => match effect_of(outcome) {
+            // Of whichever period: a provider that deduplicates may still remember the one before.
+            Some(token) => world.effects.iter().any(|effect| effect.token == token),
+            None => happened,
+        },
+        State::FailedReplayable { .. } | State::FailedNotReplayable { .. } => !happened,
+        _ => true,
+    };
+    if is_true { Ok(()) } else { Err(Violation::OutcomeUntrue) }
+}
+
+/// Another payload under the same key is only ever refused while a record of the first binds the key.
+pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> Result<(), Violation> {
+    let Some(bound) = world.observer.bound else { return Ok(()) };
+    if context.config.payloads < 2 || world.observer.released {
+        return Ok(());
+    }
+    let other = payload(1 - bound);
+    for record in world.cells.iter().filter_map(Cell::record) {
+        if record.gone_at().is_some_and(|gone_at| time(world.now) >= gone_at) {
+            continue;
+        }
+        let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
+        let found = Found::Record(record);
+        match context.protocol.decide(found, &context.command(&other), ticket, stamp(world.now)) {
+            Decision::Answer(Reply::Mismatch | Reply::Expired) => {}
+            _ => return Err(Violation::OtherPayloadAnswered),
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing is pending for the key: the states that every way must be able to lead to.
+pub fn is_settled(world: &World) -> bool {
+    world.cells.iter().all(|cell| match cell {
+        Cell::Empty | Cell::Moved | Cell::Unreadable(_) => true,
+        Cell::Record(record) => {
+            record.is_terminal() || matches!(record.state(), State::FailedNotReplayable { .. })
+        }
+    })
+}

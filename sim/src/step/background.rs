@@ -1,0 +1,155 @@
+//! Sweeper, reconciler, operator, and the change of the hashing secret.
+
+use super::store::apply;
+use super::{Context, Step, outcome, stamp, time};
+use crate::world::{Cell, Chore, Message, Phase, Question, World};
+use semel_core::machine::{self, Due, Verdict};
+use semel_core::record::{Record, State};
+use std::sync::Arc;
+
+pub(super) fn steps(world: &World, context: &mut Context<'_>) {
+    for cell in 0..2 {
+        if let Cell::Record(record) = &world.cells[cell] {
+            sweeper_looks(world, cell, record, context);
+            reconciler_asks(world, cell, record, context);
+            operator_acts(world, cell, record, context);
+        }
+    }
+    if let Some(chore) = &world.chore {
+        let mut next = world.clone();
+        next.chore = None;
+        let result = apply(&mut next, chore.cell, &chore.message, context.protocol, context.config);
+        context.push(Step::SweeperWrites, result.map(|_| next));
+    }
+    if let Some(question) = &world.question {
+        reconciler_writes(world, question, context);
+    }
+    if context.config.rotation && !world.old_secret_dropped {
+        old_secret_is_dropped(world, context);
+    }
+}
+
+fn sweeper_looks(world: &World, cell: usize, record: &Arc<Record>, context: &mut Context<'_>) {
+    if !context.config.sweeper || world.chore.is_some() {
+        return;
+    }
+    let now = time(world.now);
+    let message = match context.protocol.due(record, now) {
+        Due::Lapsed => machine::lapse(record, stamp(world.now)).map(Arc::new).map(Message::Swap),
+        Due::Expire => machine::expire(record, stamp(world.now)).map(Arc::new).map(Message::Swap),
+        Due::Purge => context.protocol.purge(record, now).map(|_| Message::Remove(Arc::clone(record))),
+        Due::Probe | Due::Nothing => return,
+    };
+    if let Ok(message) = message {
+        let mut next = world.clone();
+        next.chore = Some(Chore { cell, message });
+        context.push(Step::SweeperLooks(cell), Ok(next));
+    }
+}
+
+/// The effect that the provider can see for the attempt's period.
+fn effect_seen(world: &World, cell: usize, record: &Record) -> Option<u8> {
+    let period = world.period_of(record.token());
+    let mut effects = world.effects.iter();
+    effects.find(|effect| effect.period == period && effect.cell == cell).map(|effect| effect.token)
+}
+
+fn reconciler_asks(world: &World, cell: usize, record: &Arc<Record>, context: &mut Context<'_>) {
+    let unknown = matches!(record.state(), State::Unknown { .. });
+    if !context.config.reconciler || !unknown || world.question.is_some() || world.busy.is_some() {
+        return;
+    }
+    let found = effect_seen(world, cell, record);
+    let ask = |found| {
+        let mut next = world.clone();
+        next.question = Some(Question { cell, record: Arc::clone(record), asked_at: world.now, found });
+        next
+    };
+    context.push(Step::ReconcilerAsks(cell), Ok(ask(found)));
+    if !context.config.assume.verdicts_are_true {
+        let lie = if found.is_some() { None } else { Some(machine_token(record)) };
+        context.push(Step::ReconcilerIsLiedTo(cell), Ok(ask(lie)));
+    }
+    if context.config.provider.refuses_for_good && !world.refused && found.is_none() {
+        let mut next = ask(None);
+        next.refused = true;
+        context.push(Step::ReconcilerHasItRefusedForGood(cell), Ok(next));
+    }
+}
+
+fn machine_token(record: &Record) -> u8 {
+    crate::world::small(record.token())
+}
+
+fn reconciler_writes(world: &World, question: &Question, context: &mut Context<'_>) {
+    let verdict = match question.found {
+        Some(token) => Verdict::Applied(Some(outcome(token))),
+        None if world.refused => Verdict::Refused,
+        None => Verdict::NotApplied { asked_at: time(question.asked_at) },
+    };
+    let mut next = world.clone();
+    next.question = None;
+    let result = match context.protocol.reconcile(&question.record, verdict, stamp(world.now)) {
+        Ok(write) => {
+            let message = Message::Swap(Arc::new(write));
+            apply(&mut next, question.cell, &message, context.protocol, context.config).map(|_| next)
+        }
+        // Too early to count: asks again another time.
+        Err(_) => Ok(next),
+    };
+    context.push(Step::ReconcilerWrites, result);
+}
+
+fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut Context<'_>) {
+    if world.budget.operator_acts == 0 {
+        return;
+    }
+    let mut acted = world.clone();
+    acted.budget.operator_acts -= 1;
+    let seen = effect_seen(world, cell, record);
+    let under_way = !world.flights.is_empty() || world.busy.is_some();
+    let lies = !context.config.assume.verdicts_are_true;
+    for applied in [true, false] {
+        // An operator who tells the truth knows what has happened and what is still on its way.
+        let is_true = if applied { seen.is_some() } else { seen.is_none() && !under_way };
+        if !is_true && !lies {
+            continue;
+        }
+        let verdict = if applied {
+            // All that an operator knows is that it happened; the answer itself is gone.
+            Verdict::Applied(None)
+        } else {
+            Verdict::NotApplied { asked_at: time(world.now) }
+        };
+        if let Ok(write) = machine::resolve(record, verdict, stamp(world.now)) {
+            let mut next = acted.clone();
+            let message = Message::Swap(Arc::new(write));
+            let result = apply(&mut next, cell, &message, context.protocol, context.config);
+            context.push(Step::OperatorResolves { cell, applied }, result.map(|_| next));
+        }
+    }
+    if let Ok(write) = machine::release(record, stamp(world.now)) {
+        let mut next = acted;
+        let message = Message::Swap(Arc::new(write));
+        let result = apply(&mut next, cell, &message, context.protocol, context.config).map(|applied| {
+            next.observer.released |= applied;
+            next
+        });
+        context.push(Step::OperatorReleases(cell), result);
+    }
+}
+
+/// Every node claims under the new secret, none is still at something under the old, and nothing but a marker
+/// is left there.
+fn old_secret_is_dropped(world: &World, context: &mut Context<'_>) {
+    let confirmed = world
+        .workers
+        .iter()
+        .all(|worker| worker.moving && (worker.cell == 1 || matches!(worker.phase, Phase::Idle)));
+    if confirmed && matches!(world.cells[0], Cell::Empty | Cell::Moved) {
+        let mut next = world.clone();
+        next.old_secret_dropped = true;
+        next.cells[0] = Cell::Empty;
+        context.push(Step::OldSecretIsDropped, Ok(next));
+    }
+}

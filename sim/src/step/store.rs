@@ -1,0 +1,144 @@
+//! The store: applies writes, late ones included, loses them, becomes unreadable, fails over.
+
+use super::{Context, Step, is_local, time};
+use crate::config::Config;
+use crate::invariant::Violation;
+use crate::protocol::Protocol;
+use crate::world::{Cell, Effect, Message, World, effect_of, small};
+use semel_core::machine::Expect;
+use semel_core::record::{Record, State};
+use std::sync::Arc;
+
+pub(super) fn steps(world: &World, context: &mut Context<'_>) {
+    for index in 0..world.limbo.len() {
+        let mut next = world.clone();
+        let (cell, message) = next.limbo.remove(index);
+        let result = apply(&mut next, cell, &message, context.protocol, context.config).map(|_| next);
+        context.push(Step::DelayedWriteLands(index), result);
+    }
+    for cell in 0..2 {
+        match &world.cells[cell] {
+            Cell::Record(record) if world.budget.damages > 0 => {
+                let mut next = world.clone();
+                next.budget.damages -= 1;
+                next.cells[cell] = Cell::Unreadable(Arc::clone(record));
+                context.push(Step::RecordBecomesUnreadable(cell), Ok(next));
+            }
+            Cell::Unreadable(record) => {
+                let mut next = world.clone();
+                next.cells[cell] = Cell::Record(Arc::clone(record));
+                context.push(Step::RecordBecomesReadable(cell), Ok(next));
+            }
+            _ => {}
+        }
+    }
+    if world.budget.failovers > 0 {
+        let mut next = world.clone();
+        if let Some(backup) = next.backup.take() {
+            next.cells = backup;
+            next.budget.failovers -= 1;
+            context.push(Step::FailOverToReplica, Ok(next));
+        } else {
+            next.backup = Some(world.cells.clone());
+            context.push(Step::ReplicaFallsBehind, Ok(next));
+        }
+    }
+}
+
+/// Applies a write if what it expects still stands, and tells whether it did.
+pub(super) fn apply(
+    world: &mut World,
+    cell: usize,
+    message: &Message,
+    protocol: Protocol,
+    config: &Config,
+) -> Result<bool, Violation> {
+    let found = world.cells[cell].found();
+    let applies = match message {
+        Message::Swap(write) => protocol.met(&write.expect, found),
+        Message::Remove(record) => protocol.met(&Expect::unchanged(record), found),
+        Message::Marker => matches!(world.cells[cell], Cell::Empty),
+    };
+    if !applies {
+        return Ok(false);
+    }
+    let replaced = match &world.cells[cell] {
+        Cell::Unreadable(_) => return Err(Violation::UnreadableTouched),
+        Cell::Record(record) => Some(Arc::clone(record)),
+        Cell::Empty | Cell::Moved => None,
+    };
+    if let Some(replaced) = &replaced {
+        nothing_stale(message, replaced)?;
+        final_stays_final(world, message, replaced, config)?;
+    }
+    match message {
+        Message::Remove(_) => world.cells[cell] = Cell::Empty,
+        Message::Marker => world.cells[cell] = Cell::Moved,
+        Message::Swap(write) => {
+            observe(world, cell, replaced.as_deref(), &write.next, config);
+            world.cells[cell] = Cell::Record(Arc::new(write.next.clone()));
+        }
+    }
+    Ok(true)
+}
+
+fn nothing_stale(message: &Message, replaced: &Record) -> Result<(), Violation> {
+    let expected = match message {
+        Message::Swap(write) => write.expect,
+        Message::Remove(record) => Expect::unchanged(record),
+        Message::Marker => return Ok(()),
+    };
+    if expected == Expect::unchanged(replaced) { Ok(()) } else { Err(Violation::StaleAttemptActed) }
+}
+
+fn final_stays_final(
+    world: &World,
+    message: &Message,
+    replaced: &Record,
+    config: &Config,
+) -> Result<(), Violation> {
+    let Some(settled_at) = world.observer.settled_at else { return Ok(()) };
+    if !replaced.is_terminal() || !config.assume.clock_is_not_set_back || config.failovers > 0 {
+        return Ok(());
+    }
+    let becomes_tombstone =
+        matches!(message, Message::Swap(write) if matches!(write.next.state(), State::Expired { .. }));
+    let kept = if becomes_tombstone { config.ttl } else { config.retention() };
+    if world.now >= settled_at + kept { Ok(()) } else { Err(Violation::FinalOutcomeChanged) }
+}
+
+/// Keeps the observer's book about a write that landed.
+fn observe(world: &mut World, cell: usize, replaced: Option<&Record>, next: &Record, config: &Config) {
+    let now = world.now;
+    let observer = &mut world.observer;
+    let token = small(next.token());
+    let begins = replaced.is_none_or(|replaced| replaced.token() != next.token());
+    if begins {
+        let over = observer.settled_at.is_some_and(|settled_at| now >= settled_at + config.retention());
+        if over {
+            observer.period += 1;
+            observer.settled_at = None;
+            observer.acknowledged = None;
+        }
+        observer.periods.push((token, observer.period));
+        if next.attempt() == 1 || observer.released {
+            observer.bound = Some(next.fingerprint().as_bytes()[0]);
+        }
+        observer.released = false;
+    }
+    if let State::Claimed { lease_until } | State::Processing { lease_until } = next.state() {
+        // The write took longer than the lease that it asked for.
+        observer.fault |= *lease_until <= time(now);
+    }
+    if let State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } = next.state() {
+        // Counted from the moment that the outcome was stamped with, however long the write took.
+        let stamped = u16::try_from(next.updated_at().as_millis()).unwrap_or(u16::MAX);
+        observer.settled_at.get_or_insert(stamped);
+        // A local effect and its record are one transaction.
+        if is_local(config) && effect_of(outcome) == Some(token) {
+            let period = observer.period;
+            let fence = u16::try_from(next.fence()).unwrap_or(u16::MAX);
+            world.effects.push(Effect { token, at: now, fence, period, cell });
+        }
+    }
+}

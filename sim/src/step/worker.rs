@@ -1,0 +1,392 @@
+//! A worker: takes a request, claims, sends, stores the outcome, and crashes whenever it likes.
+
+use super::store::apply;
+use super::{Context, Step, is_local, outcome, payload, stamp, time};
+use crate::bug::Bug;
+use crate::invariant::Violation;
+use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
+use semel_core::classify::Ending;
+use semel_core::machine::{Begin, Decision, Found, Route, Stage, Ticket, Write};
+use semel_core::outcome::Outcome;
+use semel_core::policy::Class;
+use semel_core::record::{Record, State};
+use std::sync::Arc;
+
+pub(super) fn steps(world: &World, worker: usize, context: &mut Context<'_>) {
+    let me = &world.workers[worker];
+    match &me.phase {
+        Phase::Idle => {
+            if me.begun < context.config.attempts_each && !world.ended {
+                requests(world, worker, context);
+            }
+            if context.config.rotation && !me.moving {
+                let mut next = world.clone();
+                next.workers[worker].moving = true;
+                context.push(Step::NodeMovesToNewSecret(worker), Ok(next));
+            }
+        }
+        Phase::Writing(purpose, message) => deliveries(world, worker, *purpose, message, context),
+        Phase::Unsure(purpose, message) => reread(world, worker, *purpose, message, context),
+        Phase::Owning(record) => owning(world, worker, record, context),
+        Phase::Waiting(record) => waiting(world, worker, record, context),
+        Phase::Holding(record) => store_outcome(world, worker, record, context),
+    }
+    if !matches!(me.phase, Phase::Idle) && world.budget.crashes > 0 {
+        let mut next = world.clone();
+        next.budget.crashes -= 1;
+        next.observer.fault = true;
+        if let Phase::Writing(purpose, _) | Phase::Unsure(purpose, _) = &me.phase {
+            let token_is_out = *purpose == Purpose::Claim || is_local(context.config);
+            next.workers[worker].begun += u8::from(token_is_out);
+        }
+        // What it had sent to the store may still arrive.
+        if let Phase::Writing(_, message) = &me.phase {
+            next.limbo.push((me.cell, message.clone()));
+        }
+        next.workers[worker].phase = Phase::Idle;
+        context.push(Step::Crash(worker), Ok(next));
+    }
+}
+
+fn requests(world: &World, worker: usize, context: &mut Context<'_>) {
+    for number in 0..context.config.payloads {
+        for begin in context.config.begin {
+            let step = Step::Request { worker, payload: number, begin: *begin };
+            if let Some(next) = request(world, worker, number, *begin, false, context) {
+                context.push(step, Ok(next));
+            }
+        }
+        if is_local(context.config) && world.budget.answer_faults > 0 {
+            if let Some(mut next) = request(world, worker, number, Begin::Processing, true, context) {
+                next.budget.answer_faults -= 1;
+                context.push(Step::LocalRequestFails { worker, payload: number }, Ok(next));
+            }
+        }
+    }
+}
+
+/// The request leads to a write, or to an answer (and then nothing changes: `None`).
+fn request(
+    world: &World,
+    worker: usize,
+    number: u8,
+    begin: Begin,
+    fails: bool,
+    context: &Context<'_>,
+) -> Option<World> {
+    let mut next = world.clone();
+    let me = &mut next.workers[worker];
+    let stage = if me.moving { Stage::Moving } else { Stage::Announced };
+    me.cell = match context.protocol.route(stage, world.cells[0].found()) {
+        _ if !context.config.rotation => 0,
+        _ if world.old_secret_dropped => 1,
+        Route::Old => 0,
+        Route::New => 1,
+        Route::PlantMarker => {
+            me.cell = 0;
+            me.phase = Phase::Writing(Purpose::PlantMarker, Message::Marker);
+            return Some(next);
+        }
+    };
+    me.payload = number;
+    me.token = context.token(world, worker);
+    let fingerprint = payload(number);
+    let ticket = Ticket { token: me.token, begin };
+    let found = world.cells[me.cell].found();
+    let decision = context.protocol.decide(found, &context.command(&fingerprint), ticket, stamp(world.now));
+    let (purpose, write) = match decision {
+        Decision::Run(claim) if is_local(context.config) => {
+            // Claim, effect and outcome are one transaction: only its end is ever seen.
+            let ending = if fails {
+                me.held = Held::NotApplied;
+                Ending::InDoubt
+            } else {
+                me.held = Held::Done(small(me.token));
+                Ending::Succeeded(outcome(small(me.token)))
+            };
+            let ended = context.protocol.finish(&claim.next, me.token, ending, stamp(world.now)).ok()?;
+            (Purpose::Finish, Write { expect: claim.expect, next: ended.next })
+        }
+        Decision::Run(write) => (Purpose::Claim, *write),
+        Decision::MarkUnknown(write) => (Purpose::MarkUnknown, *write),
+        Decision::Answer(_) | Decision::Follow => return None,
+    };
+    me.phase = Phase::Writing(purpose, Message::Swap(Arc::new(write)));
+    Some(next)
+}
+
+fn deliveries(world: &World, worker: usize, purpose: Purpose, message: &Message, context: &mut Context<'_>) {
+    let cell = world.workers[worker].cell;
+    let mut next = world.clone();
+    let result = apply(&mut next, cell, message, context.protocol, context.config).and_then(|applied| {
+        if applied {
+            only_the_owner_writes(world, worker, purpose)?;
+        }
+        acknowledged(&mut next, worker, purpose, message, applied);
+        Ok(next)
+    });
+    context.push(Step::StoreAcknowledges(worker), result);
+    if world.budget.write_faults == 0 {
+        return;
+    }
+    let mut unsure = world.clone();
+    unsure.budget.write_faults -= 1;
+    unsure.observer.fault = true;
+    unsure.workers[worker].phase = Phase::Unsure(purpose, message.clone());
+
+    let mut next = unsure.clone();
+    let result = apply(&mut next, cell, message, context.protocol, context.config).map(|_| next);
+    context.push(Step::StoreAppliesButAcknowledgementIsLost(worker), result);
+
+    let mut next = unsure.clone();
+    next.limbo.push((cell, message.clone()));
+    context.push(Step::WriteIsDelayed(worker), Ok(next));
+    context.push(Step::WriteIsDropped(worker), Ok(unsure));
+}
+
+/// An owner's write was applied: the record that it replaced must have been its own.
+fn only_the_owner_writes(before: &World, worker: usize, purpose: Purpose) -> Result<(), Violation> {
+    let me = &before.workers[worker];
+    let owners = matches!(purpose, Purpose::Start | Purpose::Finish);
+    match before.cells[me.cell].record() {
+        Some(replaced) if owners && replaced.policy().class != Class::Local && replaced.token() != me.token => {
+            Err(Violation::StaleAttemptActed)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn acknowledged(world: &mut World, worker: usize, purpose: Purpose, message: &Message, applied: bool) {
+    let phase = match (purpose, message, applied) {
+        (Purpose::Claim, Message::Swap(write), true) => {
+            world.workers[worker].begun += 1;
+            Phase::Owning(Arc::new(write.next.clone()))
+        }
+        (Purpose::Start, Message::Swap(write), true) => Phase::Owning(Arc::new(write.next.clone())),
+        (Purpose::Finish, Message::Swap(write), true) => {
+            world.workers[worker].begun += u8::from(write.next.policy().class == Class::Local);
+            acknowledge(world, &write.next);
+            Phase::Idle
+        }
+        // A finish that was refused: read what stands there and go on from that.
+        (Purpose::Finish, _, false) => Phase::Unsure(purpose, message.clone()),
+        _ => Phase::Idle,
+    };
+    world.workers[worker].phase = phase;
+}
+
+/// The client is told an outcome that is stored for good.
+fn acknowledge(world: &mut World, stored: &Record) {
+    if let State::Succeeded { outcome, expires_at } | State::FailedReplayable { outcome, expires_at } =
+        stored.state()
+    {
+        let until = u16::try_from(expires_at.as_millis()).unwrap_or(u16::MAX);
+        world.observer.acknowledged = Some((crate::world::effect_of(outcome), until));
+    }
+}
+
+fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, context: &mut Context<'_>) {
+    let me = &world.workers[worker];
+    let found = world.cells[me.cell].found();
+    let mut next = world.clone();
+    let Message::Swap(write) = message else {
+        next.workers[worker].phase = Phase::Idle;
+        return context.push(Step::RereadAfterDoubt(worker), Ok(next));
+    };
+    match purpose {
+        Purpose::Claim => {
+            next.workers[worker].begun += 1;
+            next.workers[worker].phase = match context.protocol.claim_landed(write, found) {
+                Some(record) if matches!(record.state(), State::Claimed { .. } | State::Processing { .. }) => {
+                    Phase::Owning(Arc::new(record.clone()))
+                }
+                _ => Phase::Idle,
+            };
+            context.push(Step::RereadAfterDoubt(worker), Ok(next));
+            if write.expect.met_by(found) {
+                let mut again = world.clone();
+                again.workers[worker].phase = Phase::Writing(purpose, message.clone());
+                context.push(Step::SendTheWriteAgain(worker), Ok(again));
+            }
+        }
+        Purpose::Start => {
+            next.workers[worker].phase = match found {
+                _ if context.protocol.landed(write, found) => Phase::Owning(Arc::new(write.next.clone())),
+                Found::Record(record) => context.protocol.start(record, me.token, stamp(world.now)).map_or(
+                    Phase::Idle,
+                    |write| Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write))),
+                ),
+                _ => Phase::Idle,
+            };
+            context.push(Step::RereadAfterDoubt(worker), Ok(next));
+        }
+        Purpose::Finish => {
+            let result = reread_finish(next, worker, write, found, context);
+            context.push(Step::RereadAfterDoubt(worker), result);
+        }
+        Purpose::MarkUnknown | Purpose::PlantMarker => {
+            next.workers[worker].phase = Phase::Idle;
+            context.push(Step::RereadAfterDoubt(worker), Ok(next));
+        }
+    }
+}
+
+fn reread_finish(
+    mut next: World,
+    worker: usize,
+    write: &Write,
+    found: Found<'_>,
+    context: &Context<'_>,
+) -> Result<World, Violation> {
+    if context.protocol.landed(write, found) {
+        next.workers[worker].begun += u8::from(is_local(context.config));
+        acknowledge(&mut next, &write.next);
+        next.workers[worker].phase = Phase::Idle;
+        return Ok(next);
+    }
+    if is_local(context.config) {
+        // Rolled back, as far as it can tell: the next request decides from what stands there.
+        next.workers[worker].begun += 1;
+        next.workers[worker].phase = Phase::Idle;
+        return Ok(next);
+    }
+    match found {
+        Found::Record(record) => finish_over(next, worker, record, context),
+        _ => {
+            next.workers[worker].phase = Phase::Idle;
+            Ok(next)
+        }
+    }
+}
+
+fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Context<'_>) {
+    let me = &world.workers[worker];
+    renewals(world, worker, record, context);
+    if let State::Claimed { .. } = record.state() {
+        if let Ok(write) = context.protocol.start(record, me.token, stamp(world.now)) {
+            let mut next = world.clone();
+            next.workers[worker].phase = Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write)));
+            context.push(Step::Start(worker), Ok(next));
+        }
+    }
+    let started = matches!(record.state(), State::Processing { .. });
+    if context.protocol.may_send(record, me.token, time(world.now)) {
+        let mut next = world.clone();
+        next.flights.push(Flight {
+            token: small(me.token),
+            fence: u16::try_from(record.fence()).unwrap_or(u16::MAX),
+            sent_at: world.now,
+            period: world.period_of(me.token),
+            cell: me.cell,
+        });
+        next.flights.sort_unstable();
+        next.workers[worker].phase = Phase::Waiting(Arc::clone(record));
+        context.push(Step::Send(worker), Ok(next));
+        if context.config.provider.declines && started {
+            let next = holding(world, worker, record, Held::NotApplied);
+            context.push(Step::NothingCouldBeSent(worker), Ok(next));
+        }
+    } else if started {
+        let next = holding(world, worker, record, Held::NotApplied);
+        context.push(Step::LeaseLapsedSoNothingIsSent(worker), Ok(next));
+    }
+}
+
+pub(super) fn holding(world: &World, worker: usize, record: &Arc<Record>, held: Held) -> World {
+    let mut next = world.clone();
+    next.workers[worker].phase = Phase::Holding(Arc::clone(record));
+    next.workers[worker].held = held;
+    next
+}
+
+fn renewals(world: &World, worker: usize, record: &Arc<Record>, context: &mut Context<'_>) {
+    let me = &world.workers[worker];
+    if world.budget.renewals == 0 {
+        return;
+    }
+    let Ok(write) = context.protocol.renew(record, me.token, time(world.now)) else { return };
+    let renewed = Arc::new(write.next.clone());
+    let message = Message::Swap(Arc::new(write));
+    let mut next = world.clone();
+    next.budget.renewals -= 1;
+    let result = apply(&mut next, me.cell, &message, context.protocol, context.config);
+    let seen = result.map(|applied| {
+        if applied {
+            match &mut next.workers[worker].phase {
+                Phase::Owning(record) | Phase::Waiting(record) => *record = renewed,
+                _ => {}
+            }
+        }
+        next
+    });
+    context.push(Step::Renew(worker), seen);
+    if world.budget.write_faults > 0 {
+        let mut next = world.clone();
+        next.budget.renewals -= 1;
+        next.budget.write_faults -= 1;
+        next.observer.fault = true;
+        next.limbo.push((me.cell, message));
+        context.push(Step::RenewalUnseen(worker), Ok(next));
+    }
+}
+
+fn waiting(world: &World, worker: usize, record: &Arc<Record>, context: &mut Context<'_>) {
+    renewals(world, worker, record, context);
+    let token = small(world.workers[worker].token);
+    let answer_may_come = world.flights.iter().any(|flight| flight.token == token)
+        || world.busy.is_some_and(|flight| flight.token == token);
+    if !answer_may_come || world.budget.answer_faults > 0 {
+        let mut next = holding(world, worker, record, Held::NoAnswer);
+        next.budget.answer_faults -= u8::from(answer_may_come);
+        next.observer.fault = true;
+        context.push(Step::NoAnswerInTime(worker), Ok(next));
+    }
+}
+
+fn store_outcome(world: &World, worker: usize, record: &Arc<Record>, context: &mut Context<'_>) {
+    let me = &world.workers[worker];
+    if context.protocol.has(Bug::AnswerBeforeDurable) {
+        if let Held::Done(token) = me.held {
+            let mut next = world.clone();
+            next.observer.acknowledged = Some((Some(token), world.now + context.config.ttl));
+            context.push(Step::AnswerClientEarly(worker), Ok(next));
+        }
+    }
+    let result = finish_over(world.clone(), worker, record, context);
+    context.push(Step::StoreOutcome(worker), result);
+}
+
+/// The owner stores what it holds over `record`, or learns that it may not.
+fn finish_over(
+    mut next: World,
+    worker: usize,
+    record: &Record,
+    context: &Context<'_>,
+) -> Result<World, Violation> {
+    let me = &next.workers[worker];
+    let held = me.held;
+    let class = context.config.class;
+    let failure = Outcome::http(0, [("", ""); 0], "");
+    let ending = match held {
+        Held::Done(token) => context.protocol.ending(class, 200, outcome(token)),
+        Held::Declined => context.protocol.ending(class, 422, failure),
+        Held::NotApplied => context.protocol.ending(class, 429, failure),
+        Held::NoAnswer => context.protocol.ending(class, 500, failure),
+        Held::StillRunning => context.protocol.ending(class, 409, failure),
+    };
+    let own_unknown = matches!(record.state(), State::Unknown { .. }) && record.token() == me.token;
+    let certain = matches!(held, Held::Done(_) | Held::Declined);
+    match context.protocol.finish(record, me.token, ending, stamp(next.now)) {
+        Ok(write) if own_unknown && certain && !write.next.is_terminal() => Err(Violation::OwnerShutOut),
+        Ok(write) => {
+            let message = Message::Swap(Arc::new(write));
+            next.workers[worker].phase = Phase::Writing(Purpose::Finish, message);
+            Ok(next)
+        }
+        Err(_) if own_unknown && certain => Err(Violation::OwnerShutOut),
+        Err(_) => {
+            next.workers[worker].phase = Phase::Idle;
+            Ok(next)
+        }
+    }
+}
