@@ -1,7 +1,8 @@
 //! Seeded protocol bugs: what people get wrong, put into the real machine's mouth one at a time.
 
-/// A protocol bug that the model checker must catch.
+/// A protocol bug that the model checker must catch; [`sentence`](Self::sentence) says what each is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each has its sentence")]
 pub enum Bug {
     TokenLeftOutOfSwap,
     VersionLeftOutOfSwap,
@@ -28,12 +29,13 @@ pub enum Bug {
     EffectBeforeStart,
     LeaseNotCheckedBeforeSending,
     FailOpenOnLostClaim,
+    ClaimSentAgain,
     FinishOverFinal,
 }
 
 impl Bug {
     /// Every one of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::TokenLeftOutOfSwap,
         Self::VersionLeftOutOfSwap,
         Self::ReleaseOn5xx,
@@ -59,6 +61,7 @@ impl Bug {
         Self::EffectBeforeStart,
         Self::LeaseNotCheckedBeforeSending,
         Self::FailOpenOnLostClaim,
+        Self::ClaimSentAgain,
         Self::FinishOverFinal,
     ];
 
@@ -76,22 +79,29 @@ impl Bug {
             Self::OwnerAllowedOverSuccessor => "an owner may finish whatever attempt the record is at",
             Self::MismatchAfterInProgress => "in progress is answered before the payload is compared",
             Self::FingerprintSkippedOnReplay => "a stored outcome is replayed without comparing the payload",
-            Self::TakeOverOfExternalProcessing => "a dead PROCESSING is taken over although nobody deduplicates",
+            Self::TakeOverOfExternalProcessing => {
+                "a dead PROCESSING is taken over although nobody deduplicates"
+            }
             Self::UnreadableAsAbsent => "a record that cannot be read counts as none",
             Self::LookUnderBothOnSecretChange => {
                 "on a secret change both ids are looked under and then one inserted"
             }
             Self::FenceRestartsAfterPurge => "the fence starts again at 1 after a purge",
-            Self::StillRunningStoredAsOutcome => "a provider's 409 \"still running\" is stored as the outcome",
+            Self::StillRunningStoredAsOutcome => {
+                "a provider's 409 \"still running\" is stored as the outcome"
+            }
             Self::EarlierDoubtForgotten => "the doubt of an earlier attempt is forgotten on taking over",
             Self::DedupWindowIgnored => "an attempt in doubt is repeated after the provider's memory ends",
-            Self::OwnFinishRecognisedByTokenAlone => "a lost finish is taken for stored when the token matches",
+            Self::OwnFinishRecognisedByTokenAlone => {
+                "a lost finish is taken for stored when the token matches"
+            }
             Self::TokenIsTheWorker => "the token is the worker's name instead of random bits",
             Self::UnknownPurged => "UNKNOWN records are purged like any other",
             Self::OutcomeForgottenWithoutTombstone => "an expired outcome is removed without a tombstone",
             Self::EffectBeforeStart => "the effect is sent while the record still says CLAIMED",
             Self::LeaseNotCheckedBeforeSending => "the lease is not checked right before sending",
             Self::FailOpenOnLostClaim => "a claim whose acknowledgement was lost runs all the same",
+            Self::ClaimSentAgain => "a claim that got lost is sent again with its old token",
             Self::FinishOverFinal => "a finish is stored over a final outcome",
         }
     }

@@ -17,7 +17,13 @@ pub fn quick() -> Vec<Config> {
         Config { crashes: 1, horizon: 3, ..Config::base("crashes", External) },
         Config { answer_faults: 1, horizon: 3, ..Config::base("lost answers", External) },
         Config { begin: CLAIMED, crashes: 1, horizon: 3, ..Config::base("claimed first", External) },
-        Config { payloads: 2, horizon: 4, ttl: 2, tombstone: 1, ..Config::base("expiry and re-use", External) },
+        Config {
+            payloads: 2,
+            horizon: 4,
+            ttl: 2,
+            tombstone: 1,
+            ..Config::base("expiry and re-use", External)
+        },
         Config { damages: 1, ..Config::base("unreadable records", External) },
         Config { rotation: true, crashes: 1, horizon: 2, ..Config::base("change of secret", External) },
         Config { crashes: 1, horizon: 3, ..Config::base("crashes", Downstream) },
@@ -43,9 +49,15 @@ pub fn full() -> Vec<Config> {
         Config { write_faults: 2, ..Config::base("lost and late writes", External) },
         Config { crashes: 1, answer_faults: 1, ..Config::base("crashes and lost answers", External) },
         Config { workers: 3, crashes: 1, horizon: 3, ..Config::base("three workers", External) },
-        Config { begin: EITHER, crashes: 1, write_faults: 1, horizon: 3, ..Config::base("claimed first", External) },
+        Config {
+            begin: EITHER,
+            crashes: 1,
+            write_faults: 1,
+            horizon: 3,
+            ..Config::base("claimed first", External)
+        },
         Config { renewals: 2, write_faults: 1, lease: 2, horizon: 4, ..Config::base("renewals", External) },
-        Config { payloads: 2, attempts_each: 2, horizon: 7, ..Config::base("expiry and re-use", External) },
+        Config { payloads: 2, horizon: 6, ttl: 2, tombstone: 1, ..Config::base("expiry and re-use", External) },
         Config {
             after_expiry: AfterExpiry::RunAsNew,
             attempts_each: 2,
@@ -54,14 +66,26 @@ pub fn full() -> Vec<Config> {
         },
         Config { operator_acts: 2, answer_faults: 1, payloads: 2, ..Config::base("operators", External) },
         Config { damages: 1, crashes: 1, ..Config::base("unreadable records", External) },
-        Config { rotation: true, workers: 3, crashes: 1, horizon: 2, ..Config::base("change of secret", External) },
+        Config {
+            rotation: true,
+            workers: 3,
+            crashes: 1,
+            horizon: 2,
+            ..Config::base("change of secret", External)
+        },
         Config {
             answer_faults: 1,
             provider: Provider { refuses_for_good: true, declines: true, ..Provider::default() },
             ..Config::base("a provider that declines and refuses", External)
         },
         Config { crashes: 1, write_faults: 1, ..Config::base("crashes and lost writes", Downstream) },
-        Config { answer_faults: 1, provider: slow, attempts_each: 2, horizon: 3, ..Config::base("a slow provider", Downstream) },
+        Config {
+            answer_faults: 1,
+            provider: slow,
+            attempts_each: 2,
+            horizon: 3,
+            ..Config::base("a slow provider", Downstream)
+        },
         Config {
             begin: EITHER,
             crashes: 1,
@@ -121,11 +145,12 @@ pub fn showcase(bug: Bug) -> (Config, Violation) {
         Bug::TokenLeftOutOfSwap => {
             (lossy_failover(external("lossy fail-over")), Violation::StaleAttemptActed)
         }
-        Bug::VersionLeftOutOfSwap => (
-            Config { renewals: 1, write_faults: 1, ..external("renewals") },
-            Violation::StaleAttemptActed,
-        ),
-        Bug::ReleaseOn5xx => (Config { answer_faults: 1, ..external("lost answers") }, Violation::OutcomeUntrue),
+        Bug::VersionLeftOutOfSwap => {
+            (Config { renewals: 1, write_faults: 1, ..external("renewals") }, Violation::StaleAttemptActed)
+        }
+        Bug::ReleaseOn5xx => {
+            (Config { answer_faults: 1, ..external("lost answers") }, Violation::OutcomeUntrue)
+        }
         Bug::LeaseAsTtl => (external("crashes"), Violation::SecondEffect),
         Bug::AnswerBeforeDurable => (external("crashes"), Violation::AcknowledgedOutcomeLost),
         Bug::NotFoundAsProof | Bug::NotFoundJudgedWhenAnswered => {
@@ -168,11 +193,7 @@ pub fn showcase(bug: Bug) -> (Config, Violation) {
             Violation::SecondEffectDownstream,
         ),
         Bug::OwnFinishRecognisedByTokenAlone => (
-            Config {
-                write_faults: 1,
-                operator_acts: 1,
-                ..external("operators and lost finishes")
-            },
+            Config { write_faults: 1, operator_acts: 1, ..external("operators and lost finishes") },
             Violation::AcknowledgedOutcomeLost,
         ),
         Bug::TokenIsTheWorker => (
@@ -183,13 +204,19 @@ pub fn showcase(bug: Bug) -> (Config, Violation) {
         Bug::OutcomeForgottenWithoutTombstone => {
             (Config { horizon: 4, ..external("late retries") }, Violation::FinalOutcomeChanged)
         }
-        Bug::EffectBeforeStart => (Config { begin: CLAIMED, ..external("claimed first") }, Violation::OutcomeUntrue),
+        Bug::EffectBeforeStart => {
+            (Config { begin: CLAIMED, ..external("claimed first") }, Violation::OutcomeUntrue)
+        }
         Bug::LeaseNotCheckedBeforeSending => {
             (Config { horizon: 6, ..external("paused owners") }, Violation::OutcomeUntrue)
         }
         Bug::FailOpenOnLostClaim => {
             (Config { write_faults: 1, ..external("lost claims") }, Violation::SecondEffect)
         }
+        Bug::ClaimSentAgain => (
+            Config { begin: CLAIMED, write_faults: 1, horizon: 3, ttl: 1, ..external("claims sent again") },
+            Violation::OutcomeUntrue,
+        ),
         Bug::FinishOverFinal => (
             Config { horizon: 6, write_faults: 1, ..external("slow owners") },
             Violation::FinalOutcomeChanged,

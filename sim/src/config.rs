@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// What Semel takes for granted. Each is a switch: with one off, a run shows what it was good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Assumptions {
     /// Operators and the effect's own system tell the truth when asked.
     pub verdicts_are_true: bool,
@@ -33,6 +34,7 @@ impl Assumptions {
 
 /// The system that the effect happens in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a trait of its own")]
 pub struct Provider {
     /// It deduplicates by operation id.
     pub deduplicates: bool,
@@ -47,7 +49,7 @@ pub struct Provider {
 }
 
 /// One configuration of the model.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// What it is called in reports.
     pub name: &'static str,

@@ -3,6 +3,7 @@
 //! States are told apart by a 128-bit hash of their bytes; the chance that two of a hundred million share one
 //! is below 10^-22.
 
+use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::{Violation, is_settled};
 use crate::protocol::Protocol;
@@ -21,12 +22,23 @@ pub struct Report {
     /// The length of the longest shortest way to a state.
     pub depth: usize,
     /// What is wrong and the shortest way there; `None`: nothing is.
-    pub violation: Option<(Violation, Vec<(Step, World)>)>,
+    pub violation: Option<(Violation, Trace)>,
+}
+
+/// The shortest way to a state: each step and the world after it.
+#[derive(Debug)]
+pub struct Trace(pub(crate) Vec<(Step, World)>);
+
+impl Trace {
+    /// How many steps it takes.
+    pub fn steps(&self) -> usize {
+        self.0.len()
+    }
 }
 
 /// A hash that is random already needs no second hashing.
 #[derive(Default)]
-pub struct Identity(u64);
+struct Identity(u64);
 
 impl Hasher for Identity {
     fn finish(&self) -> u64 {
@@ -54,11 +66,9 @@ fn identify(world: &World, ink: &mut Ink) -> (u64, u64) {
     (digest(0), digest(1))
 }
 
-/// Every state that `config` reaches, or the first violation.
-///
-/// # Panics
-/// Where a configuration has more than four thousand million states.
-pub fn explore(config: &Config, protocol: Protocol) -> Report {
+/// Every state that `config` reaches with the real machine (or with one that has a bug), or the first violation.
+pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
+    let protocol = Protocol { bug };
     let mut seen: HashMap<(u64, u64), u32, BuildHasherDefault<Identity>> = HashMap::default();
     // For each state: where it was first reached from, and by which of the successors there.
     let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
@@ -73,15 +83,14 @@ pub fn explore(config: &Config, protocol: Protocol) -> Report {
     while !level.is_empty() {
         let mut next_level = Vec::new();
         for (index, world) in &level {
-            for (ordinal, (_, outcome)) in successors(world, config, protocol).into_iter().enumerate() {
+            for (ordinal, (step, outcome)) in successors(world, config, protocol).into_iter().enumerate() {
                 let ordinal = u16::try_from(ordinal).unwrap_or(u16::MAX);
                 let next = match outcome {
                     Ok(next) => next,
                     Err(violation) => {
-                        let mut way = retrace(&origins, *index, config, protocol);
-                        let last = successors(world, config, protocol).swap_remove(usize::from(ordinal));
-                        way.push((last.0, world.clone()));
-                        let violation = Some((violation, way));
+                        let mut trace = retrace(&origins, *index, config, protocol);
+                        trace.0.push((step, world.clone()));
+                        let violation = Some((violation, trace));
                         return Report { states: seen.len(), transitions: arrows.len(), depth, violation };
                     }
                 };
@@ -120,13 +129,7 @@ fn wedged(arrows: &mut [(u32, u32)], settled: &[bool]) -> Option<u32> {
     (0..).zip(&leads_on).find(|(_, leads_on)| !**leads_on).map(|(index, _)| index)
 }
 
-/// The shortest way to a state: each step and the world after it.
-fn retrace(
-    origins: &[(u32, u16)],
-    mut index: u32,
-    config: &Config,
-    protocol: Protocol,
-) -> Vec<(Step, World)> {
+fn retrace(origins: &[(u32, u16)], mut index: u32, config: &Config, protocol: Protocol) -> Trace {
     let mut ordinals = Vec::new();
     while index != 0 {
         let (origin, ordinal) = origins[index as usize];
@@ -141,5 +144,5 @@ fn retrace(
         way.push((step, next.clone()));
         world = next;
     }
-    way
+    Trace(way)
 }

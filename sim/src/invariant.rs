@@ -64,13 +64,15 @@ impl fmt::Display for Violation {
 }
 
 /// Checks everything that can be seen in one state.
-pub fn check(world: &World, config: &Config) -> Result<(), Violation> {
+pub(crate) fn check(world: &World, config: &Config) -> Result<(), Violation> {
     if config.promises_only_fencing() {
         return Ok(());
     }
     effects_happen_once(world, config)?;
     acknowledged_outcome_stands(world, config)?;
-    for (cell, record) in world.cells.iter().enumerate().filter_map(|(index, cell)| Some((index, cell.record()?))) {
+    for (cell, record) in
+        world.cells.iter().enumerate().filter_map(|(index, cell)| Some((index, cell.record()?)))
+    {
         outcome_is_true(cell, record, world)?;
         if matches!(record.state(), State::Unknown { .. }) && !world.observer.fault {
             return Err(Violation::UnknownWithoutFault);
@@ -85,8 +87,7 @@ fn effects_happen_once(world: &World, config: &Config) -> Result<(), Violation> 
         Class::Downstream => Violation::SecondEffectDownstream,
         Class::Local => Violation::NotExactlyOnce,
     };
-    let together =
-        |period: u8| world.effects.iter().filter(|effect| effect.period == period).count();
+    let together = |period: u8| world.effects.iter().filter(|effect| effect.period == period).count();
     let total = world.effects.len();
     let most = (0..=world.observer.period).map(together).max().unwrap_or(0);
     let counted = if config.assume.once_is_per_retention { most } else { total };
@@ -149,7 +150,7 @@ pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> 
 }
 
 /// Whether nothing is pending for the key: the states that every way must be able to lead to.
-pub fn is_settled(world: &World) -> bool {
+pub(crate) fn is_settled(world: &World) -> bool {
     world.cells.iter().all(|cell| match cell {
         Cell::Empty | Cell::Moved | Cell::Unreadable(_) => true,
         Cell::Record(record) => {

@@ -1,40 +1,169 @@
-//! x
-use semel_sim::{bug::Bug, catalogue, explore::{explore, Report}, protocol::Protocol};
-fn show(report: Report) {
-        if let Some((violation, way)) = report.violation {
-            println!("{violation}");
-            for (step, world) in way {
-                println!("{} {step:?}  {:?}", world.now, world.cells[0].record().map(|r| (r.version(), r.state().clone())));
-            }
-        }
+//! The command behind `cargo xtask model`.
+//!
+//! What lives here: arguments, threads and tables. What must never: anything about the model itself.
+
+use semel_sim::bug::Bug;
+use semel_sim::catalogue;
+use semel_sim::config::Config;
+use semel_sim::explore::{Report, explore};
+use semel_sim::invariant::Violation;
+use semel_sim::stopwatch::Stopwatch;
+use semel_sim::tell::grouped;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const HELP: &str = "\
+Explores every order of events that the state machine can meet, with the code that runs.
+
+usage: cargo xtask model [options]
+
+  --quick           the smaller configurations of every test run
+  --only TEXT       only configurations whose class or name contains TEXT
+  --assumptions     only the assumptions, each switched off to see what it is good for
+  --bugs            only the seeded bugs, to see that each is caught
+  --trace           show the way to each violation, step by step
+  --threads N       explore N configurations at a time (default 2)
+
+Without --assumptions or --bugs: the configurations, then the assumptions, then the bugs.";
+
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+struct Options {
+    quick: bool,
+    only: Option<String>,
+    assumptions: bool,
+    bugs: bool,
+    trace: bool,
+    threads: usize,
 }
-fn main() {
-    let arg = std::env::args().nth(1).unwrap();
-    let t = |c: &semel_sim::config::Config| { 
-        let now = std::time::Instant::now();
-        let report = explore(c, Protocol { bug: None });
-        println!("{} {} {} {} {} {:?}", c.class, c.name, report.states, report.transitions, report.depth, now.elapsed());
-        show(report);
-    };
-    match arg.as_str() {
-        "q" => t(&catalogue::quick()[std::env::args().nth(2).unwrap().parse::<usize>().unwrap()]), "f" => t(&catalogue::full()[std::env::args().nth(2).unwrap().parse::<usize>().unwrap()]),
-        "quick" => catalogue::quick().iter().for_each(t),
-        "full" => catalogue::full().iter().for_each(t),
-        "bugs" => for bug in Bug::ALL {
-            let (c, v) = catalogue::showcase(bug);
-            let now = std::time::Instant::now();
-            let report = explore(&c, Protocol { bug: Some(bug) });
-            let got = report.violation.as_ref().map(|x| x.0);
-            println!("{bug:?} {} {} {:?} {:?} {}", c.class, c.name, report.states, now.elapsed(), if got == Some(v) { "ok".to_string() } else { format!("WANTED {v:?} GOT {got:?}") });
-            if got != Some(v) { show(report); }
-        },
-        "assume" => for (name, c, v) in catalogue::without_assumptions() {
-            let now = std::time::Instant::now();
-            let report = explore(&c, Protocol { bug: None });
-            let got = report.violation.as_ref().map(|x| x.0);
-            println!("{name} {} {} {:?} {:?} {}", c.class, c.name, report.states, now.elapsed(), if got == Some(v) { "ok".to_string() } else { format!("WANTED {v:?} GOT {got:?}") });
-            if got != Some(v) { show(report); }
-        },
-        _ => {}
+
+fn options() -> Result<Options, String> {
+    let mut options =
+        Options { quick: false, only: None, assumptions: false, bugs: false, trace: false, threads: 2 };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => options.quick = true,
+            "--assumptions" => options.assumptions = true,
+            "--bugs" => options.bugs = true,
+            "--trace" => options.trace = true,
+            "--only" => options.only = Some(arguments.next().ok_or("--only wants a text")?),
+            "--threads" => {
+                let threads = arguments.next().and_then(|number| number.parse().ok());
+                options.threads = threads.filter(|threads| *threads > 0).ok_or("--threads wants a number")?;
+            }
+            "--help" | "-h" => return Err(String::new()),
+            other => return Err(format!("unknown option {other}")),
+        }
     }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(problem) if problem.is_empty() => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(problem) => {
+            eprintln!("{problem}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    let everything = !options.assumptions && !options.bugs;
+    let mut good = true;
+    if everything {
+        good &= explore_catalogue(&options);
+    }
+    if everything && options.only.is_none() || options.assumptions {
+        println!("\nAssumptions, each switched off to see what it is good for:");
+        for (assumption, config, expected) in catalogue::without_assumptions() {
+            good &= show(assumption, &config, None, expected, options.trace);
+        }
+    }
+    if everything && options.only.is_none() || options.bugs {
+        println!("\nSeeded bugs, each to be caught:");
+        for bug in Bug::ALL {
+            let (config, expected) = catalogue::showcase(bug);
+            let name = format!("{bug:?}: {}", bug.sentence());
+            good &= show(&name, &config, Some(bug), expected, options.trace);
+        }
+    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn explore_catalogue(options: &Options) -> bool {
+    let mut configs = if options.quick { catalogue::quick() } else { catalogue::full() };
+    if let Some(only) = &options.only {
+        configs.retain(|config| format!("{} {}", config.class, config.name).contains(only.as_str()));
+    }
+    println!(
+        "{:<11} {:<38} {:>12} {:>12} {:>6} {:>8}",
+        "class", "configuration", "states", "steps", "depth", "time"
+    );
+    let watch = Stopwatch::start();
+    let (taken, states, bad) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads {
+            scope.spawn(|| {
+                while let Some(config) = configs.get(taken.fetch_add(1, Ordering::Relaxed)) {
+                    let watch = Stopwatch::start();
+                    let report = explore(config, None);
+                    print_row(config, &report, &watch);
+                    states.fetch_add(report.states, Ordering::Relaxed);
+                    bad.fetch_add(usize::from(report.violation.is_some()), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let (states, bad) = (states.into_inner(), bad.into_inner());
+    println!(
+        "\n{} distinct states in {} configurations, {} violations, {:.0} s",
+        grouped(states),
+        configs.len(),
+        bad,
+        watch.elapsed().as_secs_f64()
+    );
+    bad == 0 && states > 0
+}
+
+fn print_row(config: &Config, report: &Report, watch: &Stopwatch) {
+    let mut row = format!(
+        "{:<11} {:<38} {:>12} {:>12} {:>6} {:>6.1} s",
+        config.class.name(),
+        config.name,
+        grouped(report.states),
+        grouped(report.transitions),
+        report.depth,
+        watch.elapsed().as_secs_f64()
+    );
+    if let Some((violation, trace)) = &report.violation {
+        row = format!("{row}\n  BROKEN {violation}\n{trace}");
+    }
+    println!("{row}");
+}
+
+/// Explores something that must break, and says how it did.
+fn show(name: &str, config: &Config, bug: Option<Bug>, expected: Violation, with_trace: bool) -> bool {
+    let report = explore(config, bug);
+    println!("  {name}");
+    let Some((violation, trace)) = report.violation else {
+        println!("    NOT CAUGHT in {} ({} states)", config.name, grouped(report.states));
+        return false;
+    };
+    println!(
+        "    breaks \"{}\" ({}, {}) after {} steps, found among {} states",
+        violation.promise(),
+        config.class,
+        config.name,
+        trace.steps(),
+        grouped(report.states)
+    );
+    if with_trace {
+        print!("{trace}");
+    }
+    if violation != expected {
+        println!("    EXPECTED to break \"{}\"", expected.promise());
+    }
+    violation == expected
 }

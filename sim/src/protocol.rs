@@ -17,18 +17,18 @@ use std::time::Duration;
 
 /// The protocol under test.
 #[derive(Debug, Clone, Copy)]
-pub struct Protocol {
+pub(crate) struct Protocol {
     /// The bug that it has; `None`: it is the real one.
-    pub bug: Option<Bug>,
+    pub(crate) bug: Option<Bug>,
 }
 
 impl Protocol {
-    pub fn has(&self, bug: Bug) -> bool {
+    pub(crate) fn has(self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 
     /// Whether the store applies a write.
-    pub fn met(&self, expect: &Expect, found: Found<'_>) -> bool {
+    pub(crate) fn met(self, expect: &Expect, found: Found<'_>) -> bool {
         match (self.bug, expect, found) {
             (Some(Bug::TokenLeftOutOfSwap), Expect::Unchanged { version, .. }, Found::Record(record)) => {
                 record.version() == *version
@@ -41,8 +41,8 @@ impl Protocol {
         }
     }
 
-    pub fn decide<'a>(
-        &self,
+    pub(crate) fn decide<'a>(
+        self,
         found: Found<'a>,
         command: &Command<'_>,
         ticket: Ticket,
@@ -67,27 +67,18 @@ impl Protocol {
                 }
                 _ => real(),
             },
-            (Some(Bug::TakeOverOfExternalProcessing), Found::Record(record)) => {
-                pretend(record, command, ticket, stamp, Class::Downstream).unwrap_or_else(real)
+            (Some(Bug::TakeOverOfExternalProcessing | Bug::DedupWindowIgnored), Found::Record(record)) => {
+                as_if_remembered_for_ever(record, command, ticket, stamp).unwrap_or_else(real)
             }
-            (Some(Bug::DedupWindowIgnored), Found::Record(record)) => {
-                pretend(record, command, ticket, stamp, Class::Downstream).unwrap_or_else(real)
+            (Some(Bug::FenceRestartsAfterPurge), Found::Nothing) => {
+                tampered(real(), |next| next.set_fence(1))
             }
-            (Some(Bug::FenceRestartsAfterPurge), Found::Nothing) => tampered(real(), |next| next.set_fence(1)),
             (Some(Bug::EarlierDoubtForgotten), _) => tampered(real(), |next| next.set_earlier_doubt(false)),
             _ => real(),
         }
     }
 
-    pub fn start(&self, record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, Refusal> {
-        machine::start(record, token, stamp)
-    }
-
-    pub fn renew(&self, record: &Record, token: Token, now: Time) -> Result<Write, Refusal> {
-        machine::renew(record, token, now)
-    }
-
-    pub fn may_send(&self, record: &Record, token: Token, now: Time) -> bool {
+    pub(crate) fn may_send(self, record: &Record, token: Token, now: Time) -> bool {
         match self.bug {
             Some(Bug::EffectBeforeStart) => matches!(record.state(), State::Claimed { .. }),
             Some(Bug::LeaseNotCheckedBeforeSending) => matches!(record.state(), State::Processing { .. }),
@@ -99,8 +90,8 @@ impl Protocol {
         }
     }
 
-    pub fn finish(
-        &self,
+    pub(crate) fn finish(
+        self,
         record: &Record,
         token: Token,
         ending: Ending,
@@ -125,7 +116,7 @@ impl Protocol {
         }
     }
 
-    pub fn landed(&self, write: &Write, reread: Found<'_>) -> bool {
+    pub(crate) fn landed(self, write: &Write, reread: Found<'_>) -> bool {
         match (self.bug, reread) {
             (Some(Bug::OwnFinishRecognisedByTokenAlone), Found::Record(record)) => {
                 record.token() == write.next.token() && record.is_terminal()
@@ -134,14 +125,14 @@ impl Protocol {
         }
     }
 
-    pub fn claim_landed<'a>(&self, claim: &'a Write, reread: Found<'a>) -> Option<&'a Record> {
+    pub(crate) fn claim_landed<'a>(self, claim: &'a Write, reread: Found<'a>) -> Option<&'a Record> {
         match self.bug {
             Some(Bug::FailOpenOnLostClaim) => Some(&claim.next),
             _ => machine::claim_landed(claim, reread),
         }
     }
 
-    pub fn ending(&self, class: Class, status: u16, outcome: Outcome) -> Ending {
+    pub(crate) fn ending(self, class: Class, status: u16, outcome: Outcome) -> Ending {
         let answer = Answer::new(Status::Http(status));
         match (self.bug, status) {
             (Some(Bug::ReleaseOn5xx), 500) => Ending::NotApplied(None),
@@ -150,10 +141,12 @@ impl Protocol {
         }
     }
 
-    pub fn due(&self, record: &Record, now: Time) -> Due {
+    pub(crate) fn due(self, record: &Record, now: Time) -> Due {
         match (self.bug, record.state()) {
             (Some(Bug::LeaseAsTtl), State::Processing { lease_until }) if now >= *lease_until => Due::Purge,
-            (Some(Bug::UnknownPurged), State::Unknown { since, .. }) if now >= *since + record.policy().ttl => {
+            (Some(Bug::UnknownPurged), State::Unknown { since, .. })
+                if now >= *since + record.policy().ttl =>
+            {
                 Due::Purge
             }
             (
@@ -165,7 +158,7 @@ impl Protocol {
     }
 
     /// Whether the sweeper removes the record: asked only where [`due`](Self::due) says so.
-    pub fn purge(&self, record: &Record, now: Time) -> Result<Expect, Refusal> {
+    pub(crate) fn purge(self, record: &Record, now: Time) -> Result<Expect, Refusal> {
         match self.bug {
             Some(Bug::LeaseAsTtl | Bug::UnknownPurged | Bug::OutcomeForgottenWithoutTombstone) => {
                 Ok(Expect::unchanged(record))
@@ -174,7 +167,12 @@ impl Protocol {
         }
     }
 
-    pub fn reconcile(&self, record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    pub(crate) fn reconcile(
+        self,
+        record: &Record,
+        verdict: Verdict,
+        stamp: Stamp<'_>,
+    ) -> Result<Write, Refusal> {
         match (self.bug, &verdict) {
             (Some(Bug::NotFoundAsProof), Verdict::NotApplied { .. }) => {
                 machine::reconcile(record, Verdict::Refused, stamp)
@@ -186,7 +184,7 @@ impl Protocol {
         }
     }
 
-    pub fn route(&self, stage: Stage, under_old: Found<'_>) -> Route {
+    pub(crate) fn route(self, stage: Stage, under_old: Found<'_>) -> Route {
         match (self.bug, stage, under_old) {
             (Some(Bug::LookUnderBothOnSecretChange), Stage::Moving, Found::Nothing) => Route::New,
             _ => machine::route(stage, under_old),
@@ -194,16 +192,16 @@ impl Protocol {
     }
 }
 
-/// What would be decided if the record were of another class, with a memory that never ends.
-fn pretend<'a>(
+/// What would be decided if the provider deduplicated and never forgot.
+fn as_if_remembered_for_ever<'a>(
     record: &Record,
     command: &Command<'_>,
     ticket: Ticket,
     stamp: Stamp<'_>,
-    class: Class,
 ) -> Option<Decision<'a>> {
     let real = Arc::clone(record.policy());
     let mut other = record.clone();
+    let class = Class::Downstream;
     other.set_policy(Arc::new(Policy { class, dedup_window: Duration::from_hours(1), ..(*real).clone() }));
     match machine::decide(Found::Record(&other), command, ticket, stamp) {
         Decision::Run(mut write) => {
@@ -214,7 +212,7 @@ fn pretend<'a>(
     }
 }
 
-fn tampered<'a>(decision: Decision<'a>, tamper: impl FnOnce(&mut Record)) -> Decision<'a> {
+fn tampered(decision: Decision<'_>, tamper: impl FnOnce(&mut Record)) -> Decision<'_> {
     match decision {
         Decision::Run(mut write) => {
             tamper(&mut write.next);

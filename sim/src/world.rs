@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// What stands under one command id.
 #[derive(Clone, Debug)]
-pub enum Cell {
+pub(crate) enum Cell {
     Empty,
     Record(Arc<Record>),
     Moved,
@@ -16,7 +16,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    pub fn found(&self) -> Found<'_> {
+    pub(crate) fn found(&self) -> Found<'_> {
         match self {
             Self::Empty => Found::Nothing,
             Self::Record(record) => Found::Record(record),
@@ -25,7 +25,7 @@ impl Cell {
         }
     }
 
-    pub fn record(&self) -> Option<&Arc<Record>> {
+    pub(crate) fn record(&self) -> Option<&Arc<Record>> {
         match self {
             Self::Record(record) => Some(record),
             _ => None,
@@ -35,7 +35,7 @@ impl Cell {
 
 /// A write on its way to the store.
 #[derive(Clone, Debug)]
-pub enum Message {
+pub(crate) enum Message {
     /// A compare-and-swap.
     Swap(Arc<Write>),
     /// The marker of a command that moves to the next secret's id.
@@ -46,7 +46,7 @@ pub enum Message {
 
 /// What a worker wants with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     Claim,
     PlantMarker,
     MarkUnknown,
@@ -56,7 +56,7 @@ pub enum Purpose {
 
 /// How an attempt went, as its owner knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub(crate) enum Held {
     /// The provider's answer: an effect, named by the token of the attempt that caused it.
     Done(u8),
     /// The provider declined for good.
@@ -70,7 +70,7 @@ pub enum Held {
 }
 
 #[derive(Clone, Debug)]
-pub enum Phase {
+pub(crate) enum Phase {
     Idle,
     /// A write is under way and its acknowledgement awaited.
     Writing(Purpose, Message),
@@ -85,117 +85,117 @@ pub enum Phase {
 }
 
 #[derive(Clone, Debug)]
-pub struct Worker {
-    pub phase: Phase,
+pub(crate) struct Worker {
+    pub(crate) phase: Phase,
     /// How many attempts it has begun.
-    pub begun: u8,
+    pub(crate) begun: u8,
     /// The attempt's token.
-    pub token: Token,
+    pub(crate) token: Token,
     /// The payload of the request in hand.
-    pub payload: u8,
+    pub(crate) payload: u8,
     /// Under which id the command was claimed.
-    pub cell: usize,
+    pub(crate) cell: usize,
     /// The answer in hand.
-    pub held: Held,
+    pub(crate) held: Held,
     /// Whether it claims under the new secret already.
-    pub moving: bool,
+    pub(crate) moving: bool,
 }
 
 /// An effect on its way to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Flight {
-    pub token: u8,
-    pub fence: u16,
-    pub sent_at: u16,
-    pub period: u8,
+pub(crate) struct Flight {
+    pub(crate) token: u8,
+    pub(crate) fence: u16,
+    pub(crate) sent_at: u16,
+    pub(crate) period: u8,
     /// Under which id its command was claimed: that is what its operation id comes from.
-    pub cell: usize,
+    pub(crate) cell: usize,
 }
 
 /// An effect that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effect {
-    pub token: u8,
-    pub at: u16,
-    pub fence: u16,
-    pub period: u8,
-    pub cell: usize,
+pub(crate) struct Effect {
+    pub(crate) token: u8,
+    pub(crate) at: u16,
+    pub(crate) fence: u16,
+    pub(crate) period: u8,
+    pub(crate) cell: usize,
 }
 
 /// What the sweeper or reconciler has computed and not yet written.
 #[derive(Clone, Debug)]
-pub struct Chore {
-    pub cell: usize,
-    pub message: Message,
+pub(crate) struct Chore {
+    pub(crate) cell: usize,
+    pub(crate) message: Message,
 }
 
 /// A reconciler's question whose answer is on its way.
 #[derive(Clone, Debug)]
-pub struct Question {
-    pub cell: usize,
-    pub record: Arc<Record>,
-    pub asked_at: u16,
+pub(crate) struct Question {
+    pub(crate) cell: usize,
+    pub(crate) record: Arc<Record>,
+    pub(crate) asked_at: u16,
     /// The effect that the provider found; `None`: it found nothing.
-    pub found: Option<u8>,
+    pub(crate) found: Option<u8>,
 }
 
 /// What is left of each kind of fault and act.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Budget {
-    pub crashes: u8,
-    pub write_faults: u8,
-    pub answer_faults: u8,
-    pub renewals: u8,
-    pub damages: u8,
-    pub failovers: u8,
-    pub operator_acts: u8,
-    pub set_backs: u8,
+pub(crate) struct Budget {
+    pub(crate) crashes: u8,
+    pub(crate) write_faults: u8,
+    pub(crate) answer_faults: u8,
+    pub(crate) renewals: u8,
+    pub(crate) damages: u8,
+    pub(crate) failovers: u8,
+    pub(crate) operator_acts: u8,
+    pub(crate) set_backs: u8,
 }
 
 /// What nobody inside the model knows, and the invariants are checked against.
 #[derive(Clone, Debug, Default)]
-pub struct Observer {
+pub(crate) struct Observer {
     /// Which retention period this is.
-    pub period: u8,
+    pub(crate) period: u8,
     /// When the outcome of this period became final.
-    pub settled_at: Option<u16>,
+    pub(crate) settled_at: Option<u16>,
     /// What a client was told, and until when it holds: an effect's token, or `None` for a failure.
-    pub acknowledged: Option<(Option<u8>, u16)>,
+    pub(crate) acknowledged: Option<(Option<u8>, u16)>,
     /// The payload that the key was bound to first.
-    pub bound: Option<u8>,
+    pub(crate) bound: Option<u8>,
     /// Claims that landed, and in which period.
-    pub periods: Vec<(u8, u8)>,
+    pub(crate) periods: Vec<(u8, u8)>,
     /// Something went wrong that may end in UNKNOWN.
-    pub fault: bool,
+    pub(crate) fault: bool,
     /// An operator let go of the payload.
-    pub released: bool,
+    pub(crate) released: bool,
 }
 
 #[derive(Clone, Debug)]
-pub struct World {
-    pub now: u16,
-    pub cells: [Cell; 2],
-    pub backup: Option<[Cell; 2]>,
-    pub workers: Vec<Worker>,
-    pub flights: Vec<Flight>,
+pub(crate) struct World {
+    pub(crate) now: u16,
+    pub(crate) cells: [Cell; 2],
+    pub(crate) backup: Option<[Cell; 2]>,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) flights: Vec<Flight>,
     /// Writes whose sender gave up on them and that may still arrive.
-    pub limbo: Vec<(usize, Message)>,
-    pub effects: Vec<Effect>,
+    pub(crate) limbo: Vec<(usize, Message)>,
+    pub(crate) effects: Vec<Effect>,
     /// The provider is at work on this one.
-    pub busy: Option<Flight>,
+    pub(crate) busy: Option<Flight>,
     /// The provider refuses the operation for good.
-    pub refused: bool,
-    pub chore: Option<Chore>,
-    pub question: Option<Question>,
-    pub old_secret_dropped: bool,
+    pub(crate) refused: bool,
+    pub(crate) chore: Option<Chore>,
+    pub(crate) question: Option<Question>,
+    pub(crate) old_secret_dropped: bool,
     /// The clock has jumped: nothing new begins, what is under way ends.
-    pub ended: bool,
-    pub budget: Budget,
-    pub observer: Observer,
+    pub(crate) ended: bool,
+    pub(crate) budget: Budget,
+    pub(crate) observer: Observer,
 }
 
 /// The effect that an outcome tells of; `None` for a failure.
-pub fn effect_of(outcome: &Outcome) -> Option<u8> {
+pub(crate) fn effect_of(outcome: &Outcome) -> Option<u8> {
     match &outcome.body {
         Body::Kept(bytes) => bytes.first().copied(),
         Body::NotRetained => None,
@@ -203,7 +203,7 @@ pub fn effect_of(outcome: &Outcome) -> Option<u8> {
 }
 
 /// Writes states as bytes that are equal exactly when the states are.
-pub struct Ink(pub Vec<u8>);
+pub(crate) struct Ink(pub(crate) Vec<u8>);
 
 impl Ink {
     fn byte(&mut self, byte: u8) {
@@ -344,7 +344,7 @@ impl Ink {
     }
 
     /// The whole world.
-    pub fn world(&mut self, world: &World) {
+    pub(crate) fn world(&mut self, world: &World) {
         self.number(u64::from(world.now));
         self.byte(
             u8::from(world.refused)
@@ -427,6 +427,6 @@ impl Ink {
 }
 
 /// The model's tokens are small numbers.
-pub fn small(token: Token) -> u8 {
+pub(crate) fn small(token: Token) -> u8 {
     u8::try_from(token.bits()).unwrap_or(u8::MAX)
 }

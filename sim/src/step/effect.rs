@@ -15,7 +15,8 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     if let Some(flight) = world.busy {
         let mut next = world.clone();
         next.busy = None;
-        let result = happens(&mut next, flight, context.config).map(|()| answered(&next, flight, Held::Done(flight.token)));
+        let result = happens(&mut next, flight, context.config)
+            .map(|()| answered(&next, flight, Held::Done(flight.token)));
         context.push(Step::ProviderCompletes, result);
     }
 }
@@ -28,7 +29,8 @@ fn arrives(world: &World, flight: Flight, context: &mut Context<'_>) {
         context.push(Step::EffectHappens(token), Ok(answered(world, flight, held)));
         if config.provider.deduplicates && !config.assume.provider_remembers && world.busy.is_none() {
             let mut next = world.clone();
-            let result = happens(&mut next, flight, context.config).map(|()| answered(&next, flight, Held::Done(token)));
+            let result = happens(&mut next, flight, context.config)
+                .map(|()| answered(&next, flight, Held::Done(token)));
             context.push(Step::EffectHappensAgainBecauseProviderForgot(token), result);
         }
         return;
@@ -80,8 +82,7 @@ fn known_answer(world: &World, flight: Flight, config: &Config) -> Option<Held> 
     if world.busy.is_some() {
         return Some(Held::StillRunning);
     }
-    let remembered =
-        |effect: &&Effect| effect.cell == flight.cell && world.now < effect.at + config.window;
+    let remembered = |effect: &&Effect| effect.cell == flight.cell && world.now < effect.at + config.window;
     world.effects.iter().rev().find(remembered).map(|effect| Held::Done(effect.token))
 }
 
@@ -99,9 +100,10 @@ fn happens(world: &mut World, flight: Flight, config: &Config) -> Result<(), Vio
 
 /// Who waits for the answer to this flight.
 fn waits(world: &World, flight: Flight) -> Option<usize> {
-    world.workers.iter().position(|worker| {
-        matches!(worker.phase, Phase::Waiting(_)) && small(worker.token) == flight.token
-    })
+    world
+        .workers
+        .iter()
+        .position(|worker| matches!(worker.phase, Phase::Waiting(_)) && small(worker.token) == flight.token)
 }
 
 fn answered(world: &World, flight: Flight, held: Held) -> World {

@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Tick,
     ClockJumpsFarAhead,
     ClockIsSetBack,
@@ -71,13 +71,13 @@ pub enum Step {
 }
 
 /// A step and what it leads to.
-pub type Successor = (Step, Result<World, Violation>);
+pub(crate) type Successor = (Step, Result<World, Violation>);
 
 /// What a transition is computed in.
 pub(crate) struct Context<'a> {
-    pub config: &'a Config,
-    pub protocol: Protocol,
-    pub policy: Arc<Policy>,
+    pub(crate) config: &'a Config,
+    pub(crate) protocol: Protocol,
+    pub(crate) policy: Arc<Policy>,
     out: Vec<Successor>,
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn outcome(token: u8) -> Outcome {
 }
 
 /// Before anything has happened.
-pub fn initial(config: &Config) -> World {
+pub(crate) fn initial(config: &Config) -> World {
     let idle = Worker {
         phase: Phase::Idle,
         begun: 0,
@@ -188,7 +188,7 @@ pub fn initial(config: &Config) -> World {
 }
 
 /// Everything that can happen in `world`.
-pub fn successors(world: &World, config: &Config, protocol: Protocol) -> Vec<Successor> {
+pub(crate) fn successors(world: &World, config: &Config, protocol: Protocol) -> Vec<Successor> {
     let policy = Arc::clone(&world.policy(config));
     let mut context = Context { config, protocol, policy, out: Vec::with_capacity(16) };
     for worker in 0..world.workers.len() {

@@ -6,7 +6,7 @@ use crate::bug::Bug;
 use crate::invariant::Violation;
 use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
 use semel_core::classify::Ending;
-use semel_core::machine::{Begin, Decision, Found, Route, Stage, Ticket, Write};
+use semel_core::machine::{self, Begin, Decision, Found, Route, Stage, Ticket, Write};
 use semel_core::outcome::Outcome;
 use semel_core::policy::Class;
 use semel_core::record::{Record, State};
@@ -56,11 +56,12 @@ fn requests(world: &World, worker: usize, context: &mut Context<'_>) {
                 context.push(step, Ok(next));
             }
         }
-        if is_local(context.config) && world.budget.answer_faults > 0 {
-            if let Some(mut next) = request(world, worker, number, Begin::Processing, true, context) {
-                next.budget.answer_faults -= 1;
-                context.push(Step::LocalRequestFails { worker, payload: number }, Ok(next));
-            }
+        if is_local(context.config)
+            && world.budget.answer_faults > 0
+            && let Some(mut next) = request(world, worker, number, Begin::Processing, true, context)
+        {
+            next.budget.answer_faults -= 1;
+            context.push(Step::LocalRequestFails { worker, payload: number }, Ok(next));
         }
     }
 }
@@ -149,7 +150,9 @@ fn only_the_owner_writes(before: &World, worker: usize, purpose: Purpose) -> Res
     let me = &before.workers[worker];
     let owners = matches!(purpose, Purpose::Start | Purpose::Finish);
     match before.cells[me.cell].record() {
-        Some(replaced) if owners && replaced.policy().class != Class::Local && replaced.token() != me.token => {
+        Some(replaced)
+            if owners && replaced.policy().class != Class::Local && replaced.token() != me.token =>
+        {
             Err(Violation::StaleAttemptActed)
         }
         _ => Ok(()),
@@ -197,13 +200,15 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
         Purpose::Claim => {
             next.workers[worker].begun += 1;
             next.workers[worker].phase = match context.protocol.claim_landed(write, found) {
-                Some(record) if matches!(record.state(), State::Claimed { .. } | State::Processing { .. }) => {
+                Some(record)
+                    if matches!(record.state(), State::Claimed { .. } | State::Processing { .. }) =>
+                {
                     Phase::Owning(Arc::new(record.clone()))
                 }
                 _ => Phase::Idle,
             };
             context.push(Step::RereadAfterDoubt(worker), Ok(next));
-            if write.expect.met_by(found) {
+            if context.protocol.has(Bug::ClaimSentAgain) && write.expect.met_by(found) {
                 let mut again = world.clone();
                 again.workers[worker].phase = Phase::Writing(purpose, message.clone());
                 context.push(Step::SendTheWriteAgain(worker), Ok(again));
@@ -212,10 +217,10 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
         Purpose::Start => {
             next.workers[worker].phase = match found {
                 _ if context.protocol.landed(write, found) => Phase::Owning(Arc::new(write.next.clone())),
-                Found::Record(record) => context.protocol.start(record, me.token, stamp(world.now)).map_or(
-                    Phase::Idle,
-                    |write| Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write))),
-                ),
+                Found::Record(record) => machine::start(record, me.token, stamp(world.now))
+                    .map_or(Phase::Idle, |write| {
+                        Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write)))
+                    }),
                 _ => Phase::Idle,
             };
             context.push(Step::RereadAfterDoubt(worker), Ok(next));
@@ -250,24 +255,23 @@ fn reread_finish(
         next.workers[worker].phase = Phase::Idle;
         return Ok(next);
     }
-    match found {
-        Found::Record(record) => finish_over(next, worker, record, context),
-        _ => {
-            next.workers[worker].phase = Phase::Idle;
-            Ok(next)
-        }
+    if let Found::Record(record) = found {
+        finish_over(next, worker, record, context)
+    } else {
+        next.workers[worker].phase = Phase::Idle;
+        Ok(next)
     }
 }
 
 fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Context<'_>) {
     let me = &world.workers[worker];
     renewals(world, worker, record, context);
-    if let State::Claimed { .. } = record.state() {
-        if let Ok(write) = context.protocol.start(record, me.token, stamp(world.now)) {
-            let mut next = world.clone();
-            next.workers[worker].phase = Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write)));
-            context.push(Step::Start(worker), Ok(next));
-        }
+    if let State::Claimed { .. } = record.state()
+        && let Ok(write) = machine::start(record, me.token, stamp(world.now))
+    {
+        let mut next = world.clone();
+        next.workers[worker].phase = Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write)));
+        context.push(Step::Start(worker), Ok(next));
     }
     let started = matches!(record.state(), State::Processing { .. });
     if context.protocol.may_send(record, me.token, time(world.now)) {
@@ -304,7 +308,7 @@ fn renewals(world: &World, worker: usize, record: &Arc<Record>, context: &mut Co
     if world.budget.renewals == 0 {
         return;
     }
-    let Ok(write) = context.protocol.renew(record, me.token, time(world.now)) else { return };
+    let Ok(write) = machine::renew(record, me.token, time(world.now)) else { return };
     let renewed = Arc::new(write.next.clone());
     let message = Message::Swap(Arc::new(write));
     let mut next = world.clone();
@@ -345,12 +349,12 @@ fn waiting(world: &World, worker: usize, record: &Arc<Record>, context: &mut Con
 
 fn store_outcome(world: &World, worker: usize, record: &Arc<Record>, context: &mut Context<'_>) {
     let me = &world.workers[worker];
-    if context.protocol.has(Bug::AnswerBeforeDurable) {
-        if let Held::Done(token) = me.held {
-            let mut next = world.clone();
-            next.observer.acknowledged = Some((Some(token), world.now + context.config.ttl));
-            context.push(Step::AnswerClientEarly(worker), Ok(next));
-        }
+    if context.protocol.has(Bug::AnswerBeforeDurable)
+        && let Held::Done(token) = me.held
+    {
+        let mut next = world.clone();
+        next.observer.acknowledged = Some((Some(token), world.now + context.config.ttl));
+        context.push(Step::AnswerClientEarly(worker), Ok(next));
     }
     let result = finish_over(world.clone(), worker, record, context);
     context.push(Step::StoreOutcome(worker), result);

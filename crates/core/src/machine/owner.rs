@@ -81,6 +81,9 @@ pub fn abandon(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write,
 
 /// Whether a claim whose acknowledgement was lost is in the store after all: its token is proof enough. Yields
 /// the record as it stands now, which somebody may have changed since.
+///
+/// `None`: decide again, with a *fresh* token. To send the same claim once more could bring its token back
+/// after its record was purged, and with it the version that somebody else's write is waiting for.
 pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> {
     match reread {
         Found::Record(record) if record.token == claim.next.token => Some(record),

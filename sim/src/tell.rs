@@ -1,0 +1,162 @@
+//! Traces and figures in words that a person can follow.
+
+use crate::explore::Trace;
+use crate::step::Step;
+use crate::world::Cell;
+use semel_core::machine::Begin;
+use semel_core::record::{Doubt, Record, State};
+use std::fmt;
+
+/// One numbered line for each step, with the record wherever it changed.
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = [String::from("nothing"), String::from("nothing")];
+        for (number, (step, world)) in self.0.iter().enumerate() {
+            write!(f, "  {:>2}. t={:<4} {}", number + 1, world.now, sentence(*step))?;
+            for (index, cell) in world.cells.iter().enumerate() {
+                let now = describe(cell);
+                if now != before[index] {
+                    let id = if index == 1 { " under the new id" } else { "" };
+                    write!(f, "\n               → {now}{id}")?;
+                    before[index] = now;
+                }
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+fn describe(cell: &Cell) -> String {
+    match cell {
+        Cell::Empty => "nothing".into(),
+        Cell::Moved => "a marker".into(),
+        Cell::Unreadable(_) => "unreadable".into(),
+        Cell::Record(record) => {
+            format!("v{} attempt {}: {}", record.version(), record.attempt(), state(record))
+        }
+    }
+}
+
+fn state(record: &Record) -> String {
+    let name = record.state_name();
+    match record.state() {
+        State::Claimed { lease_until } | State::Processing { lease_until } => {
+            format!("{name}, lease until {}", lease_until.as_millis())
+        }
+        State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. } => {
+            format!("{name} until {}", expires_at.as_millis())
+        }
+        State::FailedNotReplayable { proof, bound, .. } => {
+            format!("{name} (said by: {proof:?}){}", if *bound { "" } else { ", released" })
+        }
+        State::Unknown { doubt: Doubt::Lapsed, .. } => format!("{name} (the lease died)"),
+        State::Unknown { doubt: Doubt::Owner, .. } => format!("{name} (the owner cannot tell)"),
+        State::Expired { until } => format!("{name}, tombstone until {}", until.as_millis()),
+    }
+}
+
+fn sentence(step: Step) -> String {
+    let worker = |index: usize| format!("worker {}", index + 1);
+    match step {
+        Step::Tick => "time passes".into(),
+        Step::ClockJumpsFarAhead => "a long time passes".into(),
+        Step::ClockIsSetBack => "the store's clock is set back".into(),
+        Step::Request { worker: index, payload, begin } => {
+            let payload = char::from(b'A' + payload);
+            let begin = if begin == Begin::Claimed { ", to claim first" } else { "" };
+            format!("{} gets a request with payload {payload}{begin}", worker(index))
+        }
+        Step::LocalRequestFails { worker: index, .. } => {
+            format!("{}'s transaction is rolled back, which it records", worker(index))
+        }
+        Step::StoreAcknowledges(index) => format!("the store answers {}", worker(index)),
+        Step::StoreAppliesButAcknowledgementIsLost(index) => {
+            format!("the store applies {}'s write, but its answer is lost", worker(index))
+        }
+        Step::WriteIsDropped(index) => format!("{}'s write is lost", worker(index)),
+        Step::WriteIsDelayed(index) => format!("{}'s write is held up on its way", worker(index)),
+        Step::DelayedWriteLands(_) => "a write that was held up arrives".into(),
+        Step::RereadAfterDoubt(index) => format!("{} reads again to see what stands there", worker(index)),
+        Step::SendTheWriteAgain(index) => format!("{} sends the same write again", worker(index)),
+        Step::Start(index) => format!("{} is about to begin and writes so", worker(index)),
+        Step::Renew(index) => format!("{} renews its lease", worker(index)),
+        Step::RenewalUnseen(index) => format!("{}'s renewal is held up on its way", worker(index)),
+        Step::Send(index) => format!("{} sends the effect", worker(index)),
+        Step::LeaseLapsedSoNothingIsSent(index) => {
+            format!("{} finds its lease lapsed and sends nothing", worker(index))
+        }
+        Step::NothingCouldBeSent(index) => format!("{} cannot reach the provider", worker(index)),
+        Step::EffectHappens(token) => format!("the effect of attempt #{token} arrives and is answered"),
+        Step::EffectHappensButAnswerIsLost(token) => {
+            format!("the effect of attempt #{token} happens, but its answer is lost")
+        }
+        Step::EffectHappensAndAnswerIs500(token) => {
+            format!("the effect of attempt #{token} happens, and is answered with a 500")
+        }
+        Step::EffectHappensAgainBecauseProviderForgot(token) => {
+            format!("the provider has forgotten: the effect of attempt #{token} happens again")
+        }
+        Step::NoEffectAndAnswerIs500(token) => {
+            format!("attempt #{token} is answered with a 500 and has no effect")
+        }
+        Step::EffectIsLost(token) => format!("the effect of attempt #{token} is lost on its way"),
+        Step::ProviderDeclines(token) => format!("the provider declines attempt #{token} for good"),
+        Step::ProviderSaysNothingDone(token) => {
+            format!("the provider says that it did nothing for attempt #{token}")
+        }
+        Step::ProviderBegins(token) => format!("the provider begins to work on attempt #{token}"),
+        Step::ProviderCompletes => "the provider completes its work".into(),
+        Step::NoAnswerInTime(index) => format!("{} gets no answer in time", worker(index)),
+        Step::StoreOutcome(index) => format!("{} writes how it went", worker(index)),
+        Step::AnswerClientEarly(index) => {
+            format!("{} answers its client before the outcome is stored", worker(index))
+        }
+        Step::Crash(index) => format!("{} crashes", worker(index)),
+        Step::SweeperLooks(_) => "the sweeper looks and decides what to do".into(),
+        Step::SweeperWrites => "the sweeper writes".into(),
+        Step::ReconcilerAsks(_) => "the reconciler asks the provider".into(),
+        Step::ReconcilerIsLiedTo(_) => "the reconciler asks the provider and is told the opposite".into(),
+        Step::ReconcilerHasItRefusedForGood(_) => {
+            "the reconciler has the provider refuse the operation for good".into()
+        }
+        Step::ReconcilerWrites => "the reconciler writes".into(),
+        Step::OperatorResolves { applied: true, .. } => "an operator says that it happened".into(),
+        Step::OperatorResolves { applied: false, .. } => "an operator says that it did not happen".into(),
+        Step::OperatorReleases(_) => "an operator releases the key".into(),
+        Step::RecordBecomesUnreadable(_) => "the record becomes unreadable".into(),
+        Step::RecordBecomesReadable(_) => "the record becomes readable again".into(),
+        Step::ReplicaFallsBehind => "the replica falls behind from here".into(),
+        Step::FailOverToReplica => "the store fails over to the replica".into(),
+        Step::NodeMovesToNewSecret(index) => {
+            format!("{} claims under the new secret from now on", worker(index))
+        }
+        Step::OldSecretIsDropped => "the old secret is dropped, and its markers".into(),
+    }
+}
+
+/// A number with its thousands apart.
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut told = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            told.push(',');
+        }
+        told.push(digit);
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!(
+            ["7", "1,000", "20,123,456"],
+            [7, 1000, 20_123_456].map(grouped).each_ref().map(String::as_str)
+        );
+    }
+}
