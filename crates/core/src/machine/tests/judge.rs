@@ -1,0 +1,318 @@
+use super::*;
+use crate::fingerprint::{Error, Selection};
+use crate::policy::AfterExpiry;
+use crate::record::{Doubt, State, StateName};
+
+fn answer<'a>(record: &'a Record, command: &Command<'_>, now: u64) -> Reply<'a> {
+    match decide(Found::Record(record), command, ticket(OTHER, Begin::Processing), at(now)) {
+        Decision::Answer(reply) => reply,
+        other => panic!("expected an answer, got {other:?}"),
+    }
+}
+
+fn next_attempt(record: &Record, command: &Command<'_>, now: u64) -> Write {
+    run(decide(Found::Record(record), command, ticket(OTHER, Begin::Processing), at(now)))
+}
+
+fn marks(record: &Record, command: &Command<'_>, now: u64) -> Write {
+    match decide(Found::Record(record), command, ticket(OTHER, Begin::Processing), at(now)) {
+        Decision::MarkUnknown(write) => *write,
+        other => panic!("expected UNKNOWN, got {other:?}"),
+    }
+}
+
+fn different(class: Class) -> Command<'static> {
+    command_under(policy(class), &DIFFERENT)
+}
+
+#[test]
+fn a_key_never_seen_runs_as_the_first_attempt() {
+    let command = command(Class::External);
+    let write = run(decide(Found::Nothing, &command, ticket(OWNER, Begin::Processing), at(1000)));
+    assert_eq!(write.expect, Expect::Absent);
+    let record = write.next;
+    assert_eq!((record.version, record.attempt, record.fence), (1, 1, 1000));
+    assert_eq!(record.state, State::Processing { lease_until: Time::from_millis(1000 + LEASE) });
+    assert_eq!((record.token, record.fingerprint), (OWNER, SAME));
+    assert_eq!((record.operation_id, record.key_hash), (command.operation_id, command.key_hash));
+    assert_eq!((record.caller_hash, &record.operation), (command.caller_hash, &command.operation));
+    assert_eq!(record.policy, command.policy);
+    let now = Time::from_millis(1000);
+    assert_eq!((record.created_at, record.updated_at, record.owner_wrote_at), (now, now, now));
+    assert!(!record.earlier_doubt);
+    assert_eq!(claimed(Class::External).state_name(), StateName::Claimed);
+}
+
+#[test]
+fn a_marker_is_followed_and_what_cannot_be_read_is_left_alone() {
+    for class in [Class::Local, Class::Downstream, Class::External] {
+        let command = command(class);
+        let ticket = ticket(OWNER, Begin::Processing);
+        assert_eq!(decide(Found::Moved, &command, ticket, at(0)), Decision::Follow);
+        let unreadable = decide(Found::Unreadable, &command, ticket, at(0));
+        assert_eq!(unreadable, Decision::Answer(Reply::Unreadable), "{class}");
+        assert_eq!(attend(Found::Unreadable, &command, Time::MAX), Reply::Unreadable, "{class}");
+    }
+}
+
+#[test]
+fn peer_bug_in_progress_answered_before_mismatch() {
+    for record in every_state() {
+        let expected = match record.state {
+            State::Expired { .. } => Reply::Expired,
+            State::FailedNotReplayable { bound: false, .. } => continue,
+            _ => Reply::Mismatch,
+        };
+        assert_eq!(answer(&record, &different(record.policy.class), 2600), expected, "{record:?}");
+        let found = Found::Record(&record);
+        let attended = attend(found, &different(record.policy.class), Time::from_millis(2600));
+        assert_eq!(attended, expected, "{record:?}");
+    }
+}
+
+#[test]
+fn a_stored_outcome_is_replayed_until_it_expires() {
+    let record = succeeded();
+    let expires_at = record.expires_at().unwrap().as_millis();
+    assert_eq!(expires_at, 2000 + 24 * 3_600_000);
+    let command = command(Class::External);
+    assert_eq!(answer(&record, &command, 3000), Reply::Replay(&paid()));
+    assert_eq!(answer(&record, &command, expires_at - 1), Reply::Replay(&paid()));
+    assert_eq!(answer(&record, &command, expires_at), Reply::Expired);
+    assert_eq!(answer(&record, &different(Class::External), expires_at), Reply::Expired, "same or not");
+    let refused = Outcome::http(422, [("a", "b")], "no");
+    let ending = Ending::FailedReplayable(refused.clone());
+    let failed = finish(&processing(Class::External), OWNER, ending, at(2000)).unwrap().next;
+    assert_eq!(answer(&failed, &command, 3000), Reply::Replay(&refused));
+}
+
+#[test]
+fn a_late_retry_is_refused_until_the_tombstone_goes_swept_or_not() {
+    let record = succeeded();
+    let gone_at = record.gone_at().unwrap().as_millis();
+    assert_eq!(gone_at, 2000 + 31 * 24 * 3_600_000);
+    let command = command(Class::External);
+    let tombstone = expire(&record, at(gone_at - 1)).unwrap().next;
+    for record in [&record, &tombstone] {
+        assert_eq!(answer(record, &command, gone_at - 1), Reply::Expired);
+        let write = next_attempt(record, &command, gone_at);
+        assert_eq!(write.expect, Expect::unchanged(record));
+        assert_eq!((write.next.attempt, write.next.version), (1, record.version + 1));
+        assert_eq!(write.next.created_at.as_millis(), gone_at);
+    }
+}
+
+#[test]
+fn a_key_that_may_run_as_new_does_so_as_soon_as_its_outcome_expires() {
+    let policy = Policy { after_expiry: AfterExpiry::RunAsNew, ..policy(Class::External) };
+    let record = claimed_under(policy, Begin::Processing);
+    let record = finish(&record, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next;
+    let expires_at = record.expires_at().unwrap().as_millis();
+    assert_eq!(answer(&record, &command(Class::External), expires_at - 1), Reply::Replay(&paid()));
+    let write = next_attempt(&record, &different(Class::External), expires_at);
+    assert_eq!((write.next.attempt, write.next.fingerprint), (1, DIFFERENT));
+    assert_eq!(write.next.policy.after_expiry, AfterExpiry::Refuse, "claimed under today's policy");
+}
+
+#[test]
+fn an_attempt_that_took_no_effect_is_followed_by_the_next() {
+    let record = not_applied(Class::External);
+    let write = next_attempt(&record, &command(Class::External), 5000);
+    assert_eq!(write.expect, Expect::unchanged(&record));
+    let next = write.next;
+    assert_eq!((next.attempt, next.version, next.token), (2, record.version + 1, OTHER));
+    assert_eq!((next.fence, next.created_at), (5000, record.created_at));
+    assert_eq!(next.owner_wrote_at, Time::from_millis(5000), "a new owner, a new quiet period");
+    assert!(!next.earlier_doubt, "nothing took effect before");
+}
+
+#[test]
+fn the_fence_grows_even_where_the_clock_does_not() {
+    let record = not_applied(Class::External);
+    assert_eq!(next_attempt(&record, &command(Class::External), 500).next.fence, 1001);
+    let gone_at = record.gone_at().unwrap().as_millis();
+    let mut ahead = record;
+    ahead.fence = gone_at + 7;
+    assert_eq!(next_attempt(&ahead, &command(Class::External), gone_at).next.fence, gone_at + 8);
+}
+
+#[test]
+fn attempts_that_took_no_effect_are_limited_where_the_policy_says_so() {
+    let policy = Policy { attempts_max: Some(2), ..policy(Class::External) };
+    let command = command_under(policy.clone(), &SAME);
+    let record = claimed_under(policy, Begin::Processing);
+    let record = abandon(&record, OWNER, at(2000)).unwrap().next;
+    let second = next_attempt(&record, &command, 3000).next;
+    let second = finish(&second, OTHER, Ending::NotApplied(Some(busy())), at(4000)).unwrap().next;
+    assert_eq!(answer(&second, &command, 5000), Reply::AttemptsExhausted);
+    let now = Time::from_millis(5000);
+    assert_eq!(attend(Found::Record(&second), &command, now), Reply::Replay(&busy()), "a result is a result");
+    let third = release(&second, at(6000)).unwrap().next;
+    assert_eq!(next_attempt(&third, &command, 7000).next.attempt, 3, "an operator may allow one more");
+    let bare = next_attempt(&record, &command, 3000).next;
+    let bare = abandon(&bare, OTHER, at(4000)).unwrap().next;
+    assert_eq!(attend(Found::Record(&bare), &command, now), Reply::AttemptsExhausted);
+}
+
+#[test]
+fn an_attempt_that_took_no_effect_is_as_good_as_gone_after_its_time() {
+    let record = not_applied(Class::External);
+    let gone_at = record.gone_at().unwrap().as_millis();
+    assert_eq!(answer(&record, &different(Class::External), gone_at - 1), Reply::Mismatch);
+    let write = next_attempt(&record, &different(Class::External), gone_at);
+    assert_eq!((write.next.attempt, write.next.fingerprint), (1, DIFFERENT));
+    assert_eq!(write.next.operation_id, record.operation_id);
+    let attended = attend(Found::Record(&record), &command(Class::External), Time::from_millis(gone_at));
+    assert_eq!(attended, Reply::InProgress, "a waiter starts nothing");
+}
+
+#[test]
+fn a_live_lease_is_waited_for_and_a_dead_claim_taken_over() {
+    for class in [Class::Local, Class::Downstream, Class::External] {
+        let record = claimed(class);
+        assert_eq!(answer(&record, &command(class), 1000 + LEASE - 1), Reply::InProgress);
+        let next = next_attempt(&record, &command(class), 1000 + LEASE).next;
+        assert_eq!((next.attempt, next.token), (2, OTHER));
+        assert!(!next.earlier_doubt, "it had not begun");
+        assert_eq!(answer(&processing(class), &command(class), 1000 + LEASE - 1), Reply::InProgress);
+    }
+}
+
+#[test]
+fn clocks_that_may_disagree_let_a_lease_live_longer() {
+    let policy = Policy { skew: Duration::from_secs(2), ..policy(Class::External) };
+    let record = claimed_under(policy, Begin::Claimed);
+    assert_eq!(answer(&record, &command(Class::External), 1000 + LEASE + 1999), Reply::InProgress);
+    assert_eq!(next_attempt(&record, &command(Class::External), 1000 + LEASE + 2000).next.attempt, 2);
+}
+
+#[test]
+fn a_dead_external_attempt_becomes_unknown_and_is_never_taken_over() {
+    let record = processing(Class::External);
+    let write = marks(&record, &command(Class::External), 1000 + LEASE);
+    assert_eq!(write.expect, Expect::unchanged(&record));
+    let now = Time::from_millis(1000 + LEASE);
+    let since = State::Unknown { doubt: Doubt::Lapsed, since: now, probes: 0, next_probe_at: Some(now) };
+    assert_eq!(write.next.state, since);
+    assert_eq!(write.next.owner_wrote_at, record.owner_wrote_at, "the owner did not write this");
+    for now in [40_000, u64::MAX] {
+        assert_eq!(answer(&write.next, &command(Class::External), now), Reply::Unknown);
+        assert_eq!(answer(&in_doubt(Class::External), &command(Class::External), now), Reply::Unknown);
+    }
+}
+
+#[test]
+fn a_dead_downstream_attempt_is_repeated_while_the_provider_remembers_and_then_unknown() {
+    let command = command(Class::Downstream);
+    let last = 1000 + 24 * 3_600_000 - 65_000;
+    for record in [processing(Class::Downstream), lapsed(Class::Downstream), in_doubt(Class::Downstream)] {
+        let next = next_attempt(&record, &command, last - 1).next;
+        assert_eq!(next.attempt, 2);
+        assert!(next.earlier_doubt, "the first attempt may have taken effect");
+        assert_eq!(next.created_at, record.created_at, "the window counts from the first attempt");
+    }
+    marks(&processing(Class::Downstream), &command, last);
+    assert_eq!(answer(&lapsed(Class::Downstream), &command, last), Reply::Unknown);
+}
+
+#[test]
+fn clock_skew_shortens_the_time_to_repeat() {
+    let policy = Policy { skew: Duration::from_secs(2), ..policy(Class::Downstream) };
+    let record = claimed_under(policy, Begin::Processing);
+    let last = 1000 + 24 * 3_600_000 - 65_000 - 2000;
+    assert_eq!(next_attempt(&record, &command(Class::Downstream), last - 1).next.attempt, 2);
+    marks(&record, &command(Class::Downstream), last);
+}
+
+#[test]
+fn a_claim_that_inherited_a_doubt_keeps_it() {
+    let command = command(Class::Downstream);
+    let claim = ticket(OTHER, Begin::Claimed);
+    let dead = processing(Class::Downstream);
+    let second = run(decide(Found::Record(&dead), &command, claim, at(1000 + LEASE))).next;
+    assert!(second.earlier_doubt);
+    let third = next_attempt(&second, &command, 1000 + 2 * LEASE).next;
+    assert!(third.earlier_doubt, "taken over once more, still in doubt");
+    marks(&second, &command, 1000 + 24 * 3_600_000);
+}
+
+#[test]
+fn a_local_attempt_whose_transaction_is_gone_simply_runs_again() {
+    let next = next_attempt(&processing(Class::Local), &command(Class::Local), u64::MAX / 2).next;
+    assert_eq!(next.attempt, 2);
+    assert!(!next.earlier_doubt, "nothing can have committed");
+}
+
+#[test]
+fn a_released_key_takes_whatever_payload_comes_next() {
+    let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
+    let mut newer = different(Class::Downstream);
+    newer.policy = Arc::new(policy(Class::Downstream));
+    let next = next_attempt(&released, &newer, 3000).next;
+    assert_eq!((next.attempt, next.fingerprint), (2, DIFFERENT));
+    assert_eq!(next.policy.class, Class::Downstream, "it is claimed anew, under today's policy");
+    assert_eq!(next.operation_id, released.operation_id);
+    let attended = attend(Found::Record(&released), &newer, Time::from_millis(3000));
+    assert_eq!(attended, Reply::InProgress);
+}
+
+#[test]
+fn a_waiter_gets_results_and_starts_nothing() {
+    let command = command(Class::Downstream);
+    let now = Time::from_millis(1000 + LEASE);
+    let attend = |record: &Record| match attend(Found::Record(record), &command, now) {
+        Reply::Replay(outcome) => format!("replay {:?}", outcome.status),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(attend(&not_applied(Class::Downstream)), "replay Http(429)");
+    assert_eq!(attend(&abandon(&processing(Class::Downstream), OWNER, at(2000)).unwrap().next), "InProgress");
+    assert_eq!(attend(&processing(Class::Downstream)), "InProgress", "it would need a new attempt");
+    assert_eq!(attend(&claimed(Class::Downstream)), "InProgress");
+    assert_eq!(attend(&processing(Class::External)), "Unknown");
+    assert_eq!(attend(&in_doubt(Class::External)), "Unknown");
+    assert_eq!(attend(&succeeded()), "replay Http(201)");
+    assert_eq!(super::super::attend(Found::Nothing, &command, now), Reply::InProgress);
+    assert_eq!(super::super::attend(Found::Moved, &command, now), Reply::InProgress);
+}
+
+/// A payload that is fingerprinted differently under each selection.
+struct Chosen;
+
+impl Payload for Chosen {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
+        match selection.headers() {
+            [] => Ok(SAME),
+            [header] if header == "x-version" => Err(Error::unknown_version(9)),
+            [header] if header == "x-broken" => DIFFERENT.fingerprint(selection).and(Err(malformed())),
+            _ => Ok(DIFFERENT),
+        }
+    }
+}
+
+fn malformed() -> Error {
+    let request = crate::fingerprint::Request {
+        content_type: Some(b"application/json"),
+        body: b"{",
+        ..crate::fingerprint::Request::new("POST", "op")
+    };
+    request.fingerprint(&Selection::default(), &crate::fingerprint::Limits::default()).unwrap_err()
+}
+
+#[test]
+fn a_retry_is_judged_by_the_records_own_selection() {
+    let under = |header: &str| {
+        let selection = Selection::default().with_headers([header]).unwrap();
+        Policy { selection, ..policy(Class::External) }
+    };
+    let mut retry = command_under(under("x-today"), &DIFFERENT);
+    retry.payload = &Chosen;
+    // Claimed when no header was chosen; today's fingerprint differs, the record's own does not.
+    assert_eq!(answer(&succeeded(), &retry, 3000), Reply::Replay(&paid()));
+    let finished = |header: &str| {
+        let record = claimed_under(under(header), Begin::Processing);
+        finish(&record, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next
+    };
+    assert_eq!(answer(&finished("x-other"), &retry, 3000), Reply::Mismatch);
+    assert_eq!(answer(&finished("x-broken"), &retry, 3000), Reply::Mismatch, "it could be, and this cannot");
+    assert_eq!(answer(&finished("x-version"), &retry, 3000), Reply::Unreadable, "a newer node's algorithm");
+}

@@ -1,0 +1,195 @@
+use super::*;
+use crate::record::{Doubt, Proof, State, StateName};
+
+fn ended(record: &Record, ending: Ending) -> Result<StateName, Refusal> {
+    finish(record, OWNER, ending, at(5000)).map(|write| write.next.state_name())
+}
+
+#[test]
+fn peer_bug_a_stale_worker_finishes_renews_or_deletes_its_successors_attempt() {
+    for record in every_state() {
+        let mut successor = record.clone();
+        successor.token = OTHER;
+        assert_eq!(start(&successor, OWNER, at(5000)), Err(Refusal::Superseded));
+        assert_eq!(renew(&successor, OWNER, Time::from_millis(5000)), Err(Refusal::Superseded));
+        assert_eq!(abandon(&successor, OWNER, at(5000)), Err(Refusal::Superseded));
+        assert_eq!(ended(&successor, Ending::Succeeded(paid())), Err(Refusal::Superseded));
+        assert!(!may_send(&successor, OWNER, Time::from_millis(2001)));
+    }
+}
+
+#[test]
+fn only_what_is_claimed_is_started() {
+    let record = claimed(Class::External);
+    let started = start(&record, OWNER, at(5000)).unwrap().next;
+    assert_eq!(started.state, State::Processing { lease_until: Time::from_millis(5000 + LEASE) });
+    assert_eq!(started.owner_wrote_at, Time::from_millis(5000));
+    for record in every_state() {
+        if record.state_name() != StateName::Claimed {
+            assert_eq!(start(&record, OWNER, at(5000)), Err(Refusal::WrongState), "{record:?}");
+        }
+    }
+}
+
+#[test]
+fn a_renewal_extends_the_lease_and_changes_nothing_else() {
+    let now = Time::from_millis(5000);
+    for record in every_state() {
+        let renewed = renew(&record, OWNER, now);
+        let lease_until = now + record.policy.lease;
+        match record.state {
+            State::Claimed { .. } => assert_eq!(renewed.unwrap().next.state, State::Claimed { lease_until }),
+            State::Processing { .. } => {
+                let next = renewed.unwrap().next;
+                assert_eq!(next.state, State::Processing { lease_until });
+                assert_eq!((next.owner_wrote_at, next.attempt, next.fence), (now, record.attempt, record.fence));
+            }
+            _ => assert_eq!(renewed, Err(Refusal::WrongState)),
+        }
+    }
+}
+
+#[test]
+fn the_effect_is_sent_only_by_its_owner_started_and_within_its_lease() {
+    let record = processing(Class::External);
+    let lapses = 1000 + LEASE;
+    assert!(may_send(&record, OWNER, Time::from_millis(lapses - 1)));
+    assert!(!may_send(&record, OWNER, Time::from_millis(lapses)));
+    assert!(!may_send(&record, OTHER, Time::from_millis(2000)));
+    assert!(!may_send(&claimed(Class::External), OWNER, Time::from_millis(2000)));
+}
+
+#[test]
+fn an_effect_in_doubt_is_sent_again_only_while_the_provider_remembers() {
+    let policy = Policy { lease: Duration::from_hours(48), ttl: Duration::from_hours(96), ..policy(Class::Downstream) };
+    let mut record = claimed_under(policy, Begin::Processing);
+    let last = Time::from_millis(1000 + 24 * 3_600_000 - 65_000);
+    assert!(may_send(&record, OWNER, last), "a first attempt has nothing to be remembered");
+    record.earlier_doubt = true;
+    assert!(may_send(&record, OWNER, last - Duration::from_millis(1)));
+    assert!(!may_send(&record, OWNER, last));
+}
+
+#[test]
+fn an_owner_ends_its_attempt_in_the_state_that_its_ending_stands_for() {
+    let record = processing(Class::External);
+    let now = Time::from_millis(5000);
+    let write = finish(&record, OWNER, Ending::Succeeded(paid()), at(5000)).unwrap();
+    let expires_at = now + record.policy.ttl;
+    assert_eq!(write.next.state, State::Succeeded { outcome: paid(), expires_at });
+    let write = finish(&record, OWNER, Ending::FailedReplayable(paid()), at(5000)).unwrap();
+    assert_eq!(write.next.state, State::FailedReplayable { outcome: paid(), expires_at });
+    let write = finish(&record, OWNER, Ending::NotApplied(Some(busy())), at(5000)).unwrap();
+    let outcome = Some(busy());
+    let state = State::FailedNotReplayable { outcome, proof: Proof::Owner, bound: true, expires_at };
+    assert_eq!(write.next.state, state);
+    let write = finish(&record, OWNER, Ending::InDoubt, at(5000)).unwrap();
+    let state = State::Unknown { doubt: Doubt::Owner, since: now, probes: 0, next_probe_at: Some(now) };
+    assert_eq!(write.next.state, state);
+    assert_eq!(write.next.owner_wrote_at, now, "the quiet period counts from its own UNKNOWN");
+}
+
+#[test]
+fn a_refusal_for_want_of_permission_is_forgotten_soon() {
+    let denied = Ending::NotApplied(Some(Outcome::http(403, [("a", "b")], "")));
+    let record = finish(&processing(Class::External), OWNER, denied, at(5000)).unwrap().next;
+    assert_eq!(record.gone_at(), Some(Time::from_millis(5000 + 5 * 60_000)));
+}
+
+#[test]
+fn a_claim_that_was_never_started_can_only_be_given_up() {
+    let record = claimed(Class::External);
+    assert_eq!(ended(&record, Ending::NotApplied(None)), Ok(StateName::FailedNotReplayable));
+    for ending in [Ending::Succeeded(paid()), Ending::FailedReplayable(paid()), Ending::InDoubt] {
+        assert_eq!(ended(&record, ending), Err(Refusal::NotStarted));
+    }
+}
+
+#[test]
+fn peer_bug_an_owner_is_refused_over_the_unknown_made_of_its_own_attempt() {
+    for record in [lapsed(Class::External), in_doubt(Class::External)] {
+        assert_eq!(ended(&record, Ending::Succeeded(paid())), Ok(StateName::Succeeded));
+        assert_eq!(ended(&record, Ending::FailedReplayable(paid())), Ok(StateName::FailedReplayable));
+        assert_eq!(ended(&record, Ending::NotApplied(None)), Ok(StateName::FailedNotReplayable));
+    }
+    // It could not tell either: that is news where others only supposed it, and no news a second time.
+    let told = finish(&lapsed(Class::External), OWNER, Ending::InDoubt, at(50_000)).unwrap().next;
+    assert!(matches!(told.state, State::Unknown { doubt: Doubt::Owner, .. }));
+    assert_eq!(told.owner_wrote_at, Time::from_millis(50_000));
+    assert_eq!(ended(&told, Ending::InDoubt), Err(Refusal::Settled));
+}
+
+#[test]
+fn a_late_owner_knows_better_than_a_verdict_that_denied_its_effect() {
+    let denied = resolve(&in_doubt(Class::External), Verdict::Refused, at(3000)).unwrap().next;
+    assert_eq!(ended(&denied, Ending::Succeeded(paid())), Ok(StateName::Succeeded));
+    assert_eq!(ended(&denied, Ending::FailedReplayable(paid())), Ok(StateName::FailedReplayable));
+    assert_eq!(ended(&denied, Ending::NotApplied(None)), Err(Refusal::Settled), "it agrees");
+    assert_eq!(ended(&denied, Ending::InDoubt), Err(Refusal::Settled), "it knows less");
+    let released = release(&denied, at(3500)).unwrap().next;
+    assert_eq!(ended(&released, Ending::Succeeded(paid())), Ok(StateName::Succeeded));
+}
+
+#[test]
+fn what_is_settled_stays_so() {
+    for record in every_state() {
+        let own_words = matches!(record.state, State::FailedNotReplayable { proof: Proof::Owner, .. });
+        if record.is_terminal() || own_words {
+            for ending in [Ending::Succeeded(paid()), Ending::NotApplied(None), Ending::InDoubt] {
+                assert_eq!(ended(&record, ending), Err(Refusal::Settled), "{record:?}");
+            }
+        }
+    }
+    let never_began = lapse(&claimed(Class::External), at(1000 + LEASE)).unwrap().next;
+    assert_eq!(ended(&never_began, Ending::Succeeded(paid())), Err(Refusal::Settled));
+}
+
+#[test]
+fn an_attempt_without_effect_does_not_settle_the_doubt_of_an_earlier_one() {
+    let mut record = processing(Class::Downstream);
+    record.earlier_doubt = true;
+    let again = finish(&record, OWNER, Ending::NotApplied(Some(busy())), at(5000)).unwrap().next;
+    assert_eq!(again.state_name(), StateName::Unknown);
+    assert!(again.earlier_doubt, "kept until an outcome or a verdict clears it");
+    let mut claim = claimed(Class::Downstream);
+    claim.earlier_doubt = true;
+    assert_eq!(ended(&claim, Ending::NotApplied(None)), Ok(StateName::Unknown));
+    for ending in [Ending::Succeeded(paid()), Ending::FailedReplayable(paid())] {
+        assert!(!finish(&record, OWNER, ending, at(5000)).unwrap().next.earlier_doubt, "an outcome clears it");
+    }
+}
+
+#[test]
+fn a_local_attempt_is_never_in_doubt() {
+    let record = finish(&processing(Class::Local), OWNER, Ending::InDoubt, at(5000)).unwrap().next;
+    assert_eq!(record.state_name(), StateName::FailedNotReplayable);
+}
+
+#[test]
+fn peer_bug_a_claim_whose_acknowledgement_was_lost_is_not_recognised() {
+    let decision = decide(Found::Nothing, &command(Class::External), ticket(OWNER, Begin::Processing), at(1000));
+    let claim = run(decision);
+    assert_eq!(claim_landed(&claim, Found::Record(&claim.next)), Some(&claim.next));
+    let marked = lapse(&claim.next, at(1000 + LEASE)).unwrap().next;
+    assert_eq!(claim_landed(&claim, Found::Record(&marked)), Some(&marked), "its token is proof enough");
+    let mut other = claim.next.clone();
+    other.token = OTHER;
+    assert_eq!(claim_landed(&claim, Found::Record(&other)), None);
+    for found in [Found::Nothing, Found::Moved, Found::Unreadable] {
+        assert_eq!(claim_landed(&claim, found), None);
+    }
+}
+
+#[test]
+fn a_finish_whose_acknowledgement_was_lost_is_recognised_by_its_whole_content() {
+    let record = processing(Class::External);
+    let write = finish(&record, OWNER, Ending::Succeeded(paid()), at(5000)).unwrap();
+    assert!(landed(&write, Found::Record(&write.next)));
+    assert!(!landed(&write, Found::Record(&record)));
+    // An operator's verdict over the same attempt: same token, same version, another outcome.
+    let dead = at(1000 + LEASE);
+    let verdict = resolve(&record, Verdict::Applied(None), dead).unwrap().next;
+    assert_eq!((verdict.token, verdict.version), (write.next.token, write.next.version));
+    assert!(!landed(&write, Found::Record(&verdict)));
+    assert!(!landed(&write, Found::Nothing));
+}

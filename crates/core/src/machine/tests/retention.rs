@@ -1,0 +1,87 @@
+use super::*;
+use crate::policy::AfterExpiry;
+use crate::record::{State, StateName};
+
+#[test]
+fn an_outcome_past_its_time_becomes_a_tombstone_counted_from_its_expiry() {
+    let record = succeeded();
+    let expires_at = record.expires_at().unwrap();
+    let early = expires_at.as_millis() - 1;
+    assert_eq!(expire(&record, at(early)), Err(Refusal::NotBefore(expires_at)));
+    for late in [expires_at.as_millis(), expires_at.as_millis() + 777] {
+        let until = expires_at + record.policy.tombstone;
+        assert_eq!(expire(&record, at(late)).unwrap().next.state, State::Expired { until });
+    }
+    for record in every_state() {
+        let outcome = matches!(record.state_name(), StateName::Succeeded | StateName::FailedReplayable);
+        assert_eq!(expire(&record, at(u64::MAX)).is_ok(), outcome, "{record:?}");
+    }
+}
+
+#[test]
+fn peer_bug_purge_removes_what_is_in_progress_or_unknown() {
+    for record in every_state() {
+        let purged = purge(&record, Time::MAX);
+        match record.state {
+            State::Claimed { .. } | State::Processing { .. } | State::Unknown { .. } => {
+                assert_eq!(purged, Err(Refusal::WrongState), "{record:?}");
+            }
+            _ => assert_eq!(purged, Ok(Expect::unchanged(&record)), "{record:?}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_is_purged_before_it_is_gone() {
+    for record in [succeeded(), not_applied(Class::External), expire(&succeeded(), at(u64::MAX / 2)).unwrap().next] {
+        let gone_at = record.gone_at().unwrap();
+        let early = gone_at - Duration::from_millis(1);
+        assert_eq!(purge(&record, early), Err(Refusal::NotBefore(gone_at)));
+        assert!(purge(&record, gone_at).is_ok());
+    }
+}
+
+#[test]
+fn a_key_that_may_run_as_new_leaves_no_tombstone() {
+    let policy = Policy { after_expiry: AfterExpiry::RunAsNew, ..policy(Class::External) };
+    let record = claimed_under(policy, Begin::Processing);
+    let record = finish(&record, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next;
+    assert_eq!(record.gone_at(), record.expires_at());
+    assert_eq!(due(&record, record.expires_at().unwrap()), Due::Purge);
+}
+
+#[test]
+fn a_record_is_due_exactly_from_its_due_moment_on() {
+    let expected = |record: &Record| match record.state {
+        State::Claimed { .. } | State::Processing { .. } => Due::Lapsed,
+        State::Succeeded { .. } | State::FailedReplayable { .. } => Due::Expire,
+        State::FailedNotReplayable { .. } | State::Expired { .. } => Due::Purge,
+        State::Unknown { .. } => Due::Probe,
+    };
+    for record in every_state() {
+        let due_at = record.due_at().expect("each of these has one");
+        assert_eq!(due(&record, due_at), expected(&record), "{record:?}");
+        assert_eq!(due(&record, due_at - Duration::from_millis(1)), Due::Nothing, "{record:?}");
+    }
+    let skewed = Policy { skew: Duration::from_secs(2), ..policy(Class::External) };
+    let record = claimed_under(skewed, Begin::Processing);
+    assert_eq!(record.due_at(), Some(Time::from_millis(1000 + LEASE + 2000)));
+    assert_eq!(due(&record, Time::from_millis(1000 + LEASE + 1999)), Due::Nothing);
+    let gone_at = succeeded().gone_at().unwrap();
+    assert_eq!(due(&succeeded(), gone_at), Due::Purge, "a sweeper that comes late skips the tombstone");
+    let left = postpone(&lapsed(Class::External), None, Time::from_millis(50_000)).unwrap().next;
+    assert_eq!(due(&left, Time::MAX), Due::Nothing, "only an operator can help");
+}
+
+#[test]
+fn only_outcomes_are_terminal() {
+    for record in every_state() {
+        let terminal = matches!(
+            record.state_name(),
+            StateName::Succeeded | StateName::FailedReplayable | StateName::Expired
+        );
+        assert_eq!(record.is_terminal(), terminal);
+        let outcome = terminal && record.state_name() != StateName::Expired;
+        assert_eq!(record.expires_at().is_some(), outcome);
+    }
+}
