@@ -65,8 +65,9 @@ fn frame(
         }
     }
     let content = &output.bytes[before..];
-    let sum = |content| (xxh64(content) & u64::from(u32::MAX)) as u32;
-    let sum_matches = decoder.get_checksum_from_data().is_none_or(|found| found == sum(content));
+    // A frame keeps the low half of the sum.
+    let sum = |content| xxh64(content) & u64::from(u32::MAX);
+    let sum_matches = decoder.get_checksum_from_data().is_none_or(|found| u64::from(found) == sum(content));
     if !sum_matches || declared.is_some_and(|size| size != content.len() as u64) {
         return Err(corrupt("a zstd frame does not match its check sum or size", start));
     }
