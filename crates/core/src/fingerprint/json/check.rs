@@ -197,17 +197,18 @@ impl<'a> Checker<'a> {
             }
             let name = self.at;
             self.at = string::check(self.bytes, name)?;
+            self.white_space();
+            if self.peek() != Some(b':') {
+                return Err(Problem("a colon should follow the member name", self.at));
+            }
+            self.at += 1;
+            // Only now, since the table has room for as many members as there are colons.
             if in_order && self.open < base {
                 let before = self.members[self.open] as usize;
                 in_order = string::compare(self.bytes, before, name).is_lt();
             }
             self.open -= 1;
             self.members[self.open] = narrow(name);
-            self.white_space();
-            if self.peek() != Some(b':') {
-                return Err(Problem("a colon should follow the member name", self.at));
-            }
-            self.at += 1;
             self.white_space();
             self.value()?;
             self.white_space();
