@@ -1,4 +1,5 @@
 //! The vectors in `vectors/fingerprint`, which a client in any language can be checked against.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use semel_core::fingerprint::{Error, ErrorKind, Limits, Request, Selection, json};
 use serde::Deserialize;

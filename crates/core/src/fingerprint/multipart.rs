@@ -134,8 +134,9 @@ impl Head {
         let Some((disposition, disposition_at)) = disposition else {
             return Err(Error::malformed(SUBJECT, "a part has no Content-Disposition", start));
         };
-        let content_type = content_type
-            .map(|(value, _)| MediaType::parse(value).map_or_else(|| value.to_vec(), |media| media.normal()));
+        let content_type = content_type.map(|(value, _)| {
+            MediaType::parse(value).map_or_else(|| value.to_vec(), |media| media.normal().into_owned())
+        });
         Self::named(disposition, content_type, at).ok_or_else(|| {
             Error::malformed(SUBJECT, "a part's Content-Disposition gives no name", disposition_at)
         })

@@ -109,7 +109,9 @@ mod tests {
             assert_eq!(hasher.finish().as_bytes(), &whole, "{cut}");
         }
         let mut hasher = Hasher::new();
-        data.iter().for_each(|byte| hasher.push(*byte));
+        for byte in &data {
+            hasher.push(*byte);
+        }
         assert_eq!(hasher.finish().as_bytes(), &whole);
     }
 }
