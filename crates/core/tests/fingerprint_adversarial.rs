@@ -276,6 +276,27 @@ fn a_multipart_body_cut_short_anywhere_is_refused() {
 }
 
 #[test]
+fn a_scalar_is_found_in_an_encoded_body_and_in_json_only() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(br#"{"id":7}"#).unwrap();
+    let body = gzip.finish().unwrap();
+    let ask = |content_type: &str, coding: &str, body: &[u8]| {
+        let coding = [coding.as_bytes()];
+        let request = Request {
+            content_type: Some(content_type.as_bytes()),
+            content_encoding: &coding,
+            ..Request::new("POST", "/x", body)
+        };
+        request.scalar_at("/id", &Limits::default())
+    };
+    assert_eq!(ask("application/json", "gzip", &body).unwrap().as_deref(), Some("7"));
+    assert_eq!(ask("application/json", "own", &body), Ok(None));
+    assert_eq!(ask("application/json", "gzip", b""), Ok(None));
+    assert_eq!(ask("text/plain", "", br#"{"id":7}"#), Ok(None));
+    assert_eq!(ask("application/json", "", &body).unwrap_err().kind(), ErrorKind::Malformed);
+}
+
+#[test]
 fn a_scalar_is_taken_by_what_it_says() {
     let body = br#" {"id":"\u0061\n","n":-10.50,"list":[null,{"x/y":{"":1e3}}],"t":true} "#;
     let at = |pointer| json::scalar_at(body, pointer).unwrap();

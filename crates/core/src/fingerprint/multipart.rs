@@ -35,7 +35,9 @@ pub(super) fn write<S: Sink>(body: &[u8], boundary: Option<&[u8]>, sink: &mut S)
     };
     while !mark.last {
         let head = Head::parse(body, mark.after)?;
-        let Some(next) = parts.mark_from(head.data) else {
+        // The blank line under the head may itself be the line break of the next boundary line.
+        let next = parts.mark_at(head.data, head.data).or_else(|| parts.mark_from(head.data));
+        let Some(next) = next else {
             return Err(Error::malformed(SUBJECT, "a part is not ended by the boundary", mark.after));
         };
         head.write(sink);
@@ -116,7 +118,8 @@ impl Head {
             if line.is_empty() {
                 break;
             }
-            let Some((name, rest)) = token(line) else {
+            // A boundary line may hold a colon; it is still no header line.
+            let Some((name, rest)) = token(line).filter(|_| !line.starts_with(b"--")) else {
                 return Err(Error::malformed(SUBJECT, "this is not a header line of a part", line_start));
             };
             let Some(value) = rest.strip_prefix(b":") else {

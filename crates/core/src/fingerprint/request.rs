@@ -116,6 +116,31 @@ impl<'a> Request<'a> {
         Ok(bytes)
     }
 
+    /// The string or number that `pointer` names in a JSON body, as [`json::scalar_at`] has it, with the content
+    /// encoding undone first.
+    ///
+    /// `None` also where the body is empty or not JSON: by its type, or because a coding is unknown.
+    ///
+    /// ```
+    /// use semel_core::fingerprint::{Limits, Request};
+    ///
+    /// let body = br#"{"event_id":"evt_1"}"#;
+    /// let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/hook", body) };
+    /// assert_eq!(request.scalar_at("/event_id", &Limits::default())?.as_deref(), Some("evt_1"));
+    /// # Ok::<(), semel_core::fingerprint::Error>(())
+    /// ```
+    pub fn scalar_at(&self, pointer: &str, limits: &Limits) -> Result<Option<String>, Error> {
+        let media = self.content_type.and_then(MediaType::parse);
+        if media.is_none_or(|media| media.kind() != Kind::Json) {
+            return Ok(None);
+        }
+        let decoded = encoding::decode(self.content_encoding, self.body, limits.decoded_body_bytes_max)?;
+        if decoded.bytes().is_empty() || !decoded.left().is_empty() {
+            return Ok(None);
+        }
+        json::scalar_at(decoded.bytes(), pointer)
+    }
+
     fn write_headers<S: Sink>(&self, selection: &Selection, sink: &mut S) {
         sink.count(selection.headers().len());
         for chosen in selection.headers() {
