@@ -14,24 +14,28 @@ use std::cmp::Ordering;
 use super::error::{Error, ErrorKind};
 use super::sink::Sink;
 
-/// The decoded bytes of a name or a value.
-#[derive(Clone)]
-struct Decoded<'a>(&'a [u8]);
+/// The decoded bytes of a name or of a value, from its first byte on. Where it ends is noticed on the way: looking
+/// for the end first would make every comparison of names as long as the value behind them.
+struct Decoded<'a> {
+    rest: &'a [u8],
+    is_name: bool,
+}
 
 impl Iterator for Decoded<'_> {
     type Item = u8;
 
     fn next(&mut self) -> Option<u8> {
-        let (byte, rest) = match self.0 {
+        let (byte, rest) = match self.rest {
+            [] | [b'&', ..] => return None,
+            [b'=', ..] if self.is_name => return None,
             [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {
                 (Some(high), Some(low)) => (high << 4 | low, rest),
-                _ => (b'%', &self.0[1..]),
+                _ => (b'%', &self.rest[1..]),
             },
             [b'+', rest @ ..] => (b' ', rest),
             [byte, rest @ ..] => (*byte, rest),
-            [] => return None,
         };
-        self.0 = rest;
+        self.rest = rest;
         Some(byte)
     }
 }
@@ -45,60 +49,60 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// The pairs of a body, undecoded. Empty ones (`a=1&&b=2`) are none.
-fn pairs(body: &[u8]) -> impl Iterator<Item = &[u8]> {
-    body.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty())
+/// Where the pairs of a body start. Empty ones (`a=1&&b=2`) are none.
+fn starts(body: &[u8]) -> impl Iterator<Item = usize> {
+    let mut at = 0;
+    body.split(|byte| *byte == b'&').filter_map(move |pair| {
+        let start = at;
+        at += pair.len() + 1;
+        (!pair.is_empty()).then_some(start)
+    })
 }
 
-fn split(pair: &[u8]) -> (Decoded<'_>, Decoded<'_>) {
-    match pair.iter().position(|byte| *byte == b'=') {
-        Some(at) => (Decoded(&pair[..at]), Decoded(&pair[at + 1..])),
-        None => (Decoded(pair), Decoded(b"")),
-    }
+fn name(body: &[u8], start: usize) -> Decoded<'_> {
+    Decoded { rest: &body[start..], is_name: true }
 }
 
-fn compare_names(one: &[u8], two: &[u8]) -> Ordering {
-    split(one).0.cmp(split(two).0)
+fn compare_names(body: &[u8], one: usize, two: usize) -> Ordering {
+    name(body, one).cmp(name(body, two))
 }
 
 /// Writes the canonical text of a body.
 pub(super) fn write<S: Sink>(body: &[u8], sink: &mut S) -> Result<(), Error> {
-    if pairs(body).is_sorted_by(|one, two| compare_names(one, two).is_le()) {
-        write_pairs(pairs(body), sink);
+    if starts(body).is_sorted_by(|one, two| compare_names(body, *one, *two).is_le()) {
+        write_pairs(body, starts(body), sink);
         return Ok(());
     }
-    if u32::try_from(body.len()).is_err() {
-        return Err(Error::new(ErrorKind::TooLarge, "form body", "4 GiB or more cannot be put in order"));
-    }
-    let pair_at = |start: u32| pairs(&body[start as usize..]).next().unwrap_or_default();
-    let mut starts = Vec::with_capacity(pairs(body).count());
-    let mut at = 0_u32;
-    for piece in body.split(|byte| *byte == b'&') {
-        if !piece.is_empty() {
-            starts.push(at);
-        }
-        // Below 4 GiB, as the whole body is.
-        at = at.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX)).saturating_add(1);
+    let narrow = |start| u32::try_from(start).map_err(|_| too_large());
+    let mut order = Vec::with_capacity(starts(body).count());
+    for start in starts(body) {
+        order.push(narrow(start)?);
     }
     // Equal names keep their order because their positions decide; a stable sort would need memory of its own.
-    starts.sort_unstable_by(|one, two| compare_names(pair_at(*one), pair_at(*two)).then(one.cmp(two)));
-    write_pairs(starts.iter().map(|start| pair_at(*start)), sink);
+    order.sort_unstable_by(|one, two| compare_names(body, *one as usize, *two as usize).then(one.cmp(two)));
+    write_pairs(body, order.into_iter().map(|start| start as usize), sink);
     Ok(())
 }
 
-fn write_pairs<'a, S: Sink>(pairs: impl Iterator<Item = &'a [u8]>, sink: &mut S) {
-    for (number, pair) in pairs.enumerate() {
+fn too_large() -> Error {
+    Error::new(ErrorKind::TooLarge, "form body", "4 GiB or more cannot be put in order")
+}
+
+fn write_pairs<S: Sink>(body: &[u8], starts: impl Iterator<Item = usize>, sink: &mut S) {
+    for (number, start) in starts.enumerate() {
         if number > 0 {
             sink.push(b'&');
         }
-        let (name, value) = split(pair);
-        write_encoded(name, sink);
+        let mut name = name(body, start);
+        write_encoded(&mut name, sink);
         sink.push(b'=');
-        write_encoded(value, sink);
+        if let Some(rest) = name.rest.strip_prefix(b"=") {
+            write_encoded(&mut Decoded { rest, is_name: false }, sink);
+        }
     }
 }
 
-fn write_encoded<S: Sink>(bytes: Decoded<'_>, sink: &mut S) {
+fn write_encoded<S: Sink>(bytes: &mut Decoded<'_>, sink: &mut S) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in bytes {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
