@@ -1,8 +1,26 @@
-//! Fingerprints.
+//! Fingerprints: whether two requests with one key ask for the same thing.
+//!
+//! What lives here: a versioned SHA-256 over what counts of a request, with the body in a canonical form: JSON by
+//! value, forms by their pairs, multipart bodies without their boundary, everything else byte by byte, each with
+//! its content encoding undone. What must never: HTTP types, a clock, or bytes of a request in a message.
+//!
+//! The encoding is written down in `vectors/fingerprint/README.md`, with vectors beside it, so that it can be
+//! reproduced in any language.
 
+mod encoding;
+mod error;
+mod form;
+pub mod json;
+mod media_type;
+mod multipart;
+mod pointer;
+mod request;
 mod selection;
+mod sink;
 
-pub use selection::Selection;
+pub use error::{Error, ErrorKind};
+pub use request::{Limits, Request};
+pub use selection::{Selection, SelectionError, VERSION};
 
 use std::fmt;
 
@@ -22,35 +40,52 @@ impl Fingerprint {
     }
 }
 
-impl fmt::Debug for Fingerprint {
+/// All 64 hexadecimal digits.
+impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, ..] = self.0;
-        write!(f, "Fingerprint({a:02x}{b:02x}{c:02x}{d:02x}…)")
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// Kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// Malformed.
-    Malformed,
-    /// Unknown version.
-    UnknownVersion,
-}
-/// Error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Error(pub ErrorKind);
-impl Error {
-    /// Kind.
-    pub fn kind(&self) -> ErrorKind {
-        self.0
+/// The first eight digits only, so that debug output is fit for a log.
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = self.0.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        write!(f, "Fingerprint({prefix:08x}…)")
     }
 }
-/// Payload.
+
+/// Something that can be fingerprinted again, under another selection.
+///
+/// A retry is judged by the selection that its record was made under. Where that is not today's, the same payload
+/// is asked a second time. The answer must depend on the payload and the selection alone.
+///
+/// ```
+/// use semel_core::fingerprint::{Fingerprint, Limits, Payload, Request, Selection};
+///
+/// let (today, recorded) = (Selection::default(), Selection::default().excluding(["/sent_at"])?);
+/// let body = br#"{"amount":1,"sent_at":"noon"}"#;
+/// let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/pay", body) };
+/// let payload: &dyn Payload = &(request, Limits::default());
+/// assert_ne!(payload.fingerprint(&today)?, payload.fingerprint(&recorded)?);
+///
+/// let own_hash: &dyn Payload = &Fingerprint::from_bytes([7; 32]);
+/// assert_eq!(own_hash.fingerprint(&today)?, own_hash.fingerprint(&recorded)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Payload {
-    /// Fingerprint.
+    /// The fingerprint under `selection`.
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error>;
 }
+
+/// A request together with what its body may come to.
+impl Payload for (Request<'_>, Limits) {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
+        self.0.fingerprint(selection, &self.1)
+    }
+}
+
+/// A caller that brings a hash of its own: the same under every selection.
 impl Payload for Fingerprint {
     fn fingerprint(&self, _: &Selection) -> Result<Fingerprint, Error> {
         Ok(*self)

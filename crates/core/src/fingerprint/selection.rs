@@ -1,10 +1,251 @@
-//! Which parts of a request count, kept with the record so that a retry is judged by the record's own choice.
+//! Which parts of a request count.
+//!
+//! What lives here: the choice itself, its rules, and what may never be chosen. A record keeps its selection, so
+//! that a retry is judged by the choice its first attempt was made under. What must never: reading a request.
+
+use std::fmt;
+
+use super::pointer::Pointer;
+
+/// The algorithm version that new fingerprints are made with.
+pub const VERSION: u8 = 1;
+
+/// Names that change between two sends of one request, that prove who is asking, or that steer Semel itself.
+const NEVER: &[&str] = &[
+    "authorization",
+    "b3",
+    "baggage",
+    "cookie",
+    "date",
+    "grpc-trace-bin",
+    "operation-id",
+    "proxy-authorization",
+    "request-id",
+    "sentry-trace",
+    "traceparent",
+    "tracestate",
+    "uber-trace-id",
+    "x-amzn-trace-id",
+    "x-cloud-trace-context",
+    "x-correlation-id",
+    "x-ot-span-context",
+    "x-request-id",
+];
+const NEVER_PREFIXES: &[&str] = &["idempotency-", "ot-tracer-", "uberctx-", "x-b3-", "x-datadog-"];
 
 /// The algorithm version together with the chosen headers and JSON pointers.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+///
+/// The default chooses no header and the whole body. Headers are held in lower case; headers and pointers are
+/// held sorted and once each, so that two selections that mean the same are equal.
+///
+/// Pointers concern JSON bodies only. `include` narrows the body to the named places, each of which counts with
+/// its value or as absent; `exclude` leaves places out, within the included ones where both are given.
+///
+/// ```
+/// use semel_core::fingerprint::Selection;
+///
+/// let selection = Selection::default().with_headers(["X-Region"])?.excluding(["/client/sent_at"])?;
+/// assert_eq!(selection.headers(), ["x-region"]);
+/// assert!(Selection::default().with_headers(["Authorization"]).is_err());
+/// # Ok::<(), semel_core::fingerprint::SelectionError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Selection {
     version: u8,
     headers: Vec<String>,
     include: Vec<String>,
     exclude: Vec<String>,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { version: VERSION, headers: Vec::new(), include: Vec::new(), exclude: Vec::new() }
+    }
+}
+
+impl Selection {
+    /// Adds request headers whose values count. Refuses names that must never be in a fingerprint.
+    pub fn with_headers<I>(mut self, names: I) -> Result<Self, SelectionError>
+    where
+        I: IntoIterator<Item: AsRef<str>>,
+    {
+        for name in names {
+            self.headers.push(header(name.as_ref())?);
+        }
+        tidy(&mut self.headers);
+        Ok(self)
+    }
+
+    /// Narrows a JSON body to these pointers, in addition to those named before.
+    pub fn including<I>(mut self, pointers: I) -> Result<Self, SelectionError>
+    where
+        I: IntoIterator<Item: AsRef<str>>,
+    {
+        for text in pointers {
+            self.include.push(pointer(text.as_ref())?);
+        }
+        tidy(&mut self.include);
+        Ok(self)
+    }
+
+    /// Leaves these pointers of a JSON body out, in addition to those named before.
+    ///
+    /// The empty pointer, which would leave out the whole body, is refused.
+    pub fn excluding<I>(mut self, pointers: I) -> Result<Self, SelectionError>
+    where
+        I: IntoIterator<Item: AsRef<str>>,
+    {
+        for text in pointers {
+            let text = pointer(text.as_ref())?;
+            if text.is_empty() {
+                return Err(SelectionError::WholeBodyExcluded);
+            }
+            self.exclude.push(text);
+        }
+        tidy(&mut self.exclude);
+        Ok(self)
+    }
+
+    /// Rebuilds a selection that a record was stored with.
+    ///
+    /// The parts of a version this build does not know are kept as they are: such a selection can be compared,
+    /// shown and written back, but fingerprinting under it is
+    /// [`UnknownVersion`](super::ErrorKind::UnknownVersion).
+    pub fn from_parts(
+        version: u8,
+        headers: Vec<String>,
+        include: Vec<String>,
+        exclude: Vec<String>,
+    ) -> Result<Self, SelectionError> {
+        if version != VERSION {
+            return Ok(Self { version, headers, include, exclude });
+        }
+        Self::default().with_headers(headers)?.including(include)?.excluding(exclude)
+    }
+
+    /// The algorithm version.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// The chosen header names: lower case, sorted, once each.
+    pub fn headers(&self) -> &[String] {
+        &self.headers
+    }
+
+    /// The pointers a JSON body is narrowed to, sorted; none means the whole body.
+    pub fn include(&self) -> &[String] {
+        &self.include
+    }
+
+    /// The pointers left out of a JSON body, sorted.
+    pub fn exclude(&self) -> &[String] {
+        &self.exclude
+    }
+}
+
+fn tidy(list: &mut Vec<String>) {
+    list.sort_unstable();
+    list.dedup();
+}
+
+fn header(name: &str) -> Result<String, SelectionError> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(SelectionError::NotAHeaderName(name.to_owned()));
+    }
+    let name = name.to_ascii_lowercase();
+    if NEVER.contains(&name.as_str()) || NEVER_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        return Err(SelectionError::ForbiddenHeader(name));
+    }
+    Ok(name)
+}
+
+fn pointer(text: &str) -> Result<String, SelectionError> {
+    match Pointer::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(problem) => Err(SelectionError::NotAPointer { pointer: text.to_owned(), problem }),
+    }
+}
+
+/// A selection that cannot be used. Quotes the configuration, never a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SelectionError {
+    /// The text is not an HTTP field name.
+    NotAHeaderName(String),
+    /// The header changes with every send, carries a credential, or is one of Semel's own.
+    ForbiddenHeader(String),
+    /// The text is not a JSON pointer.
+    NotAPointer {
+        /// The text as it was given.
+        pointer: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The empty pointer was excluded, which would make all bodies equal.
+    WholeBodyExcluded,
+}
+
+impl fmt::Display for SelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAHeaderName(name) => write!(f, "{name:?} is not a header name"),
+            Self::ForbiddenHeader(name) => write!(
+                f,
+                "header {name:?} cannot be part of a fingerprint: it differs between a request and its retry, \
+                 or carries a credential; take it off the list"
+            ),
+            Self::NotAPointer { pointer, problem } => {
+                write!(f, "{pointer:?} is not a JSON pointer: {problem}")
+            }
+            Self::WholeBodyExcluded => {
+                f.write_str("excluding the empty pointer would make every body equal; name a place inside it")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SelectionError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_change_between_sends_or_carry_credentials_are_refused() {
+        for name in NEVER.iter().chain(&["Idempotency-Key", "IDEMPOTENCY-FENCE", "X-B3-TraceId", "Cookie"]) {
+            let error = Selection::default().with_headers([name]).unwrap_err();
+            assert_eq!(error, SelectionError::ForbiddenHeader(name.to_ascii_lowercase()), "{name}");
+        }
+        for name in ["", "a b", "a:", "ä"] {
+            let error = Selection::default().with_headers([name]).unwrap_err();
+            assert_eq!(error, SelectionError::NotAHeaderName(name.into()));
+        }
+    }
+
+    #[test]
+    fn selections_that_mean_the_same_are_equal() {
+        let one = Selection::default().with_headers(["X-B", "x-a", "x-b"]).unwrap();
+        let two = Selection::default().with_headers(["x-b"]).unwrap().with_headers(["X-A"]).unwrap();
+        assert_eq!(one, two);
+        assert_eq!(one.headers(), ["x-a", "x-b"]);
+        let parts = Selection::from_parts(1, vec!["x-b".into(), "x-a".into()], vec![], vec![]).unwrap();
+        assert_eq!(one, parts);
+    }
+
+    #[test]
+    fn pointers_are_checked_and_the_whole_body_cannot_be_excluded() {
+        let excluding = |text| Selection::default().excluding([text]);
+        assert!(matches!(excluding("a"), Err(SelectionError::NotAPointer { .. })));
+        assert_eq!(excluding(""), Err(SelectionError::WholeBodyExcluded));
+        assert_eq!(Selection::default().including([""]).unwrap().include(), [""]);
+    }
+
+    #[test]
+    fn a_selection_of_a_newer_version_is_kept_as_it_is() {
+        let parts = (vec!["B".to_owned(), "A".to_owned()], vec!["not a pointer".to_owned()]);
+        let newer = Selection::from_parts(9, parts.0.clone(), parts.1.clone(), vec![]).unwrap();
+        assert_eq!((newer.version(), newer.headers(), newer.include()), (9, &parts.0[..], &parts.1[..]));
+    }
 }

@@ -1,0 +1,123 @@
+//! Content encodings, undone.
+//!
+//! What lives here: reading `Content-Encoding` and decoding gzip, deflate, br and zstd within a limit. What must
+//! never: an allocation whose size the sender alone decides. Decoded bytes stop at the limit; a decoder's own
+//! window is bounded by its format (gzip, deflate, br) or refused above 8 MiB (zstd).
+
+mod brotli;
+mod flate;
+mod xxh64;
+mod zstd;
+
+use std::borrow::Cow;
+
+use super::error::{Error, ErrorKind};
+
+const SUBJECT: &str = "Content-Encoding";
+
+/// More codings on top of one another than this have no honest use.
+const CODINGS_MAX: usize = 4;
+
+/// More gzip members or zstd frames in one body than this have no honest use either, and each of them sets a
+/// decoder up anew.
+const MEMBERS_MAX: usize = 4096;
+
+/// A body with its codings undone, or as it came.
+pub(super) struct Decoded<'a> {
+    bytes: Cow<'a, [u8]>,
+    left: Vec<Vec<u8>>,
+}
+
+impl Decoded<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The codings still on the body: none, or all of those named where one of them is unknown.
+    pub(super) fn left(&self) -> &[Vec<u8>] {
+        &self.left
+    }
+}
+
+/// Undoes the codings that the `lines` of the header name, in reverse order.
+pub(super) fn decode<'a>(lines: &[&[u8]], body: &'a [u8], bytes_max: usize) -> Result<Decoded<'a>, Error> {
+    if body.len() > bytes_max {
+        return Err(too_large(bytes_max));
+    }
+    let mut bytes = Cow::Borrowed(body);
+    let mut left = names(lines);
+    if left.len() > CODINGS_MAX {
+        return Err(Error::new(ErrorKind::Malformed, SUBJECT, "more than four codings on one body"));
+    }
+    // An empty body is just empty, whatever is said about it.
+    if left.is_empty() || body.is_empty() {
+        return Ok(Decoded { bytes, left: Vec::new() });
+    }
+    let decoders: Option<Vec<Decoder>> = left.iter().map(|name| decoder(name)).collect();
+    if let Some(decoders) = decoders {
+        for decode in decoders.iter().rev() {
+            let mut output = Output { bytes: Vec::new(), bytes_max };
+            decode(&bytes, &mut output)?;
+            bytes = Cow::Owned(output.bytes);
+        }
+        left = Vec::new();
+    }
+    Ok(Decoded { bytes, left })
+}
+
+/// The codings in the order they were applied: lower case, without `identity`.
+fn names(lines: &[&[u8]]) -> Vec<Vec<u8>> {
+    lines
+        .iter()
+        .flat_map(|line| line.split(|byte| *byte == b','))
+        .map(|name| name.trim_ascii().to_ascii_lowercase())
+        .filter(|name| !name.is_empty() && name != b"identity")
+        .collect()
+}
+
+type Decoder = fn(&[u8], &mut Output) -> Result<(), Error>;
+
+fn decoder(name: &[u8]) -> Option<Decoder> {
+    match name {
+        b"gzip" | b"x-gzip" => Some(flate::gzip),
+        b"deflate" => Some(flate::deflate),
+        b"br" => Some(brotli::decode),
+        b"zstd" => Some(zstd::decode),
+        _ => None,
+    }
+}
+
+fn too_large(bytes_max: usize) -> Error {
+    Error::new(ErrorKind::TooLarge, "body", "larger than allowed").at(bytes_max)
+}
+
+fn corrupt(problem: &'static str, position: usize) -> Error {
+    Error::malformed(SUBJECT, problem, position)
+}
+
+/// Decoded bytes, up to the limit.
+struct Output {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Output {
+    /// Appends a piece, or refuses it where it would pass the limit.
+    fn extend(&mut self, piece: &[u8]) -> Result<(), Error> {
+        if piece.len() > self.bytes_max - self.bytes.len() {
+            return Err(too_large(self.bytes_max));
+        }
+        let needed = self.bytes.len() + piece.len();
+        if needed > self.bytes.capacity() {
+            let doubled = needed.max(self.bytes.capacity() * 2);
+            // Near the limit one step goes all the way: old and new memory together stay below 1.25 times it.
+            let capacity = if doubled > self.bytes_max / 4 { self.bytes_max } else { doubled };
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+}
+
+/// Pieces that a decoder hands over: small beside its window.
+const PIECE_BYTES: usize = 16 * 1024;

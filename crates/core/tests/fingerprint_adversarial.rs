@@ -1,0 +1,323 @@
+//! Bodies made to hurt, and what the fingerprint promises about them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::Write as _;
+
+use semel_core::fingerprint::{Error, ErrorKind, Fingerprint, Limits, Request, Selection, json};
+
+fn fingerprint(content_type: &str, body: &[u8]) -> Result<Fingerprint, Error> {
+    let request =
+        Request { content_type: Some(content_type.as_bytes()), ..Request::new("POST", "/payments", body) };
+    request.fingerprint(&Selection::default(), &Limits { decoded_body_bytes_max: 64 << 20 })
+}
+
+fn of_json(body: &str) -> Fingerprint {
+    fingerprint("application/json", body.as_bytes()).unwrap()
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
+    digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
+}
+
+#[test]
+fn peer_bug_json_numbers_through_f64_or_through_text() {
+    assert_ne!(of_json("9007199254740992"), of_json("9007199254740993"));
+    assert_eq!(of_json("1"), of_json("1.0"));
+    assert_ne!(of_json("0.1"), of_json("0.1000000000000000055511151231257827"));
+    assert_ne!(of_json("1e400"), of_json("1e401"));
+}
+
+#[test]
+fn peer_bug_duplicate_members_collapsed_and_missing_taken_for_null() {
+    let error = fingerprint("application/json", br#"{"amount":1,"amount":1000}"#).unwrap_err();
+    assert_eq!((error.kind(), error.position()), (ErrorKind::Malformed, Some(12)));
+    assert_ne!(of_json(r#"{"a":null}"#), of_json("{}"));
+}
+
+#[test]
+fn peer_bug_a_new_multipart_boundary_is_a_mismatch() {
+    let with = |boundary: &str| {
+        let body = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--{boundary}--\r\n"
+        );
+        fingerprint(&format!("multipart/form-data; boundary={boundary}"), body.as_bytes()).unwrap()
+    };
+    assert_eq!(with("7d91a0"), with("----other"));
+}
+
+#[test]
+fn peer_bug_query_string_or_content_type_left_out() {
+    let plain = Request::new("POST", "/payments", b"1");
+    let all = [
+        plain,
+        Request { query: Some(b"live=1"), ..plain },
+        Request { query: Some(b"live=0"), ..plain },
+        Request { content_type: Some(b"text/plain"), ..plain },
+        Request { content_type: Some(b"text/html"), ..plain },
+    ]
+    .map(|request| request.fingerprint(&Selection::default(), &Limits::default()).unwrap());
+    for (at, one) in all.iter().enumerate() {
+        assert!(!all[..at].contains(one), "{at}");
+    }
+}
+
+#[test]
+fn peer_bug_only_a_prefix_of_a_large_body_hashed() {
+    for content_type in ["text/plain", "application/json"] {
+        let mut body = vec![b'1'; 5 << 20];
+        let before = fingerprint(content_type, &body).unwrap();
+        *body.last_mut().unwrap() = b'2';
+        assert_ne!(before, fingerprint(content_type, &body).unwrap(), "{content_type}");
+    }
+}
+
+#[test]
+fn peer_bug_a_weak_hash_maps_many_bodies_to_one_value() {
+    let mut seen = std::collections::HashSet::new();
+    for amount in 0..20_000 {
+        assert!(seen.insert(of_json(&format!(r#"{{"amount":{amount}.5}}"#))), "{amount}");
+    }
+}
+
+#[test]
+fn a_hundred_and_twenty_eight_levels_pass_and_one_more_does_not() {
+    let nested =
+        |open: &str, close: &str, levels| format!("{}1{}", open.repeat(levels), close.repeat(levels));
+    for (open, close) in [("[", "]"), (r#"{"a":"#, "}"), (r#"{"b":2,"a":"#, "}")] {
+        assert!(json::canonical(nested(open, close, 128).as_bytes()).is_ok());
+        let error = json::canonical(nested(open, close, 129).as_bytes()).unwrap_err();
+        assert_eq!(error.position(), Some(128 * open.len()));
+    }
+    // A body of nothing but brackets is refused at the same place, however long it is.
+    assert_eq!(json::canonical(&vec![b'['; 1 << 20]).unwrap_err().position(), Some(128));
+}
+
+#[test]
+fn a_number_is_never_written_out() {
+    assert_eq!(
+        json::canonical(b"[1e999999999999,10E-99999999999]").unwrap(),
+        "[1e999999999999,1e-99999999998]"
+    );
+}
+
+#[test]
+fn a_number_of_ten_million_digits_is_written_by_its_value() {
+    let digits = "7".repeat(10_000_000);
+    assert_eq!(json::canonical(digits.as_bytes()).unwrap().len(), digits.len());
+    let zeros = format!("1{}", "0".repeat(10_000_000));
+    assert_eq!(json::canonical(zeros.as_bytes()).unwrap(), "1e10000000");
+    let small = format!("0.{}1", "0".repeat(9_999_999));
+    assert_eq!(json::canonical(small.as_bytes()).unwrap(), "1e-10000000");
+    let exponent = format!("10e{}", "9".repeat(10_000_000));
+    assert_eq!(json::canonical(exponent.as_bytes()).unwrap(), format!("1e1{}", "0".repeat(10_000_000)));
+}
+
+#[test]
+fn a_million_members_in_any_order_are_put_in_order() {
+    let members: Vec<String> =
+        (0..1_000_000_u32).map(|n| format!("\"{:08x}\":\"{n}\"", n.reverse_bits())).collect();
+    let body = format!("{{{}}}", members.join(","));
+    let mut sorted = members;
+    sorted.sort_unstable();
+    let canonical = json::canonical(body.as_bytes()).unwrap();
+    assert!(canonical == format!("{{{}}}", sorted.join(",")), "a million members are out of order");
+}
+
+#[test]
+fn many_members_with_one_long_common_prefix_are_put_in_order() {
+    let prefix = "x".repeat(200);
+    let members: Vec<String> = (0..50_000).rev().map(|n| format!("\"{prefix}{n:06}\":0")).collect();
+    let body = format!("{{{}}}", members.join(","));
+    assert!(json::canonical(body.as_bytes()).unwrap().starts_with(&format!("{{\"{prefix}000000\":0,")));
+}
+
+#[test]
+fn names_before_enormous_form_values_are_put_in_order() {
+    let enormous = format!("m={}", "x".repeat(5 << 20));
+    let mut pairs: Vec<String> = (0..200_000_u32).map(|n| format!("{:08x}=1", n.reverse_bits())).collect();
+    // Where a sort looks for something to compare all others with.
+    for at in (0..pairs.len()).step_by(pairs.len() / 8) {
+        pairs[at].clone_from(&enormous);
+    }
+    assert!(fingerprint("application/x-www-form-urlencoded", pairs.join("&").as_bytes()).is_ok());
+}
+
+#[test]
+fn a_retry_is_judged_by_an_unknown_version_only_with_an_error() {
+    let newer = Selection::from_parts(2, vec![], vec![], vec![]).unwrap();
+    let request = Request::new("POST", "/payments", b"1");
+    let error = request.fingerprint(&newer, &Limits::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownVersion);
+    assert_eq!(
+        request.canonical_body(&newer, &Limits::default()).unwrap_err().kind(),
+        ErrorKind::UnknownVersion
+    );
+}
+
+#[test]
+fn a_message_never_quotes_the_body() {
+    let secret = "hunter2";
+    for (content_type, body) in [
+        ("application/json", format!(r#"{{"{secret}":1,"{secret}":2}}"#)),
+        ("application/json", format!("{{\"a\":{secret}}}")),
+        ("multipart/form-data; boundary=b", format!("--b\r\n{secret}\r\n\r\n")),
+    ] {
+        let error = fingerprint(content_type, body.as_bytes()).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains(secret), "{error}");
+    }
+    let request = Request { query: Some(secret.as_bytes()), ..Request::new("POST", "/x", secret.as_bytes()) };
+    assert!(!format!("{request:?}").contains(secret));
+}
+
+/// 64 MiB of zeros, or as good as, in each coding.
+fn bombs() -> Vec<(&'static str, Vec<u8>)> {
+    let zeros = vec![0; 64 << 20];
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&zeros).unwrap();
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    zlib.write_all(&zeros).unwrap();
+    let brotli = hex(concat!(
+        "cfffff7f002400e2b14072effff9ffff0f8004401c1680eefd3fffffff01",
+        "900088c302d0bdffcfffff7f001200715800baf7ff",
+    ));
+    // One frame of run-length blocks, 128 KiB from four bytes each, with a window of 1 MiB.
+    let mut zstd = hex("28b52ffd0050");
+    for block in 0..512_u32 {
+        let header = (128 << 10) << 3 | 1 << 1 | u32::from(block == 511);
+        zstd.extend(&header.to_le_bytes()[..3]);
+        zstd.push(0);
+    }
+    vec![
+        ("gzip", gzip.finish().unwrap()),
+        ("deflate", zlib.finish().unwrap()),
+        ("br", brotli),
+        ("zstd", zstd),
+    ]
+}
+
+fn decoded(coding: &str, body: &[u8], decoded_body_bytes_max: usize) -> Result<Vec<u8>, Error> {
+    let coding = [coding.as_bytes()];
+    let request = Request { content_encoding: &coding, ..Request::new("POST", "/x", body) };
+    request.canonical_body(&Selection::default(), &Limits { decoded_body_bytes_max })
+}
+
+#[test]
+fn a_decompression_bomb_of_any_coding_stops_at_the_limit() {
+    for (coding, bomb) in bombs() {
+        assert_eq!(decoded(coding, &bomb, 1 << 20).unwrap_err().kind(), ErrorKind::TooLarge, "{coding}");
+    }
+}
+
+#[test]
+fn a_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
+    let body = vec![7; 300_000];
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&body).unwrap();
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    zlib.write_all(&body).unwrap();
+    let zstd = ruzstd::encoding::compress_to_vec(&body[..], ruzstd::encoding::CompressionLevel::Fastest);
+    for (coding, encoded) in [
+        ("identity", body.clone()),
+        ("gzip", gzip.finish().unwrap()),
+        ("deflate", zlib.finish().unwrap()),
+        ("zstd", zstd),
+    ] {
+        assert_eq!(decoded(coding, &encoded, body.len()).as_deref(), Ok(&body[..]), "{coding}");
+        let error = decoded(coding, &encoded, body.len() - 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{coding}");
+    }
+}
+
+#[test]
+fn several_gzip_members_and_zstd_frames_are_one_body() {
+    let gzip = |bytes: &[u8]| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(bytes).unwrap();
+        gzip.finish().unwrap()
+    };
+    let zstd = |bytes| ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest);
+    let members = [gzip(b"one "), gzip(b""), gzip(b"two")].concat();
+    assert_eq!(decoded("gzip", &members, 100).unwrap(), b"one two");
+    let skippable = hex("502a4d1803000000aabbcc");
+    let frames = [zstd(&b"one "[..]), skippable.clone(), zstd(&b"two"[..]), skippable].concat();
+    assert_eq!(decoded("zstd", &frames, 100).unwrap(), b"one two");
+    // Empty members without end would set a decoder up for every twenty bytes.
+    assert_eq!(decoded("gzip", &gzip(b"").repeat(5000), 1 << 20).unwrap_err().kind(), ErrorKind::Malformed);
+    // Codings are undone from the last to the first.
+    let both = gzip(&zstd(&b"both"[..]));
+    assert_eq!(decoded("zstd, gzip", &both, 100).unwrap(), b"both");
+    assert_eq!(decoded("gzip, zstd", &both, 100).unwrap_err().kind(), ErrorKind::Malformed);
+}
+
+#[test]
+fn a_body_cut_short_anywhere_is_refused_in_every_coding() {
+    let text = b"a body long enough that cutting it makes a difference, a difference, a difference";
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(text).unwrap();
+    let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+    raw.write_all(text).unwrap();
+    let zstd = ruzstd::encoding::compress_to_vec(&text[..], ruzstd::encoding::CompressionLevel::Fastest);
+    let brotli = hex("0b08807b2261223a312c2262223a5b322c335d7d03");
+    let whole = [
+        ("gzip", gzip.finish().unwrap()),
+        ("deflate", raw.finish().unwrap()),
+        ("zstd", zstd),
+        ("br", brotli),
+    ];
+    for (coding, whole) in whole {
+        assert!(decoded(coding, &whole, 1 << 20).is_ok(), "{coding}");
+        for cut in 1..whole.len() {
+            let error = decoded(coding, &whole[..cut], 1 << 20).expect_err(coding);
+            assert_eq!(error.kind(), ErrorKind::Malformed, "{coding} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_multipart_body_cut_short_anywhere_is_refused() {
+    let body = b"--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b\r\n\
+        Content-Disposition: form-data; name=\"f\"; filename=\"x\"\r\nContent-Type: a/b\r\n\r\n\r\n--b--";
+    assert!(fingerprint("multipart/form-data; boundary=b", body).is_ok());
+    for cut in 1..body.len() {
+        let error = fingerprint("multipart/form-data; boundary=b", &body[..cut]).expect_err("cut short");
+        assert_eq!(error.kind(), ErrorKind::Malformed, "cut at {cut}");
+        assert!(error.position().is_some_and(|position| position <= cut), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_scalar_is_found_in_an_encoded_body_and_in_json_only() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(br#"{"id":7}"#).unwrap();
+    let body = gzip.finish().unwrap();
+    let ask = |content_type: &str, coding: &str, body: &[u8]| {
+        let coding = [coding.as_bytes()];
+        let request = Request {
+            content_type: Some(content_type.as_bytes()),
+            content_encoding: &coding,
+            ..Request::new("POST", "/x", body)
+        };
+        request.scalar_at("/id", &Limits::default())
+    };
+    assert_eq!(ask("application/json", "gzip", &body).unwrap().as_deref(), Some("7"));
+    assert_eq!(ask("application/json", "own", &body), Ok(None));
+    assert_eq!(ask("application/json", "gzip", b""), Ok(None));
+    assert_eq!(ask("text/plain", "", br#"{"id":7}"#), Ok(None));
+    assert_eq!(ask("application/json", "", &body).unwrap_err().kind(), ErrorKind::Malformed);
+}
+
+#[test]
+fn a_scalar_is_taken_by_what_it_says() {
+    let body = br#" {"id":"\u0061\n","n":-10.50,"list":[null,{"x/y":{"":1e3}}],"t":true} "#;
+    let at = |pointer| json::scalar_at(body, pointer).unwrap();
+    assert_eq!(at("/id").as_deref(), Some("a\n"));
+    assert_eq!(at("/n").as_deref(), Some("-105e-1"));
+    assert_eq!(at("/list/1/x~1y/").as_deref(), Some("1e3"));
+    for absent in ["", "/t", "/list", "/list/0", "/list/2", "/list/01", "/list/-", "/nothing", "/id/0"] {
+        assert_eq!(at(absent), None, "{absent}");
+    }
+    assert_eq!(json::scalar_at(body, "id").unwrap_err().kind(), ErrorKind::InvalidPointer);
+    let error = json::scalar_at(br#"{"id":"a","x":1,"x":2}"#, "/id").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Malformed);
+}

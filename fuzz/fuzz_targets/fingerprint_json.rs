@@ -1,0 +1,32 @@
+//! JSON: canonical text is stable, accepted bodies are JSON for others too, and no path through the selection
+//! panics.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use semel_core::fingerprint::{Limits, Request, Selection, json};
+
+fuzz_target!(|body: &[u8]| {
+    let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/x", body) };
+    let whole = request.fingerprint(&Selection::default(), &Limits::default());
+    let Ok(canonical) = json::canonical(body) else {
+        // An empty body is no JSON, but it has a fingerprint.
+        assert_eq!(whole.is_ok(), body.is_empty());
+        return;
+    };
+    // What we accept, another parser accepts. (It may be stricter about nothing.)
+    assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
+    assert_eq!(json::canonical(canonical.as_bytes()).as_deref(), Ok(&*canonical));
+    let again = Request { body: canonical.as_bytes(), ..request };
+    assert_eq!(again.fingerprint(&Selection::default(), &Limits::default()), whole);
+
+    // Any place that is included shows up as itself or as absent; excluding it changes nothing but that place.
+    let include = Selection::default().including(["/a", "/a/0", "/b/c", ""]).expect("pointers");
+    let places = request.canonical_body(&include, &Limits::default()).expect("the body was accepted");
+    let start = format!("{{\"\":{canonical},\"/a\":");
+    assert!(places.starts_with(start.as_bytes()));
+    let exclude = Selection::default().excluding(["/a/0", "/b", "/b/c"]).expect("pointers");
+    let less = request.canonical_body(&exclude, &Limits::default()).expect("the body was accepted");
+    assert!(less.len() <= canonical.len());
+    assert_eq!(json::canonical(&less).map(String::into_bytes), Ok(less));
+    let _ = json::scalar_at(body, "/a/0").expect("the body was accepted");
+});
