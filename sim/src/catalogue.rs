@@ -57,11 +57,17 @@ pub fn full() -> Vec<Config> {
             ..Config::base("claimed first", External)
         },
         Config { renewals: 2, write_faults: 1, lease: 2, horizon: 4, ..Config::base("renewals", External) },
-        Config { payloads: 2, horizon: 6, ttl: 2, tombstone: 1, ..Config::base("expiry and re-use", External) },
+        Config {
+            payloads: 2,
+            horizon: 6,
+            ttl: 2,
+            tombstone: 1,
+            ..Config::base("expiry and re-use", External)
+        },
         Config {
             after_expiry: AfterExpiry::RunAsNew,
-            attempts_each: 2,
-            horizon: 6,
+            payloads: 2,
+            horizon: 5,
             ..Config::base("run as new", External)
         },
         Config { operator_acts: 2, answer_faults: 1, payloads: 2, ..Config::base("operators", External) },

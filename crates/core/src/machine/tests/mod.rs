@@ -20,10 +20,6 @@ fn policy(class: Class) -> Policy {
     Policy::new(class)
 }
 
-fn fingerprint(number: u8) -> Fingerprint {
-    Fingerprint::from_bytes([number; 32])
-}
-
 /// The payload that every record of these tests is bound to.
 static SAME: Fingerprint = Fingerprint::from_bytes([1; 32]);
 /// Another one.

@@ -42,7 +42,10 @@ fn a_renewal_extends_the_lease_and_changes_nothing_else() {
             State::Processing { .. } => {
                 let next = renewed.unwrap().next;
                 assert_eq!(next.state, State::Processing { lease_until });
-                assert_eq!((next.owner_wrote_at, next.attempt, next.fence), (now, record.attempt, record.fence));
+                assert_eq!(
+                    (next.owner_wrote_at, next.attempt, next.fence),
+                    (now, record.attempt, record.fence)
+                );
             }
             _ => assert_eq!(renewed, Err(Refusal::WrongState)),
         }
@@ -61,7 +64,11 @@ fn the_effect_is_sent_only_by_its_owner_started_and_within_its_lease() {
 
 #[test]
 fn an_effect_in_doubt_is_sent_again_only_while_the_provider_remembers() {
-    let policy = Policy { lease: Duration::from_hours(48), ttl: Duration::from_hours(96), ..policy(Class::Downstream) };
+    let policy = Policy {
+        lease: Duration::from_hours(48),
+        ttl: Duration::from_hours(96),
+        ..policy(Class::Downstream)
+    };
     let mut record = claimed_under(policy, Begin::Processing);
     let last = Time::from_millis(1000 + 24 * 3_600_000 - 65_000);
     assert!(may_send(&record, OWNER, last), "a first attempt has nothing to be remembered");
@@ -155,7 +162,10 @@ fn an_attempt_without_effect_does_not_settle_the_doubt_of_an_earlier_one() {
     claim.earlier_doubt = true;
     assert_eq!(ended(&claim, Ending::NotApplied(None)), Ok(StateName::Unknown));
     for ending in [Ending::Succeeded(paid()), Ending::FailedReplayable(paid())] {
-        assert!(!finish(&record, OWNER, ending, at(5000)).unwrap().next.earlier_doubt, "an outcome clears it");
+        assert!(
+            !finish(&record, OWNER, ending, at(5000)).unwrap().next.earlier_doubt,
+            "an outcome clears it"
+        );
     }
 }
 
@@ -167,7 +177,8 @@ fn a_local_attempt_is_never_in_doubt() {
 
 #[test]
 fn peer_bug_a_claim_whose_acknowledgement_was_lost_is_not_recognised() {
-    let decision = decide(Found::Nothing, &command(Class::External), ticket(OWNER, Begin::Processing), at(1000));
+    let decision =
+        decide(Found::Nothing, &command(Class::External), ticket(OWNER, Begin::Processing), at(1000));
     let claim = run(decision);
     assert_eq!(claim_landed(&claim, Found::Record(&claim.next)), Some(&claim.next));
     let marked = lapse(&claim.next, at(1000 + LEASE)).unwrap().next;

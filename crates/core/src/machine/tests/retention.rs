@@ -33,7 +33,9 @@ fn peer_bug_purge_removes_what_is_in_progress_or_unknown() {
 
 #[test]
 fn nothing_is_purged_before_it_is_gone() {
-    for record in [succeeded(), not_applied(Class::External), expire(&succeeded(), at(u64::MAX / 2)).unwrap().next] {
+    for record in
+        [succeeded(), not_applied(Class::External), expire(&succeeded(), at(u64::MAX / 2)).unwrap().next]
+    {
         let gone_at = record.gone_at().unwrap();
         let early = gone_at - Duration::from_millis(1);
         assert_eq!(purge(&record, early), Err(Refusal::NotBefore(gone_at)));

@@ -124,7 +124,10 @@ fn an_operator_who_denies_an_effect_waits_until_its_owner_cannot_act() {
         let later = at(quiet_until + 1);
         assert!(resolve(&record, absent(quiet_until + 1), later).is_ok());
         assert!(resolve(&record, Verdict::Failed(busy()), later).is_ok());
-        assert!(resolve(&record, Verdict::Refused, at(quiet_until)).is_ok(), "the provider itself refuses it");
+        assert!(
+            resolve(&record, Verdict::Refused, at(quiet_until)).is_ok(),
+            "the provider itself refuses it"
+        );
     }
     // An owner that ended the attempt itself will not act again.
     assert!(resolve(&in_doubt(Class::External), absent(3000), at(3000)).is_ok());
