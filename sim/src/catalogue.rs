@@ -96,7 +96,7 @@ pub fn full() -> Vec<Config> {
             begin: EITHER,
             crashes: 1,
             window: 3,
-            horizon: 5,
+            horizon: 4,
             provider: Provider { deduplicates: true, declines: true, ..Provider::default() },
             ..Config::base("the end of the provider's memory", Downstream)
         },

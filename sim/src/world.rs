@@ -183,6 +183,8 @@ pub(crate) struct World {
     pub(crate) effects: Vec<Effect>,
     /// The provider is at work on this one.
     pub(crate) busy: Option<Flight>,
+    /// When the provider declined the operation, which it remembers like an effect.
+    pub(crate) declined_at: Option<u16>,
     /// The provider refuses the operation for good.
     pub(crate) refused: bool,
     pub(crate) chore: Option<Chore>,
@@ -392,6 +394,7 @@ impl Ink {
             self.number(u64::from(effect.at));
             self.number(u64::from(effect.fence));
         }
+        self.maybe(world.declined_at.map(u64::from));
         self.byte(u8::from(world.busy.is_some()));
         world.busy.iter().for_each(|flight| self.flight(flight));
         self.byte(u8::from(world.chore.is_some()));

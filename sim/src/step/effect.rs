@@ -46,7 +46,9 @@ fn arrives(world: &World, flight: Flight, context: &mut Context<'_>) {
         context.push(Step::ProviderBegins(token), Ok(next));
     }
     if config.provider.declines {
-        context.push(Step::ProviderDeclines(token), Ok(answered(world, flight, Held::Declined)));
+        let mut declined = world.clone();
+        declined.declined_at = Some(world.now);
+        context.push(Step::ProviderDeclines(token), Ok(answered(&declined, flight, Held::Declined)));
         context.push(Step::ProviderSaysNothingDone(token), Ok(answered(world, flight, Held::NotApplied)));
     }
     if world.budget.answer_faults > 0 {
@@ -81,6 +83,10 @@ fn known_answer(world: &World, flight: Flight, config: &Config) -> Option<Held> 
     }
     if world.busy.is_some() {
         return Some(Held::StillRunning);
+    }
+    // To deduplicate is to give the second request the first one's answer, a refusal included.
+    if world.declined_at.is_some_and(|declined_at| world.now < declined_at + config.window) {
+        return Some(Held::Declined);
     }
     let remembered = |effect: &&Effect| effect.cell == flight.cell && world.now < effect.at + config.window;
     world.effects.iter().rev().find(remembered).map(|effect| Held::Done(effect.token))

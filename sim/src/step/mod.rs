@@ -168,6 +168,7 @@ pub(crate) fn initial(config: &Config) -> World {
         limbo: Vec::new(),
         effects: Vec::new(),
         busy: None,
+        declined_at: None,
         refused: false,
         chore: None,
         question: None,
