@@ -1,0 +1,3 @@
+//! Scopes.
+
+pub(crate) mod encoding;
