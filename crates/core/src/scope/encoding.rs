@@ -60,3 +60,102 @@ impl Sink for Vec<u8> {
         self.extend_from_slice(bytes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::Sink as _;
+    use crate::fingerprint::Fingerprint;
+    use crate::key::Key;
+    use crate::scope::{Caller, Identity, Operation, Scope};
+
+    /// Few characters, among them the bytes that tags and lengths are made of: collisions, if there can be any, are near.
+    fn text() -> impl Strategy<Value = String> {
+        "[a:\x00\x01]{0,3}"
+    }
+
+    fn caller() -> impl Strategy<Value = Caller> {
+        prop_oneof![
+            Just(Caller::Anonymous),
+            text().prop_map(|name| Identity::header(name).into()),
+            text().prop_map(|name| Identity::api_key(name).into()),
+            text().prop_map(|name| Identity::cookie(name).into()),
+            text().prop_map(|name| Identity::mtls(name).into()),
+            (text(), text()).prop_map(|(issuer, subject)| Identity::jwt(&issuer, &subject).into()),
+            (text(), text()).prop_map(|(scheme, rest)| Identity::authorization(&scheme, rest).into()),
+        ]
+    }
+
+    fn scope() -> impl Strategy<Value = Scope> {
+        let operation = prop_oneof![
+            text().prop_map(Operation::named),
+            (text(), text()).prop_map(|(method, path)| Operation::route(method, path)),
+        ];
+        (proptest::option::of(text()), caller(), operation).prop_map(|(tenant, caller, operation)| {
+            let scope = Scope::new(caller, operation);
+            tenant.map_or(scope.clone(), |tenant| scope.in_tenant(tenant))
+        })
+    }
+
+    fn key() -> impl Strategy<Value = Key> {
+        let simple = || {
+            prop_oneof![
+                8 => "[a:,]{1,3}".prop_map(|text| Key::from_source(&text).unwrap()),
+                1 => (0..2_u8).prop_map(|byte| Key::from_fingerprint(Fingerprint::from_bytes([byte; 32]))),
+            ]
+        };
+        let composite =
+            proptest::collection::vec(simple(), 2..4).prop_map(|parts| Key::composite(parts).unwrap());
+        prop_oneof![simple(), composite]
+    }
+
+    fn written(scope: &Scope, key: &Key) -> Vec<u8> {
+        let mut out = Vec::new();
+        scope.encode(&mut out);
+        key.encode(&mut out);
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Every pair out of 150 at a time. Also that none begins another, so that what follows cannot make up for a
+        /// difference.
+        #[test]
+        fn no_two_scopes_and_keys_are_written_the_same(
+            all in proptest::collection::vec((scope(), key()), 150),
+        ) {
+            let mut seen: HashMap<Vec<u8>, &(Scope, Key)> = HashMap::new();
+            for pair in &all {
+                if let Some(twin) = seen.insert(written(&pair.0, &pair.1), pair) {
+                    prop_assert!(twin == pair, "two scopes or keys, one encoding");
+                }
+            }
+            let mut sorted: Vec<_> = seen.keys().collect();
+            sorted.sort();
+            prop_assert!(sorted.windows(2).all(|two| !two[1].starts_with(two[0])));
+        }
+    }
+
+    #[test]
+    fn the_parts_are_written_as_the_vectors_describe() {
+        let mut out = Vec::new();
+        out.tag(7);
+        out.count(258);
+        out.field(b"ab");
+        out.option(None);
+        out.option(Some(b""));
+        let expected = [
+            &[7][..],
+            &[0, 0, 0, 0, 0, 0, 1, 2],
+            &[0, 0, 0, 0, 0, 0, 0, 2],
+            b"ab",
+            &[0],
+            &[1, 0, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(out, expected.concat());
+    }
+}
