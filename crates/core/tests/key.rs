@@ -1,5 +1,7 @@
 //! What a key promises, beyond the cases in `vectors/keys/`.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does: by panicking")]
+
 use proptest::prelude::*;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::key::{Error, Key, Rules, Treatment, Weakness, mint};
@@ -230,8 +232,8 @@ proptest! {
 
     #[test]
     fn different_parts_never_make_the_same_structured_key(
-        one in proptest::collection::vec("[a:%3A é,]{1,3}", 1..4),
-        two in proptest::collection::vec("[a:%3A é,]{1,3}", 1..4),
+        one in proptest::collection::vec("(:|%3A|%|%25){1,2}", 1..3),
+        two in proptest::collection::vec("(:|%3A|%|%25){1,2}", 1..3),
     ) {
         // A last part that is long enough and not weak.
         let make = |parts: &[String]| {
