@@ -6,6 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
 macro_rules! digest {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -56,6 +62,63 @@ digest! {
 digest! {
     /// The keyed hash of a caller (within its tenant), for finding a caller's records.
     CallerHash
+}
+
+/// Which secret made a hash, without the secret: 16 bytes that a store can keep.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretId([u8; 16]);
+
+impl SecretId {
+    /// Wraps 16 bytes read back from a store.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 16 bytes that a store keeps.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+/// All 32 hexadecimal digits; nothing about the secret can be learnt from them.
+impl fmt::Display for SecretId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for SecretId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretId({self})")
+    }
+}
+
+/// The id of something that an operation creates: a UUID that is the same on every attempt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId(uuid::Uuid);
+
+impl ResourceId {
+    /// Wraps the 16 bytes of a UUID.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(uuid::Uuid::from_bytes(bytes))
+    }
+
+    /// The 16 bytes of the UUID.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0.as_hyphenated(), f)
+    }
+}
+
+impl fmt::Debug for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResourceId({self})")
+    }
 }
 
 /// The public name of one command: a UUID that is the same on every attempt and every replay.
@@ -122,6 +185,16 @@ mod tests {
         assert_eq!(format!("{id:?}"), "CommandId(abababab…)");
         assert_eq!(id.to_string(), "ab".repeat(32));
         assert_eq!(id.as_bytes(), &[0xab; 32]);
+    }
+
+    #[test]
+    fn secret_and_resource_ids_keep_their_bytes_and_are_written_in_full() {
+        let secret = SecretId::from_bytes(*b"0123456789abcdef");
+        assert_eq!(secret.as_bytes(), b"0123456789abcdef");
+        assert_eq!(format!("{secret:?}"), "SecretId(30313233343536373839616263646566)");
+        let resource = ResourceId::from_bytes(*b"0123456789abcdef");
+        assert_eq!(resource.as_bytes(), b"0123456789abcdef");
+        assert_eq!(format!("{resource:?}"), "ResourceId(30313233-3435-3637-3839-616263646566)");
     }
 
     #[test]

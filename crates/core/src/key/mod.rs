@@ -1,1 +1,148 @@
-//! Keys.
+//! Keys: how a client names one intent, so that every retry of it is recognised.
+//!
+//! What lives here: the validated [`Key`], its spellings in a header ([`Key::from_header`], [`Key::to_header`]),
+//! the [`Rules`] it has to meet, keys from other sources, and [`mint`] for clients that need one.
+//! What must never: a raw key in debug output or in an error, a clock, randomness, or hashing of keys (that is
+//! [`scope`](crate::scope)).
+
+mod error;
+mod header;
+pub mod mint;
+mod rules;
+mod source;
+mod weak;
+
+pub use error::Error;
+pub use rules::{Rules, RulesError, Treatment};
+pub use weak::Weakness;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::fingerprint::Fingerprint;
+use crate::id::hex;
+use crate::scope::encoding::Sink;
+
+/// One intent's name, valid by construction.
+///
+/// A key is one of three things: text (sent by a client, or found in a webhook id, a JSON member, …), the
+/// fingerprint of the request, or several of those together. Two keys are equal when they are the same thing with
+/// the same content; text is compared code point by code point, so case counts and nothing is normalised.
+///
+/// Debug output tells the kind and the length, never the content.
+///
+/// ```
+/// use semel_core::key::{Key, Rules};
+///
+/// let rules = Rules::default();
+/// let bare = Key::from_header([b"8e03978e-40d5-43dd-bc93-6894a57f9324".as_slice()], &rules)?;
+/// let quoted = Key::from_header([b"\"8e03978e-40d5-43dd-bc93-6894a57f9324\"".as_slice()], &rules)?;
+/// assert_eq!(bare.key, quoted.key);
+/// assert_eq!(format!("{:?}", bare.key), "Key(36 characters)");
+/// # Ok::<(), semel_core::key::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(Kind);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Kind {
+    Text(Box<str>),
+    Fingerprint(Fingerprint),
+    /// At least two, none of them composite: flat, so that nothing recurses.
+    Composite(Box<[Key]>),
+}
+
+/// A key that passed the [`Rules`], and what is doubtful about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parsed {
+    /// The key.
+    pub key: Key,
+    /// Why the key is weak. Only ever present under [`Treatment::Warn`].
+    pub warning: Option<Weakness>,
+}
+
+impl Key {
+    /// A key that arrived as plain text: in a JSON member, on a command line.
+    ///
+    /// The same characters, length and weakness rules as in a header apply, but nothing is unquoted or trimmed:
+    /// the text *is* the key, and `,` `;` `"` `\` are ordinary characters of it.
+    pub fn from_text(text: &str, rules: &Rules) -> Result<Parsed, Error> {
+        text.bytes().try_for_each(header::visible)?;
+        let warning = rules.judge(text)?;
+        Ok(Parsed { key: Self(Kind::Text(text.into())), warning })
+    }
+
+    /// The content, for the few places that were asked to keep or send the raw key.
+    ///
+    /// Text as it is, a fingerprint as 64 hexadecimal digits, a composite as its parts in brackets. Made for people:
+    /// keys of different kinds may read the same, so never compare or hash this. It belongs in no log.
+    pub fn expose(&self) -> Cow<'_, str> {
+        match &self.0 {
+            Kind::Text(text) => Cow::Borrowed(text),
+            Kind::Fingerprint(print) => Cow::Owned(hex(print.as_bytes())),
+            Kind::Composite(parts) => {
+                let parts: Vec<_> = parts.iter().map(Self::expose).collect();
+                Cow::Owned(format!("[{}]", parts.join(", ")))
+            }
+        }
+    }
+
+    /// Writes the key so that no other key is written the same: a kind, then length-prefixed content.
+    pub(crate) fn encode(&self, out: &mut impl Sink) {
+        match &self.0 {
+            Kind::Text(text) => {
+                out.tag(1);
+                out.field(text.as_bytes());
+            }
+            Kind::Fingerprint(print) => {
+                out.tag(2);
+                out.field(print.as_bytes());
+            }
+            Kind::Composite(parts) => {
+                out.tag(3);
+                out.count(parts.len());
+                for part in parts {
+                    part.encode(out);
+                }
+            }
+        }
+    }
+}
+
+/// The kind and the length only.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Text(text) => write!(f, "Key({} characters)", text.chars().count()),
+            Kind::Fingerprint(_) => f.write_str("Key(fingerprint)"),
+            Kind::Composite(parts) => write!(f, "Key(composite of {})", parts.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_can_be_exposed_on_purpose_and_by_debug_never() {
+        let text = Key::from_source("wh_1").unwrap();
+        let print = Key::from_fingerprint(Fingerprint::from_bytes([0xab; 32]));
+        let both = Key::composite([text.clone(), print.clone()]).unwrap();
+        assert_eq!(text.expose(), "wh_1");
+        assert_eq!(print.expose(), "ab".repeat(32));
+        assert_eq!(both.expose(), format!("[wh_1, {}]", "ab".repeat(32)));
+        assert_eq!(
+            format!("{text:?} {print:?} {both:?}"),
+            "Key(4 characters) Key(fingerprint) Key(composite of 2)"
+        );
+    }
+
+    #[test]
+    fn plain_text_is_taken_as_it_is() {
+        let quoted = r#""16-characters-16""#;
+        assert_eq!(Key::from_text(quoted, &Rules::default()).unwrap().key.expose(), quoted);
+        assert_eq!(Key::from_text(" 16-characters-16", &Rules::default()), Err(Error::Space));
+        assert_eq!(Key::from_text("", &Rules::default()), Err(Error::Empty));
+    }
+}

@@ -1,0 +1,135 @@
+//! A key's two spellings in a header line: bare, and as a structured-field String (RFC 9651, RFC 8941).
+//!
+//! What lives here: reading either spelling to the same key, and writing the shortest one that reads back.
+//! What must never: guessing. A line that could mean two things is refused.
+
+use std::borrow::Cow;
+
+use super::{Error, Key, Kind, Parsed, Rules};
+
+impl Key {
+    /// Reads a key from all lines of its header, as raw bytes.
+    ///
+    /// White space around the value is dropped, quotes and escapes are undone, and only then characters are
+    /// counted: `"abc"` and `abc` are one key. No lines at all is [`Error::Missing`]; an empty value is
+    /// [`Error::Empty`]; more than one line is refused even where all say the same. Bytes are judged from left to
+    /// right and the first offence is reported; length comes next, weakness last.
+    ///
+    /// For a header other than `Idempotency-Key` pass [`Rules::other_header`].
+    ///
+    /// ```
+    /// use semel_core::key::{Error, Key, Rules};
+    ///
+    /// let rules = Rules::default();
+    /// let parsed = Key::from_header([br#" "order,1234;charge" "#.as_slice()], &rules)?;
+    /// assert_eq!(parsed.key.expose(), "order,1234;charge");
+    /// assert_eq!(Key::from_header([], &rules), Err(Error::Missing));
+    /// assert_eq!(Key::from_header([b"".as_slice()], &rules), Err(Error::Empty));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn from_header<'a>(
+        lines: impl IntoIterator<Item = &'a [u8]>,
+        rules: &Rules,
+    ) -> Result<Parsed, Error> {
+        let mut lines = lines.into_iter();
+        let line = lines.next().ok_or(Error::Missing)?;
+        if lines.next().is_some() {
+            return Err(Error::SeveralLines);
+        }
+        let text = match trim(line) {
+            [b'"', quoted @ ..] => Cow::Owned(unquote(quoted)?),
+            bare => Cow::Borrowed(read_bare(bare)?),
+        };
+        Self::from_text(&text, rules)
+    }
+
+    /// The key as a header value: bare where the bare form can carry it, else in quotes.
+    ///
+    /// What it returns reads back to an equal key, given rules that allow its length. `None` where no header value
+    /// does: text with spaces or characters outside ASCII, fingerprints and composites.
+    ///
+    /// ```
+    /// use semel_core::key::{Key, Rules};
+    ///
+    /// let written = |text| Key::from_text(text, &Rules::default()).unwrap().key.to_header();
+    /// assert_eq!(written("order:1234:charge").as_deref(), Some("order:1234:charge"));
+    /// assert_eq!(written("order,1234,charge").as_deref(), Some("\"order,1234,charge\""));
+    /// ```
+    pub fn to_header(&self) -> Option<String> {
+        let Kind::Text(text) = &self.0 else { return None };
+        if text.bytes().any(|byte| visible(byte).is_err()) {
+            return None;
+        }
+        if !text.bytes().any(needs_quotes) {
+            return Some(text.to_string());
+        }
+        let mut quoted = String::with_capacity(text.len() + 4);
+        quoted.push('"');
+        for char in text.chars() {
+            if matches!(char, '"' | '\\') {
+                quoted.push('\\');
+            }
+            quoted.push(char);
+        }
+        quoted.push('"');
+        Some(quoted)
+    }
+}
+
+/// Refuses everything but visible ASCII, and says what it was.
+pub(super) fn visible(byte: u8) -> Result<(), Error> {
+    match byte {
+        b'!'..=b'~' => Ok(()),
+        b' ' | b'\t' => Err(Error::Space),
+        0x80.. => Err(Error::NonAscii),
+        _ => Err(Error::Control),
+    }
+}
+
+/// The visible characters that mean something to a list, a parameter or a string.
+fn needs_quotes(byte: u8) -> bool {
+    matches!(byte, b',' | b';' | b'"' | b'\\')
+}
+
+/// Drops what HTTP calls optional white space at both ends.
+fn trim(mut line: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = line {
+        line = rest;
+    }
+    line
+}
+
+fn read_bare(line: &[u8]) -> Result<&str, Error> {
+    for &byte in line {
+        visible(byte)?;
+        if needs_quotes(byte) {
+            return Err(Error::NeedsQuotes);
+        }
+    }
+    str::from_utf8(line).map_err(|_| Error::NonAscii)
+}
+
+/// Reads from behind the opening quote to the end of the line.
+fn unquote(line: &[u8]) -> Result<String, Error> {
+    let mut text = String::with_capacity(line.len());
+    let mut bytes = line.iter();
+    loop {
+        match bytes.next().ok_or(Error::Unterminated)? {
+            b'"' => break,
+            b'\\' => match bytes.next().ok_or(Error::Unterminated)? {
+                &byte @ (b'"' | b'\\') => text.push(char::from(byte)),
+                _ => return Err(Error::BadEscape),
+            },
+            &byte => {
+                visible(byte)?;
+                text.push(char::from(byte));
+            }
+        }
+    }
+    match trim(bytes.as_slice()).first() {
+        None => Ok(text),
+        Some(b';') => Err(Error::Parameters),
+        Some(b',') => Err(Error::SeveralKeys),
+        Some(_) => Err(Error::TrailingText),
+    }
+}

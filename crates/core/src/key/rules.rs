@@ -1,0 +1,181 @@
+//! What a client's key has to look like.
+//!
+//! What lives here: the length bounds and what happens to weak keys, checked when they are set, not when a request
+//! comes. What must never: a rule that depends on anything but the key's own text.
+
+use std::fmt;
+
+use super::{Error, Weakness, weak};
+
+/// What to do with a weak or personal key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Treatment {
+    /// Refuse it with [`Error::Weak`].
+    #[default]
+    Refuse,
+    /// Take it, and hand the [`Weakness`] to the caller.
+    Warn,
+    /// Take it without looking.
+    Allow,
+}
+
+/// The bounds on a key's length and the treatment of weak keys.
+///
+/// The default is 16 to 255 characters, weak keys refused. Both bounds are inclusive, and what is counted is the key
+/// itself, without the quotes and escapes of its spelling.
+///
+/// ```
+/// use semel_core::key::{Key, Rules, Treatment};
+///
+/// let rules = Rules::new(8, 64)?.with_weak(Treatment::Warn);
+/// let parsed = Key::from_text("retry-retry", &rules).unwrap();
+/// assert!(parsed.warning.is_some());
+/// assert!(Rules::new(0, 64).is_err());
+/// # Ok::<(), semel_core::key::RulesError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    min: usize,
+    max: usize,
+    weak: Treatment,
+}
+
+impl Rules {
+    /// The longest key that any rules can allow. It bounds what a store has to keep where raw keys are kept.
+    pub const MAX: usize = 1024;
+
+    /// Rules for keys of `min` to `max` characters, both included; weak keys are refused.
+    pub const fn new(min: usize, max: usize) -> Result<Self, RulesError> {
+        if min == 0 {
+            Err(RulesError::ZeroMin)
+        } else if max > Self::MAX {
+            Err(RulesError::MaxTooLarge { max })
+        } else if min > max {
+            Err(RulesError::MinAboveMax { min, max })
+        } else {
+            Ok(Self { min, max, weak: Treatment::Refuse })
+        }
+    }
+
+    /// Rules for a header other than `Idempotency-Key`, whose ids are somebody else's choice (`webhook-id`): 1 to
+    /// 255 characters, weak or not.
+    pub const fn other_header() -> Self {
+        Self { min: 1, max: 255, weak: Treatment::Allow }
+    }
+
+    /// The same bounds with another treatment of weak keys.
+    #[must_use]
+    pub const fn with_weak(self, weak: Treatment) -> Self {
+        Self { weak, ..self }
+    }
+
+    /// The fewest characters allowed.
+    pub const fn min(&self) -> usize {
+        self.min
+    }
+
+    /// The most characters allowed.
+    pub const fn max(&self) -> usize {
+        self.max
+    }
+
+    /// What happens to weak keys.
+    pub const fn weak(&self) -> Treatment {
+        self.weak
+    }
+
+    /// Judges text of visible ASCII, where bytes are characters.
+    pub(super) fn judge(&self, text: &str) -> Result<Option<Weakness>, Error> {
+        let (length, Self { min, max, weak }) = (text.len(), *self);
+        match length {
+            0 => return Err(Error::Empty),
+            _ if length < min => return Err(Error::TooShort { length, min }),
+            _ if length > max => return Err(Error::TooLong { length, max }),
+            _ => {}
+        }
+        match weak {
+            Treatment::Allow => Ok(None),
+            Treatment::Warn => Ok(weak::find(text)),
+            Treatment::Refuse => weak::find(text).map_or(Ok(None), |weakness| Err(Error::Weak(weakness))),
+        }
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { min: 16, max: 255, weak: Treatment::Refuse }
+    }
+}
+
+/// Why rules cannot be set like that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RulesError {
+    /// A least length of zero would make the empty text a key.
+    ZeroMin,
+    /// No key could meet both bounds.
+    MinAboveMax {
+        /// The least length asked for.
+        min: usize,
+        /// The greatest length asked for.
+        max: usize,
+    },
+    /// The greatest length is over [`Rules::MAX`].
+    MaxTooLarge {
+        /// The greatest length asked for.
+        max: usize,
+    },
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroMin => {
+                f.write_str("the least length of a key must be at least 1: the empty text is no key")
+            }
+            Self::MinAboveMax { min, max } => {
+                write!(
+                    f,
+                    "the least length of a key ({min}) is above the greatest ({max}): no key could pass"
+                )
+            }
+            Self::MaxTooLarge { max } => {
+                write!(
+                    f,
+                    "the greatest length of a key ({max}) is above {}, the most that is supported",
+                    Rules::MAX
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RulesError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_no_key_could_meet_or_that_have_no_bound_are_refused() {
+        assert_eq!(Rules::new(0, 10), Err(RulesError::ZeroMin));
+        assert_eq!(Rules::new(11, 10), Err(RulesError::MinAboveMax { min: 11, max: 10 }));
+        assert_eq!(Rules::new(1, 1025), Err(RulesError::MaxTooLarge { max: 1025 }));
+        assert!(Rules::new(1, 1024).is_ok());
+        assert!(Rules::new(7, 7).is_ok());
+        assert_eq!(
+            RulesError::MinAboveMax { min: 11, max: 10 }.to_string(),
+            "the least length of a key (11) is above the greatest (10): no key could pass"
+        );
+        assert!(RulesError::MaxTooLarge { max: 1025 }.to_string().contains("(1025) is above 1024"));
+        assert!(RulesError::ZeroMin.to_string().contains("at least 1"));
+    }
+
+    #[test]
+    fn the_defaults_are_the_published_ones() {
+        let rules = Rules::default();
+        assert_eq!((rules.min(), rules.max(), rules.weak()), (16, 255, Treatment::Refuse));
+        let other = Rules::other_header();
+        assert_eq!((other.min(), other.max(), other.weak()), (1, 255, Treatment::Allow));
+        assert_eq!(Rules::new(16, 255), Ok(rules));
+    }
+}

@@ -1,0 +1,72 @@
+//! Keys that are not the client's own choice: ids found in a message, fingerprints, and several of them together.
+//!
+//! What lives here: the constructors for those sources. What must never: the length and weakness [`Rules`]
+//! (somebody else chose these ids), or joining parts with a delimiter.
+//!
+//! [`Rules`]: super::Rules
+
+use super::{Error, Key, Kind};
+use crate::fingerprint::Fingerprint;
+
+impl Key {
+    /// The most characters that text from another source may have.
+    pub const SOURCE_MAX: usize = 255;
+    /// The most keys that a composite may join.
+    pub const PARTS_MAX: usize = 16;
+
+    /// A key found in a message: a webhook's id, the value behind a JSON pointer.
+    ///
+    /// Any Unicode text of 1 to 255 characters (code points, not bytes) without control characters. It is kept
+    /// exactly as it is: not trimmed, not normalised. Text of visible ASCII gives the key that a header with the same
+    /// text gives.
+    ///
+    /// ```
+    /// use semel_core::key::{Error, Key};
+    ///
+    /// assert_eq!(Key::from_source("заказ 1").unwrap().expose(), "заказ 1");
+    /// assert_eq!(Key::from_source(""), Err(Error::Empty));
+    /// assert_eq!(Key::from_source("a\nb"), Err(Error::Control));
+    /// ```
+    pub fn from_source(text: &str) -> Result<Self, Error> {
+        let length = text.chars().count();
+        if length == 0 {
+            return Err(Error::Empty);
+        }
+        if length > Self::SOURCE_MAX {
+            return Err(Error::TooLong { length, max: Self::SOURCE_MAX });
+        }
+        if text.chars().any(char::is_control) {
+            return Err(Error::Control);
+        }
+        Ok(Self(Kind::Text(text.into())))
+    }
+
+    /// The request's fingerprint as its key: the same payload is then the same command.
+    ///
+    /// Never equal to text, not even to the fingerprint's own digits.
+    pub const fn from_fingerprint(fingerprint: Fingerprint) -> Self {
+        Self(Kind::Fingerprint(fingerprint))
+    }
+
+    /// Several keys as one, in order.
+    ///
+    /// Two composites are equal exactly when they have equal parts in the same order; no text in one part can
+    /// imitate the border to the next. 2 to 16 parts, none of them composite.
+    ///
+    /// ```
+    /// use semel_core::key::Key;
+    ///
+    /// let pair = |a, b| Key::composite([Key::from_source(a)?, Key::from_source(b)?]);
+    /// assert_ne!(pair("a", "b:c")?, pair("a:b", "c")?);
+    /// # Ok::<(), semel_core::key::Error>(())
+    /// ```
+    pub fn composite(parts: impl IntoIterator<Item = Self>) -> Result<Self, Error> {
+        // One more than allowed is enough to know that it is too many.
+        let parts: Box<[Self]> = parts.into_iter().take(Self::PARTS_MAX + 1).collect();
+        let flat = parts.iter().all(|part| !matches!(part.0, Kind::Composite(_)));
+        if !flat || !(2..=Self::PARTS_MAX).contains(&parts.len()) {
+            return Err(Error::Composite);
+        }
+        Ok(Self(Kind::Composite(parts)))
+    }
+}

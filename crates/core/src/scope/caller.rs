@@ -1,0 +1,156 @@
+//! Who is calling.
+//!
+//! What lives here: the caller, the identity it was recognised by, and where that came from.
+//! What must never: verifying a token or reading a header. Whoever builds an [`Identity`] vouches for it.
+
+use std::fmt;
+
+use super::encoding::Sink;
+
+/// The caller, as far as it is known.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Caller {
+    /// Nobody in particular. All anonymous callers (of a tenant) share one scope, and so each other's keys.
+    Anonymous,
+    /// Somebody, recognised by a stable and authenticated identity.
+    Identified(Identity),
+}
+
+impl Caller {
+    pub(super) fn encode(&self, out: &mut impl Sink) {
+        match self {
+            Self::Anonymous => out.tag(0),
+            Self::Identified(identity) => identity.encode(out),
+        }
+    }
+}
+
+impl From<Identity> for Caller {
+    fn from(identity: Identity) -> Self {
+        Self::Identified(identity)
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Anonymous => f.write_str("Anonymous"),
+            Self::Identified(identity) => identity.fmt(f),
+        }
+    }
+}
+
+/// Where an identity came from. The same text from two sources is two callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A header that a trusted proxy sets.
+    Header,
+    /// Issuer and subject of a verified JWT.
+    Jwt,
+    /// An API key.
+    ApiKey,
+    /// A session cookie.
+    Cookie,
+    /// The subject of a client certificate.
+    Mtls,
+    /// The credentials of an `Authorization` header, as they are.
+    Authorization,
+}
+
+impl Source {
+    /// Whether a rotated credential makes another caller, so that a retry under the new one runs again.
+    ///
+    /// Where this is true the guarantee has to be named "per access token". It is so for `Authorization` alone: the
+    /// others name the caller, or a credential that is chosen as the caller's name.
+    pub const fn is_per_token(self) -> bool {
+        matches!(self, Self::Authorization)
+    }
+
+    /// The tag in hashed bytes; 0 is the anonymous caller's.
+    const fn tag(self) -> u8 {
+        match self {
+            Self::Header => 1,
+            Self::Jwt => 2,
+            Self::ApiKey => 3,
+            Self::Cookie => 4,
+            Self::Mtls => 5,
+            Self::Authorization => 6,
+        }
+    }
+}
+
+/// A caller's name and where it came from. Debug output tells the source only.
+///
+/// ```
+/// use semel_core::scope::{Identity, Source};
+///
+/// assert_ne!(Identity::jwt("https://a", "42"), Identity::jwt("https://b", "42"));
+/// assert_ne!(Identity::api_key("42"), Identity::cookie("42"));
+/// assert_eq!(Identity::authorization("Bearer", "t0ken"), Identity::authorization("bearer", "t0ken"));
+/// assert_eq!(Identity::jwt("https://a", "42").source(), Source::Jwt);
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Identity {
+    source: Source,
+    /// What qualifies the name: a JWT's issuer, an `Authorization` scheme in lower case. Nothing elsewhere.
+    realm: Option<Vec<u8>>,
+    name: Vec<u8>,
+}
+
+impl Identity {
+    fn of(source: Source, name: impl Into<Vec<u8>>) -> Self {
+        Self { source, realm: None, name: name.into() }
+    }
+
+    /// The value of a header that a trusted proxy sets.
+    pub fn header(value: impl Into<Vec<u8>>) -> Self {
+        Self::of(Source::Header, value)
+    }
+
+    /// A JWT's `iss` and `sub`. Only from a token whose signature was verified: claims are what the sender says.
+    pub fn jwt(issuer: &str, subject: &str) -> Self {
+        Self { realm: Some(issuer.into()), ..Self::of(Source::Jwt, subject) }
+    }
+
+    /// An API key that was found to be valid.
+    pub fn api_key(key: impl Into<Vec<u8>>) -> Self {
+        Self::of(Source::ApiKey, key)
+    }
+
+    /// The value of the session cookie.
+    pub fn cookie(value: impl Into<Vec<u8>>) -> Self {
+        Self::of(Source::Cookie, value)
+    }
+
+    /// The subject of a verified client certificate.
+    pub fn mtls(subject: impl Into<Vec<u8>>) -> Self {
+        Self::of(Source::Mtls, subject)
+    }
+
+    /// Scheme and credentials of an `Authorization` header. The scheme's case is ignored, the credentials count as
+    /// they are: a new token is another caller ([`Source::is_per_token`]).
+    pub fn authorization(scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
+        let realm = Some(scheme.to_ascii_lowercase().into_bytes());
+        Self { realm, ..Self::of(Source::Authorization, credentials) }
+    }
+
+    /// Where the identity came from.
+    pub const fn source(&self) -> Source {
+        self.source
+    }
+
+    /// The tag decides whether one field follows or two.
+    fn encode(&self, out: &mut impl Sink) {
+        out.tag(self.source.tag());
+        if let Some(realm) = &self.realm {
+            out.field(realm);
+        }
+        out.field(&self.name);
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identified({:?})", self.source)
+    }
+}

@@ -1,0 +1,205 @@
+//! Bytes to hash that nothing else encodes to.
+//!
+//! What lives here: tags, counts and length-prefixed fields, written to a hash as they come.
+//! What must never: a delimiter, or a field written without its length.
+
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+
+/// Where encoded bytes go.
+///
+/// The methods are prefix codes: none of their outputs begins another one of the same method. A sequence of calls
+/// whose next method depends only on what was written before can therefore be read back, and is unambiguous.
+pub(crate) trait Sink {
+    /// Takes the next bytes as they are.
+    fn put(&mut self, bytes: &[u8]);
+
+    /// One byte that says which alternative follows.
+    fn tag(&mut self, tag: u8) {
+        self.put(&[tag]);
+    }
+
+    /// How many items follow: 8 bytes, most significant first.
+    fn count(&mut self, count: usize) {
+        self.put(&(count as u64).to_be_bytes());
+    }
+
+    /// A length in bytes, as a count, then the bytes.
+    fn field(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.put(bytes);
+    }
+
+    /// Tag 0 for nothing; tag 1 and the field for something.
+    fn option(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            None => self.tag(0),
+            Some(bytes) => {
+                self.tag(1);
+                self.field(bytes);
+            }
+        }
+    }
+}
+
+impl Sink for Sha256 {
+    fn put(&mut self, bytes: &[u8]) {
+        Digest::update(self, bytes);
+    }
+}
+
+impl Sink for Hmac<Sha256> {
+    fn put(&mut self, bytes: &[u8]) {
+        Mac::update(self, bytes);
+    }
+}
+
+#[cfg(test)]
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::Sink as _;
+    use crate::fingerprint::Fingerprint;
+    use crate::key::Key;
+    use crate::scope::{Caller, Identity, Operation, Scope};
+
+    /// Few characters, among them the bytes that tags and lengths are made of: collisions, if there can be any, are near.
+    fn text() -> impl Strategy<Value = String> {
+        "[a:\x00\x01]{0,3}"
+    }
+
+    fn caller() -> impl Strategy<Value = Caller> {
+        prop_oneof![
+            Just(Caller::Anonymous),
+            text().prop_map(|name| Identity::header(name).into()),
+            text().prop_map(|name| Identity::api_key(name).into()),
+            text().prop_map(|name| Identity::cookie(name).into()),
+            text().prop_map(|name| Identity::mtls(name).into()),
+            (text(), text()).prop_map(|(issuer, subject)| Identity::jwt(&issuer, &subject).into()),
+            (text(), text()).prop_map(|(scheme, rest)| Identity::authorization(&scheme, rest).into()),
+        ]
+    }
+
+    fn scope() -> impl Strategy<Value = Scope> {
+        let operation = prop_oneof![
+            text().prop_map(Operation::named),
+            (text(), text()).prop_map(|(method, path)| Operation::route(method, path)),
+        ];
+        (proptest::option::of(text()), caller(), operation).prop_map(|(tenant, caller, operation)| {
+            let scope = Scope::new(caller, operation);
+            tenant.map_or(scope.clone(), |tenant| scope.in_tenant(tenant))
+        })
+    }
+
+    fn key() -> impl Strategy<Value = Key> {
+        let simple = || {
+            prop_oneof![
+                8 => "[a:,]{1,3}".prop_map(|text| Key::from_source(&text).unwrap()),
+                1 => (0..2_u8).prop_map(|byte| Key::from_fingerprint(Fingerprint::from_bytes([byte; 32]))),
+            ]
+        };
+        let composite =
+            proptest::collection::vec(simple(), 2..4).prop_map(|parts| Key::composite(parts).unwrap());
+        prop_oneof![simple(), composite]
+    }
+
+    fn written(scope: &Scope, key: &Key) -> Vec<u8> {
+        let mut out = Vec::new();
+        scope.encode(&mut out);
+        key.encode(&mut out);
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Every pair out of 150 at a time.
+        #[test]
+        fn no_two_scopes_and_keys_are_written_the_same(
+            all in proptest::collection::vec((scope(), key()), 150),
+        ) {
+            assert_no_two_alike(&all);
+        }
+    }
+
+    /// The full product of small choices. Random ones seldom differ in one place only; these all do.
+    #[test]
+    fn no_two_of_a_small_world_are_written_the_same() {
+        let texts = ["", "a", ":", "a:"];
+        let pairs = || texts.iter().flat_map(|one| texts.map(|two| (*one, two)));
+        let callers: Vec<Caller> = std::iter::once(Caller::Anonymous)
+            .chain(texts.into_iter().flat_map(|name| {
+                [Identity::header, Identity::api_key, Identity::cookie, Identity::mtls]
+                    .map(|of| of(name).into())
+            }))
+            .chain(pairs().map(|(issuer, subject)| Identity::jwt(issuer, subject).into()))
+            .chain(pairs().map(|(scheme, rest)| Identity::authorization(scheme, rest).into()))
+            .collect();
+        let operations: Vec<Operation> = ["", "a", "a:", "a a", " "]
+            .map(Operation::named)
+            .into_iter()
+            .chain(pairs().map(|(method, path)| Operation::route(method, path)))
+            .collect();
+        let text = |text: &str| Key::from_source(text).unwrap();
+        let print = || Key::from_fingerprint(Fingerprint::from_bytes([b'a'; 32]));
+        let simple = [text("a"), text("a:"), text(&"a".repeat(32)), text(&"61".repeat(32)), print()];
+        let two = simple.iter().flat_map(|one| simple.each_ref().map(|two| vec![one.clone(), two.clone()]));
+        let three = [vec![text("a"); 3], vec![text("a"), text("a"), print()]];
+        let composites = two.chain(three).map(|parts| Key::composite(parts).unwrap());
+        let keys: Vec<Key> = simple.iter().cloned().chain(composites).collect();
+
+        let mut all = Vec::new();
+        for caller in &callers {
+            for operation in &operations {
+                for key in &keys {
+                    let scope = Scope::new(caller.clone(), operation.clone());
+                    all.extend(texts.map(|tenant| (scope.clone().in_tenant(tenant), key.clone())));
+                    all.push((scope, key.clone()));
+                }
+            }
+        }
+        assert_eq!(all.len(), 49 * 21 * 32 * 5);
+        assert_no_two_alike(&all);
+    }
+
+    /// Nor does one begin another, so that what is written behind cannot make up for a difference.
+    fn assert_no_two_alike(all: &[(Scope, Key)]) {
+        let mut seen: HashMap<Vec<u8>, &(Scope, Key)> = HashMap::new();
+        for pair in all {
+            if let Some(twin) = seen.insert(written(&pair.0, &pair.1), pair) {
+                assert!(twin == pair, "written the same: {twin:?} {pair:?}");
+            }
+        }
+        let mut sorted: Vec<_> = seen.keys().collect();
+        sorted.sort();
+        assert!(sorted.windows(2).all(|two| !two[1].starts_with(two[0])), "one begins another");
+    }
+
+    #[test]
+    fn the_parts_are_written_as_the_vectors_describe() {
+        let mut out = Vec::new();
+        out.tag(7);
+        out.count(258);
+        out.field(b"ab");
+        out.option(None);
+        out.option(Some(b""));
+        let expected = [
+            &[7][..],
+            &[0, 0, 0, 0, 0, 0, 1, 2],
+            &[0, 0, 0, 0, 0, 0, 0, 2],
+            b"ab",
+            &[0],
+            &[1, 0, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        assert_eq!(out, expected.concat());
+    }
+}

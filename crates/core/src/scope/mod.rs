@@ -1,0 +1,93 @@
+//! Scopes: whose key it is and what it is for, and every identifier that follows from that.
+//!
+//! What lives here: the [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, and the ids
+//! derived from the result: operation ids, [`EventId`]s, resource ids. The bytes that are hashed are set down in
+//! `vectors/ids/README.md`, for clients in other languages.
+//! What must never: a way to write two different scopes as the same bytes, a raw caller or tenant in debug output, or
+//! a change to an existing encoding (a new one gets a new label).
+
+mod caller;
+mod derived;
+pub(crate) mod encoding;
+mod operation;
+mod secret;
+
+pub use caller::{Caller, Identity, Source};
+pub use derived::{EventId, NameError};
+pub use operation::Operation;
+pub use secret::{Secret, SecretTooShort};
+
+use std::fmt;
+
+use encoding::Sink;
+
+/// Who is asking for what. The same key in two scopes names two unrelated commands.
+///
+/// No tenant is not the empty tenant, and an anonymous caller is nobody's namesake: each of these is a scope of its
+/// own.
+///
+/// ```
+/// use semel_core::key::Key;
+/// use semel_core::scope::{Identity, Operation, Scope, Secret};
+///
+/// let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
+/// let key = Key::from_source("evt_1").unwrap();
+/// let charge = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
+/// let other = Scope::new(Identity::api_key("k-18"), Operation::route("POST", "/charges"));
+///
+/// assert_eq!(secret.command_id(&charge, &key), secret.command_id(&charge.clone(), &key));
+/// assert_ne!(secret.command_id(&charge, &key), secret.command_id(&other, &key));
+/// assert_ne!(secret.command_id(&charge, &key), secret.command_id(&charge.in_tenant("acme"), &key));
+/// # Ok::<(), semel_core::scope::SecretTooShort>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Scope {
+    tenant: Option<Vec<u8>>,
+    caller: Caller,
+    operation: Operation,
+}
+
+impl Scope {
+    /// A scope without a tenant.
+    pub fn new(caller: impl Into<Caller>, operation: Operation) -> Self {
+        Self { tenant: None, caller: caller.into(), operation }
+    }
+
+    /// The same caller and operation within a tenant.
+    #[must_use]
+    pub fn in_tenant(self, tenant: impl Into<Vec<u8>>) -> Self {
+        Self { tenant: Some(tenant.into()), ..self }
+    }
+
+    /// The caller.
+    pub const fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// The operation.
+    pub const fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// Tenant and caller, which is what a caller's own records are found by.
+    fn encode_caller(&self, out: &mut impl Sink) {
+        out.option(self.tenant.as_deref());
+        self.caller.encode(out);
+    }
+
+    fn encode(&self, out: &mut impl Sink) {
+        self.encode_caller(out);
+        self.operation.encode(out);
+    }
+}
+
+/// Whether there is a tenant, the caller's source, and the operation; neither tenant nor caller themselves.
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("tenant", &self.tenant.as_ref().map(|_| format_args!("…")))
+            .field("caller", &self.caller)
+            .field("operation", &self.operation)
+            .finish()
+    }
+}

@@ -1,0 +1,154 @@
+//! Runs `vectors/ids/`: what clients in other languages run too.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does: by panicking")]
+
+use std::collections::HashMap;
+
+use semel_core::fingerprint::Fingerprint;
+use semel_core::id::OperationId;
+use semel_core::key::Key;
+use semel_core::scope::{Caller, Identity, Operation, Scope, Secret};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    secret: String,
+    tenant: Option<String>,
+    caller: Option<Who>,
+    operation: What,
+    key: KeyForm,
+    secret_id: String,
+    command_id: String,
+    key_hash: String,
+    caller_hash: String,
+    operation_id: String,
+    events: Vec<Event>,
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "source", rename_all = "kebab-case")]
+enum Who {
+    Header { name: String },
+    Jwt { issuer: String, subject: String },
+    ApiKey { name: String },
+    Cookie { name: String },
+    Mtls { name: String },
+    Authorization { scheme: String, credentials: String },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum What {
+    Named { name: String },
+    Route { method: String, path: String },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum KeyForm {
+    Text { text: String },
+    Fingerprint { fingerprint: String },
+    Composite { parts: Vec<KeyForm> },
+}
+
+#[derive(Deserialize)]
+struct Event {
+    name: String,
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    kind: String,
+    name: String,
+    id: String,
+}
+
+fn unhex(digits: &str) -> Vec<u8> {
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn key(form: &KeyForm) -> Key {
+    match form {
+        KeyForm::Text { text } => Key::from_source(text).unwrap(),
+        KeyForm::Fingerprint { fingerprint } => {
+            Key::from_fingerprint(Fingerprint::from_bytes(unhex(fingerprint).try_into().unwrap()))
+        }
+        KeyForm::Composite { parts } => Key::composite(parts.iter().map(key)).unwrap(),
+    }
+}
+
+fn scope(case: &Case) -> Scope {
+    let caller = case.caller.as_ref().map_or(Caller::Anonymous, |who| {
+        Caller::from(match who {
+            Who::Header { name } => Identity::header(name.as_str()),
+            Who::Jwt { issuer, subject } => Identity::jwt(issuer, subject),
+            Who::ApiKey { name } => Identity::api_key(name.as_str()),
+            Who::Cookie { name } => Identity::cookie(name.as_str()),
+            Who::Mtls { name } => Identity::mtls(name.as_str()),
+            Who::Authorization { scheme, credentials } => {
+                Identity::authorization(scheme, credentials.as_str())
+            }
+        })
+    });
+    let operation = match &case.operation {
+        What::Named { name } => Operation::named(name.as_str()),
+        What::Route { method, path } => Operation::route(method.as_str(), path.as_str()),
+    };
+    let scope = Scope::new(caller, operation);
+    match &case.tenant {
+        Some(tenant) => scope.in_tenant(tenant.as_str()),
+        None => scope,
+    }
+}
+
+fn cases() -> Vec<Case> {
+    serde_json::from_str(include_str!("../../../vectors/ids/ids.json")).unwrap()
+}
+
+#[test]
+fn ids_are_derived_as_the_vectors_say() {
+    let cases = cases();
+    assert!(cases.len() >= 38);
+    for case in cases {
+        let (name, scope, key) = (&case.name, scope(&case), key(&case.key));
+        let secret = Secret::from_bytes(&unhex(&case.secret)).unwrap();
+        let command = secret.command_id(&scope, &key);
+        assert_eq!(hex(secret.id().as_bytes()), case.secret_id, "{name}");
+        assert_eq!(hex(command.as_bytes()), case.command_id, "{name}");
+        assert_eq!(hex(secret.key_hash(&key).as_bytes()), case.key_hash, "{name}");
+        assert_eq!(hex(secret.caller_hash(&scope).as_bytes()), case.caller_hash, "{name}");
+        let operation = OperationId::of(&command);
+        assert_eq!(operation.to_string(), case.operation_id, "{name}");
+        for event in case.events {
+            assert_eq!(operation.event_id(&event.name).unwrap().to_string(), event.id, "{name}");
+        }
+        for resource in case.resources {
+            assert_eq!(
+                operation.resource_id(&resource.kind, &resource.name).to_string(),
+                resource.id,
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_the_one_case_that_says_so_shares_a_command_id() {
+    let mut seen: HashMap<String, String> = HashMap::new();
+    let mut twins = Vec::new();
+    for case in cases() {
+        if let Some(twin) = seen.insert(case.command_id, case.name.clone()) {
+            twins.push((twin, case.name));
+        }
+    }
+    assert_eq!(twins.len(), 1, "{twins:?}");
+    assert!(twins[0].1.ends_with("the same caller"));
+}
