@@ -1,4 +1,100 @@
-//! The pure half of Semel.
+//! The pure half of Semel: what makes a side effect happen once, without any of the machinery that runs it.
+//!
+//! A request that timed out may have charged the card or not. The client retries, the queue redelivers, the
+//! operator runs the job again. Semel recognises that it is the same command, lets it run once, remembers what
+//! came of it and replays that; and where nobody can prove what happened, it says so.
+//!
+//! **What lives here**: the meaning of all that, as data and pure functions. How a command is recognised
+//! ([`key`], [`scope`], [`fingerprint`](mod@fingerprint)), what is kept of it ([`record`], [`policy`],
+//! [`outcome`], [`codec`]), and every way it may change ([`machine`], [`classify`](mod@classify)).
+//! **What must never**: I/O, an async runtime, HTTP, SQL, a clock, randomness. Time and tokens are arguments, so
+//! that a model checker can walk through every order of events with the code that runs in production.
+//!
+//! # Three guarantees
+//!
+//! What can be promised depends on where the effect happens. Every record carries its [`Class`](policy::Class):
+//!
+//! | class | the effect happens | what is promised |
+//! |---|---|---|
+//! | `local` | in the same database transaction as the record | exactly once, always |
+//! | `downstream` | in a system that deduplicates by the id it is handed | exactly once, while that system keeps its word; an attempt in doubt is made again |
+//! | `external` | anywhere else | at most once for a key and its retention; an attempt in doubt becomes `UNKNOWN` and waits for a verdict |
+//!
+//! # The states
+//!
+//! ```text
+//!              decide: a key never seen
+//!              ┌──────────┴───────────┐
+//!              ▼                      ▼
+//!           CLAIMED ────start────► PROCESSING
+//!              │                      │
+//!              │        ┌─────────────┼───────────────────┬──────────────────────┐
+//!      nothing │ nothing│      finish │            finish │            in doubt, │
+//!     was sent │happened│             │                   │     or the lease dies│
+//!              ▼        ▼             ▼                   ▼                      ▼
+//!       FAILED_NOT_REPLAYABLE     SUCCEEDED       FAILED_REPLAYABLE           UNKNOWN
+//!              │                      │                   │                      │
+//!              │                      └──────expire───────┤        reconcile, resolve, or the late
+//!      decide: the next attempt                           ▼        owner itself: to one of the three
+//!                                                      EXPIRED     on the left
+//!                                                         │
+//!                                                       purge──► (nothing)
+//! ```
+//!
+//! - `SUCCEEDED` and `FAILED_REPLAYABLE` are final until they expire, and replayed to every retry.
+//! - `FAILED_NOT_REPLAYABLE` means that *no* attempt took effect: the next request is the next attempt.
+//! - `UNKNOWN` is what cannot be proven. It never expires by itself and is never purged.
+//!
+//! # From a request to a decision
+//!
+//! ```
+//! use semel_core::classify::{Answer, Ending, Rules};
+//! use semel_core::fingerprint::{Limits, Request};
+//! use semel_core::key::{Key, Rules as KeyRules};
+//! use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
+//! use semel_core::outcome::{Outcome, Status};
+//! use semel_core::policy::{Class, Policy};
+//! use semel_core::record::Token;
+//! use semel_core::scope::{Identity, Operation, Scope, Secret};
+//! use semel_core::time::Time;
+//!
+//! // Who asks for what, under which key?
+//! let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
+//! let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
+//! let key = Key::from_header([b"8e03978e-40d5-43dd-bc93-6894a57f9324".as_slice()], &KeyRules::default())?.key;
+//! let policy = std::sync::Arc::new(Policy::new(Class::External));
+//! let body = br#"{"amount": 5, "currency": "EUR"}"#;
+//! let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/charges", body) };
+//! let payload = (request, Limits::default());
+//! let command = Command::new(&secret, &scope, &key, policy.clone(), &payload)?;
+//!
+//! // Nothing is known of it: this request is to run it. A store would now insert `claim.next` under `command.id`.
+//! let token = Token::from_random(0x5eed); // 128 fresh random bits in real life
+//! let ticket = Ticket { token, begin: Begin::Processing };
+//! let stamp = Stamp { now: Time::from_millis(1_000), who: "worker-1", why: "" };
+//! let Decision::Run(claim) = machine::decide(Found::Nothing, &command, ticket, stamp) else { unreachable!() };
+//!
+//! // The effect is sent and answered; a store would now swap the record for `done.next`, if it is unchanged.
+//! assert!(machine::may_send(&claim.next, token, stamp.now));
+//! let answer = Answer::new(Status::Http(201));
+//! let outcome = Outcome::http(201, [("location", "/charges/7")], "{\"id\":7}");
+//! let ending = Ending::of(Class::External, &answer, &Rules::default(), outcome.clone());
+//! let done = machine::finish(&claim.next, token, ending, stamp)?;
+//!
+//! // The retry, spelt differently, gets the very same answer.
+//! let body = br#"{"currency":"EUR","amount":5.0}"#;
+//! let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/charges", body) };
+//! let payload = (request, Limits::default());
+//! let retry = Command::new(&secret, &scope, &key, policy, &payload)?;
+//! let found = Found::Record(&done.next);
+//! assert_eq!(machine::decide(found, &retry, ticket, stamp), Decision::Answer(Reply::Replay(&outcome)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to read on
+//!
+//! [`machine`] first: it is the heart, and short. Then [`record`] for what is kept, [`policy`] for what is
+//! promised, and [`fingerprint`](mod@fingerprint) for what makes two payloads the same.
 
 pub mod classify;
 pub mod fingerprint;

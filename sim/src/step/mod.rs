@@ -11,7 +11,7 @@ use crate::invariant::{Violation, check, other_payload_is_refused};
 use crate::protocol::Protocol;
 use crate::world::{Budget, Cell, Held, Observer, Phase, Worker, World};
 use semel_core::fingerprint::Fingerprint;
-use semel_core::id::{CallerHash, KeyHash, OperationId};
+use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{Begin, Command, Stamp};
 use semel_core::outcome::{Outcome, Status};
 use semel_core::policy::{Class, Policy};
@@ -94,6 +94,7 @@ impl Context<'_> {
 
     pub(crate) fn command<'a>(&self, payload: &'a Fingerprint) -> Command<'a> {
         Command {
+            id: CommandId::from_bytes([0; 32]),
             operation_id: OperationId::from_bytes([0; 16]),
             key_hash: KeyHash::from_bytes([0; 32]),
             caller_hash: CallerHash::from_bytes([0; 32]),

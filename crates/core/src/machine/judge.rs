@@ -65,6 +65,32 @@ pub enum Reply<'a> {
 /// What a request is to do, given what the store found under its command id.
 ///
 /// `stamp.now` must come from the very answer of the store that carried the record.
+///
+/// ```
+/// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
+/// # fn command(payload: &Fingerprint) -> Command<'_> {
+/// #     let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
+/// #     let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::External).into());
+/// #     let (operation_id, fingerprint) = (OperationId::of(&id), *payload);
+/// #     Command { id, operation_id, key_hash, caller_hash, operation: "pay".into(), policy, fingerprint, payload }
+/// # }
+/// # fn stamp(millis: u64) -> Stamp<'static> {
+/// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
+/// # }
+/// use semel_core::machine::{Begin, Decision, Found, Reply, Ticket, decide};
+/// use semel_core::record::{StateName, Token};
+///
+/// let (five, six) = (Fingerprint::from_bytes([5; 32]), Fingerprint::from_bytes([6; 32]));
+/// let ticket = Ticket { token: Token::from_random(7), begin: Begin::Processing };
+/// // A key never seen: run, as the first attempt.
+/// let Decision::Run(write) = decide(Found::Nothing, &command(&five), ticket, stamp(0)) else { panic!() };
+/// assert_eq!((write.next.state_name(), write.next.attempt()), (StateName::Processing, 1));
+/// // Its twin meets the record:
+/// let found = Found::Record(&write.next);
+/// assert_eq!(decide(found, &command(&five), ticket, stamp(1)), Decision::Answer(Reply::InProgress));
+/// // The same key with another payload is refused, whatever the state:
+/// assert_eq!(decide(found, &command(&six), ticket, stamp(1)), Decision::Answer(Reply::Mismatch));
+/// ```
 pub fn decide<'a>(found: Found<'a>, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Decision<'a> {
     let run = |expect, next| Decision::Run(Box::new(Write { expect, next }));
     match judge(found, command, stamp.now) {

@@ -5,21 +5,7 @@
 //! What must never: I/O, a clock, randomness. The moment and the token are arguments, so that a model checker
 //! can walk through every order of events with this very code.
 //!
-//! ```text
-//!                        ┌────────────── take over (lease dead) ─────────────┐
-//!                        ▼                                                   │
-//!   (nothing) ──decide──► CLAIMED ──start──► PROCESSING ──finish──► SUCCEEDED ──────────┐
-//!        │                  │                 ▲   │  │                                  │
-//!        └──decide──────────┼─────────────────┘   │  ├─────finish──► FAILED_REPLAYABLE ─┤ expire
-//!                           │                     │  │                  ▲               ▼
-//!                        abandon                  │  │       resolve /  │            EXPIRED
-//!                           │       abandon /     │  │      reconcile   │               │ purge
-//!                           ▼       finish        │  └─finish / lease ► UNKNOWN         ▼
-//!                  FAILED_NOT_REPLAYABLE ◄────────┘     dead               │        (nothing)
-//!                           ▲  │                                           │
-//!                           │  └──decide: next attempt──►                  │
-//!                           └──────────── "not applied" ───────────────────┘
-//! ```
+//! The states and the ways between them are pictured at the [crate's front page](crate#the-states).
 //!
 //! Three rules hold everywhere:
 //!
@@ -33,45 +19,24 @@
 //! the owner's; [`lapse`] marks what a dead owner left behind, and [`reconcile`], [`postpone`],
 //! [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
 
+mod command;
 mod judge;
 mod owner;
 mod retention;
 mod rotation;
 mod verdict;
 
+pub use command::Command;
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide};
 pub use owner::{abandon, claim_landed, finish, landed, may_send, renew, start};
 pub use retention::{Due, due, expire, purge};
 pub use rotation::{Route, Stage, route};
 pub use verdict::{Verdict, lapse, postpone, reconcile, release, resolve};
 
-use crate::fingerprint::{Fingerprint, Payload};
 use crate::history;
-use crate::id::{CallerHash, KeyHash, OperationId};
-use crate::policy::Policy;
 use crate::record::{Entry, Record, State, Token};
 use crate::time::Time;
 use std::fmt;
-use std::sync::Arc;
-
-/// A request that has been recognised: who asks for what, under which key, with which payload.
-#[derive(Clone)]
-pub struct Command<'a> {
-    /// The public name of the command.
-    pub operation_id: OperationId,
-    /// The keyed hash of its key.
-    pub key_hash: KeyHash,
-    /// The keyed hash of its caller.
-    pub caller_hash: CallerHash,
-    /// The operation's name.
-    pub operation: Arc<str>,
-    /// The terms that a new record would be claimed under.
-    pub policy: Arc<Policy>,
-    /// The payload's fingerprint under that policy's selection.
-    pub fingerprint: Fingerprint,
-    /// The payload itself, asked once more where the record was claimed under another selection.
-    pub payload: &'a dyn Payload,
-}
 
 /// When a transition happens, by whom and why: what history remembers of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -48,6 +48,36 @@ pub fn may_send(record: &Record, token: Token, now: Time) -> bool {
 /// An owner that comes late still finishes over the `UNKNOWN`, or the "not applied" verdict, that was made of
 /// its own attempt: it holds the true outcome. It is recognised by its token, so that nobody finishes for a
 /// successor.
+///
+/// ```
+/// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
+/// # fn command(payload: &Fingerprint) -> Command<'_> {
+/// #     let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
+/// #     let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::External).into());
+/// #     let (operation_id, fingerprint) = (OperationId::of(&id), *payload);
+/// #     Command { id, operation_id, key_hash, caller_hash, operation: "pay".into(), policy, fingerprint, payload }
+/// # }
+/// # fn stamp(millis: u64) -> Stamp<'static> {
+/// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
+/// # }
+/// use semel_core::classify::Ending;
+/// use semel_core::machine::{Refusal, finish};
+/// use semel_core::outcome::Outcome;
+/// use semel_core::record::{StateName, Token};
+/// # use semel_core::record::Record;
+/// # use semel_core::machine::{Begin, Decision, Found, Ticket, decide};
+/// # let (payload, token) = (Fingerprint::from_bytes([5; 32]), Token::from_random(7));
+/// # let ticket = Ticket { token, begin: Begin::Processing };
+/// # let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), ticket, stamp(0)) else { panic!() };
+/// let record: Record = claim.next; // PROCESSING, claimed with the token 7
+/// let paid = Ending::Succeeded(Outcome::http(201, [("location", "/charges/7")], ""));
+/// let done = finish(&record, Token::from_random(7), paid.clone(), stamp(10))?.next;
+/// assert_eq!(done.state_name(), StateName::Succeeded);
+/// // Nobody else's token will do, and final is final:
+/// assert_eq!(finish(&record, Token::from_random(8), paid.clone(), stamp(10)), Err(Refusal::Superseded));
+/// assert_eq!(finish(&done, Token::from_random(7), paid, stamp(11)), Err(Refusal::Settled));
+/// # Ok::<(), Refusal>(())
+/// ```
 pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     own(record, token)?;
     let state = match &record.state {

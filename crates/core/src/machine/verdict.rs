@@ -55,6 +55,35 @@ pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
 ///
 /// "It happened" counts at once. "It is not there" counts only after the quiet period, counted from the
 /// owner's last stored write: until then a paused owner may still act, or its effect still arrive.
+///
+/// ```
+/// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
+/// # fn command(payload: &Fingerprint) -> Command<'_> {
+/// #     let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
+/// #     let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::External).into());
+/// #     let (operation_id, fingerprint) = (OperationId::of(&id), *payload);
+/// #     Command { id, operation_id, key_hash, caller_hash, operation: "pay".into(), policy, fingerprint, payload }
+/// # }
+/// # fn stamp(millis: u64) -> Stamp<'static> {
+/// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
+/// # }
+/// use semel_core::machine::{Refusal, Verdict, lapse, reconcile};
+/// use semel_core::record::{StateName, Token};
+/// # use semel_core::machine::{Begin, Decision, Found, Ticket, decide};
+/// # let (payload, token) = (Fingerprint::from_bytes([5; 32]), Token::from_random(7));
+/// # let ticket = Ticket { token, begin: Begin::Processing };
+/// # let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), ticket, stamp(0)) else { panic!() };
+/// let record = claim.next; // PROCESSING, claimed at the moment 0; its owner is not heard of again
+/// let quiet = record.policy().quiet().as_millis() as u64;
+/// let lost = lapse(&record, stamp(30_000))?.next;
+/// assert_eq!(lost.state_name(), StateName::Unknown);
+/// // The provider knows nothing of it. That is no proof yet:
+/// let absent = |asked_at| Verdict::NotApplied { asked_at: Time::from_millis(asked_at) };
+/// assert!(matches!(reconcile(&lost, absent(quiet), stamp(quiet)), Err(Refusal::QuietUntil(_))));
+/// let settled = reconcile(&lost, absent(quiet + 1), stamp(quiet + 1))?.next;
+/// assert_eq!(settled.state_name(), StateName::FailedNotReplayable);
+/// # Ok::<(), Refusal>(())
+/// ```
 pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let State::Unknown { .. } = record.state else { return Err(Refusal::WrongState) };
     if let Verdict::NotApplied { asked_at } = verdict {

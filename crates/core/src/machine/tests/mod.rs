@@ -8,8 +8,11 @@ mod verdict;
 
 use super::*;
 use crate::classify::Ending;
+use crate::fingerprint::{Fingerprint, Payload};
+use crate::id::{CallerHash, CommandId, KeyHash, OperationId};
 use crate::outcome::Outcome;
-use crate::policy::Class;
+use crate::policy::{Class, Policy};
+use std::sync::Arc;
 use std::time::Duration;
 
 const OWNER: Token = Token::from_random(1);
@@ -27,6 +30,7 @@ static DIFFERENT: Fingerprint = Fingerprint::from_bytes([2; 32]);
 
 fn command_under(policy: Policy, payload: &'static Fingerprint) -> Command<'static> {
     Command {
+        id: CommandId::from_bytes([9; 32]),
         operation_id: OperationId::from_bytes([3; 16]),
         key_hash: KeyHash::from_bytes([4; 32]),
         caller_hash: CallerHash::from_bytes([5; 32]),

@@ -1,0 +1,73 @@
+//! A request that has been recognised.
+
+use crate::fingerprint::{Error, Fingerprint, Payload};
+use crate::id::{CallerHash, CommandId, KeyHash, OperationId};
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::scope::{Scope, Secret};
+use std::sync::Arc;
+
+/// A request that has been recognised: who asks for what, under which key, with which payload.
+///
+/// ```
+/// use semel_core::fingerprint::{Limits, Request};
+/// use semel_core::id::OperationId;
+/// use semel_core::key::Key;
+/// use semel_core::machine::Command;
+/// use semel_core::policy::{Class, Policy};
+/// use semel_core::scope::{Identity, Operation, Scope, Secret};
+///
+/// let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
+/// let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
+/// let key = Key::from_source("order-1234-charge").unwrap();
+/// let request = Request::new("POST", "/charges", b"amount=5");
+///
+/// let policy = Policy::new(Class::External).into();
+/// let payload = (request, Limits::default());
+/// let command = Command::new(&secret, &scope, &key, policy, &payload)?;
+/// assert_eq!(command.operation_id, OperationId::of(&command.id));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Command<'a> {
+    /// What stores index by.
+    pub id: CommandId,
+    /// The public name of the command.
+    pub operation_id: OperationId,
+    /// The keyed hash of its key.
+    pub key_hash: KeyHash,
+    /// The keyed hash of its caller.
+    pub caller_hash: CallerHash,
+    /// The operation's name.
+    pub operation: Arc<str>,
+    /// The terms that a new record would be claimed under.
+    pub policy: Arc<Policy>,
+    /// The payload's fingerprint under that policy's selection.
+    pub fingerprint: Fingerprint,
+    /// The payload itself, asked once more where the record was claimed under another selection.
+    pub payload: &'a dyn Payload,
+}
+
+impl<'a> Command<'a> {
+    /// Recognises a request. Fails where its payload cannot be fingerprinted under the policy's selection.
+    pub fn new(
+        secret: &Secret,
+        scope: &Scope,
+        key: &Key,
+        policy: Arc<Policy>,
+        payload: &'a dyn Payload,
+    ) -> Result<Self, Error> {
+        let fingerprint = payload.fingerprint(&policy.selection)?;
+        let id = secret.command_id(scope, key);
+        Ok(Self {
+            id,
+            operation_id: OperationId::of(&id),
+            key_hash: secret.key_hash(key),
+            caller_hash: secret.caller_hash(scope),
+            operation: scope.operation().to_string().into(),
+            policy,
+            fingerprint,
+            payload,
+        })
+    }
+}
