@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err(Failure::Stopped(advice.to_owned()));
     }
     let mut command = cargo::cargo();
-    command.args(["mutants", "--package", "semel-core"]);
+    command.args(["mutants", "--package", "semel-core", "--profile", "mutants"]);
     for file in files(arguments) {
         command.args(["--file", file]);
     }

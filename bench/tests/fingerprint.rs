@@ -1,69 +1,13 @@
 //! What a fingerprint allocates, counted by the allocator itself.
-//!
-//! Growing a block counts as holding the old and the new one at once, which is the worst an allocator may do.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
+use semel_bench::{Cost, Counting, measure};
 use semel_core::fingerprint::{Error, Fingerprint, Limits, Request, Selection};
-
-thread_local! {
-    static NOW: Cell<usize> = const { Cell::new(0) };
-    static PEAK: Cell<usize> = const { Cell::new(0) };
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-impl Counting {
-    fn add(bytes: usize) {
-        NOW.set(NOW.get().wrapping_add(bytes));
-        PEAK.set(PEAK.get().max(NOW.get()));
-        CALLS.set(CALLS.get() + 1);
-    }
-
-    fn subtract(bytes: usize) {
-        NOW.set(NOW.get().wrapping_sub(bytes));
-    }
-}
-
-// SAFETY: every call goes on to the system's allocator unchanged; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Self::add(layout.size());
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        Self::add(layout.size());
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        Self::subtract(layout.size());
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        Self::add(size);
-        Self::subtract(layout.size());
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Runs `work` and returns its result, the most bytes it held at once, and how often it allocated.
-fn measure<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
-    let before = NOW.get();
-    PEAK.set(before);
-    let calls = CALLS.get();
-    let result = work();
-    (result, PEAK.get() - before, CALLS.get() - calls)
-}
 
 fn fingerprint(content_type: &str, body: &[u8]) -> Result<Fingerprint, Error> {
     let request = Request { content_type: Some(content_type.as_bytes()), ..Request::new("POST", "/x", body) };
@@ -85,7 +29,8 @@ fn shapes() -> Vec<(&'static str, String)> {
         }
         text + "}"
     };
-    let nested = |inner: &str, levels: usize| format!("{}0{}", "{\"a\":".repeat(levels), inner.repeat(levels));
+    let nested =
+        |inner: &str, levels: usize| format!("{}0{}", "{\"a\":".repeat(levels), inner.repeat(levels));
     vec![
         ("a million members, sorted", many(1_000_000, |n| format!("{n:06x}"))),
         ("a million members, reversed", many(1_000_000, |n| format!("{:06x}", 0xff_ffff - n))),
@@ -110,7 +55,8 @@ fn shapes() -> Vec<(&'static str, String)> {
 #[test]
 fn a_json_body_of_any_shape_takes_at_most_twice_its_size_beside_itself() {
     for (shape, body) in shapes() {
-        let (_, peak, calls) = measure(|| fingerprint("application/json", body.as_bytes()));
+        let (_, Cost { bytes_max: peak, calls }) =
+            measure(|| fingerprint("application/json", body.as_bytes()));
         let ratio = peak as f64 / body.len() as f64;
         println!("{shape:32} {:>9} bytes: {ratio:.2} times the body, {calls} allocations", body.len());
         assert!(peak <= 2 * body.len() + CONSTANT, "{shape}: {peak} for {}", body.len());
@@ -126,8 +72,12 @@ fn a_form_of_any_shape_takes_at_most_twice_its_size_beside_itself() {
         ("separators", "&".repeat(1_000_000)),
     ] {
         let content_type = "application/x-www-form-urlencoded";
-        let (_, peak, calls) = measure(|| fingerprint(content_type, body.as_bytes()));
-        println!("{shape:32} {:>9} bytes: {:.2} times, {calls} allocations", body.len(), peak as f64 / body.len() as f64);
+        let (_, Cost { bytes_max: peak, calls }) = measure(|| fingerprint(content_type, body.as_bytes()));
+        println!(
+            "{shape:32} {:>9} bytes: {:.2} times, {calls} allocations",
+            body.len(),
+            peak as f64 / body.len() as f64
+        );
         assert!(peak <= 2 * body.len() + CONSTANT, "{shape}: {peak}");
     }
 }
@@ -136,7 +86,8 @@ fn a_form_of_any_shape_takes_at_most_twice_its_size_beside_itself() {
 fn a_multipart_body_takes_a_constant_beside_itself() {
     let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n";
     let body = format!("{}--b--", part.repeat(50_000));
-    let (result, peak, _) = measure(|| fingerprint("multipart/form-data; boundary=b", body.as_bytes()));
+    let (result, Cost { bytes_max: peak, .. }) =
+        measure(|| fingerprint("multipart/form-data; boundary=b", body.as_bytes()));
     assert!(result.is_ok());
     assert!(peak <= CONSTANT, "{peak}");
 }
@@ -148,7 +99,7 @@ fn a_kibibyte_of_json_takes_two_allocations_and_no_more() {
         body.push_str(r#"{"sku":"A-1","quantity":2,"price":9.90},"#);
     }
     body.push_str(r#"{}],"currency":"EUR","amount":10.50}"#);
-    let (_, _, with) = measure(|| fingerprint("application/json", body.as_bytes()).unwrap());
+    let (_, Cost { calls: with, .. }) = measure(|| fingerprint("application/json", body.as_bytes()).unwrap());
     println!("{} bytes: {with} allocations", body.len());
     assert!(with <= 2, "{with}");
 }
@@ -171,9 +122,9 @@ fn a_bomb_takes_the_limit_and_a_constant() {
         zstd.extend_from_slice(&[0x02, 0x00, 0x10, 0x00]);
     }
     let brotli = [
-        0xcf, 0xff, 0xff, 0x7f, 0x00, 0x24, 0x00, 0xe2, 0xb1, 0x40, 0x72, 0xef, 0xff, 0xf9, 0xff, 0xff, 0x0f, 0x80,
-        0x04, 0x40, 0x1c, 0x16, 0x80, 0xee, 0xfd, 0x3f, 0xff, 0xff, 0xff, 0x01, 0x90, 0x00, 0x88, 0xc3, 0x02, 0xd0,
-        0xbd, 0xff, 0xcf, 0xff, 0xff, 0x7f, 0x00, 0x12, 0x00, 0x71, 0x58, 0x00, 0xba, 0xf7, 0xff,
+        0xcf, 0xff, 0xff, 0x7f, 0x00, 0x24, 0x00, 0xe2, 0xb1, 0x40, 0x72, 0xef, 0xff, 0xf9, 0xff, 0xff, 0x0f,
+        0x80, 0x04, 0x40, 0x1c, 0x16, 0x80, 0xee, 0xfd, 0x3f, 0xff, 0xff, 0xff, 0x01, 0x90, 0x00, 0x88, 0xc3,
+        0x02, 0xd0, 0xbd, 0xff, 0xcf, 0xff, 0xff, 0x7f, 0x00, 0x12, 0x00, 0x71, 0x58, 0x00, 0xba, 0xf7, 0xff,
     ];
     for (coding, bomb) in [
         ("gzip", gzip.finish().unwrap()),
@@ -184,7 +135,8 @@ fn a_bomb_takes_the_limit_and_a_constant() {
         let codings = [coding.as_bytes()];
         let request = Request { content_encoding: &codings, ..Request::new("POST", "/x", &bomb) };
         let limits = Limits { decoded_body_bytes_max: LIMIT };
-        let (result, peak, _) = measure(|| request.fingerprint(&Selection::default(), &limits));
+        let (result, Cost { bytes_max: peak, .. }) =
+            measure(|| request.fingerprint(&Selection::default(), &limits));
         println!("{coding:8} {:>7} bytes of bomb: {:.1} MiB", bomb.len(), peak as f64 / f64::from(1 << 20));
         assert!(result.is_err());
         let decoder = if coding.len() < 4 || coding == "zstd" { DECODER } else { 1 << 20 };

@@ -1,1 +1,0 @@
-//! Nothing here: see `tests/memory.rs`.
