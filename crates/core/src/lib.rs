@@ -97,6 +97,7 @@
 //! promised, and [`fingerprint`](mod@fingerprint) for what makes two payloads the same.
 
 pub mod classify;
+pub mod codec;
 pub mod fingerprint;
 pub mod history;
 pub mod id;

@@ -1,0 +1,31 @@
+//! What newer nodes may add to a record without a new format.
+//!
+//! An extension is a tag, a length and bytes. An even tag may be ignored by a node that does not know it, and is
+//! kept; an odd one must be understood. Tags ascend, so that there is one order and none comes twice.
+
+use super::read::Reader;
+use super::{Error, Newer};
+use bytes::Bytes;
+
+/// Reads to the end. All extensions that may be ignored, as they stand; this format knows none by itself.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Bytes, Error> {
+    let start = reader.at();
+    let mut last = None;
+    let mut unknown = None;
+    while reader.left() > 0 {
+        let at = reader.at();
+        let tag = reader.varint()?;
+        if last.is_some_and(|last| tag <= last) {
+            return Err(Error::Damaged { at, what: "the extensions are out of order" });
+        }
+        last = Some(tag);
+        reader.slice()?;
+        if tag % 2 == 1 {
+            unknown = unknown.or(Some(tag));
+        }
+    }
+    match unknown {
+        Some(tag) => Err(Error::Newer(Newer::Extension(tag))),
+        None => Ok(reader.since(start)),
+    }
+}

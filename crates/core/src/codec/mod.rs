@@ -1,0 +1,117 @@
+//! The bytes that a store keeps of an entry.
+//!
+//! What lives here: one compact, canonical form of a record and of the moved marker, with a checksum, and the
+//! rules by which older and newer nodes read each other's. The layout stands in `docs/decisions/codec.md`.
+//! What must never: a lenient reading. Bytes are either exactly what a node would have written, or they are
+//! unreadable; and what is unreadable is answered as unknown, never taken for absent and never written over.
+//!
+//! ```
+//! use semel_core::codec;
+//! use semel_core::machine::Found;
+//! use semel_core::record::Entry;
+//!
+//! let mut stored = codec::encode(&Entry::Moved);
+//! assert_eq!(codec::decode(&stored.clone().into()), Ok(Entry::Moved));
+//!
+//! stored[1] ^= 1;
+//! let damaged = codec::decode(&stored.into());
+//! assert_eq!(codec::found(&damaged), Found::Unreadable);
+//! ```
+
+mod error;
+mod extension;
+mod history;
+mod outcome;
+mod policy;
+mod read;
+mod record;
+mod state;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{Error, Newer};
+
+use crate::machine::Found;
+use crate::record::{Entry, Record};
+use bytes::Bytes;
+use read::Reader;
+
+/// The format that this build writes, and the newest that it reads.
+pub const FORMAT: u8 = 1;
+
+const KIND_RECORD: u8 = 0;
+const KIND_MOVED: u8 = 1;
+
+/// The bytes of an entry: the same for equal entries, on every node.
+pub fn encode(entry: &Entry) -> Vec<u8> {
+    match entry {
+        Entry::Record(record) => encode_record(record),
+        Entry::Moved => {
+            let mut out = Vec::with_capacity(6);
+            encode_into(entry, &mut out);
+            out
+        }
+    }
+}
+
+/// The bytes of an entry that holds `record`, which need not be boxed into one first.
+pub fn encode_record(record: &Record) -> Vec<u8> {
+    let mut out = Vec::with_capacity(record::size_hint(record));
+    frame(&mut out, KIND_RECORD, |out| record::write(record, out));
+    out
+}
+
+/// Appends the bytes of an entry to `out`, for a store that reuses its buffer.
+pub fn encode_into(entry: &Entry, out: &mut Vec<u8>) {
+    match entry {
+        Entry::Record(record) => frame(out, KIND_RECORD, |out| record::write(record, out)),
+        Entry::Moved => frame(out, KIND_MOVED, |_| {}),
+    }
+}
+
+/// What every format shares: its number in the first byte, and in the last four the checksum of all before.
+fn frame(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[FORMAT, kind]);
+    content(out);
+    let sum = crc32fast::hash(&out[start..]);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// The entry that stands in `bytes`. Bodies, headers and extensions are slices of `bytes`, not copies.
+///
+/// Takes exactly what [`encode`] writes and nothing else: encoding the result yields the same bytes, whatever
+/// a newer node added that this one may ignore. Never panics, and never allocates for a length or count that
+/// the bytes do not bear out.
+pub fn decode(bytes: &Bytes) -> Result<Entry, Error> {
+    let Some((content, sum)) = bytes.split_last_chunk() else {
+        return Err(Error::Damaged { at: bytes.len(), what: "cut short" });
+    };
+    // Before the format: only of undamaged bytes can it be said that they are newer.
+    if crc32fast::hash(content) != u32::from_le_bytes(*sum) {
+        return Err(Error::Damaged { at: content.len(), what: "the checksum does not match" });
+    }
+    let mut reader = Reader::new(bytes, content.len());
+    match reader.byte()? {
+        FORMAT => {}
+        0 => return Err(Error::Damaged { at: 0, what: "there is no format 0" }),
+        newer => return Err(Error::Newer(Newer::Format(newer))),
+    }
+    match reader.byte()? {
+        KIND_RECORD => record::read(&mut reader).map(|record| Entry::Record(Box::new(record))),
+        KIND_MOVED if reader.left() == 0 => Ok(Entry::Moved),
+        KIND_MOVED => Err(reader.damaged("bytes follow the marker")),
+        _ => Err(Error::Damaged { at: 1, what: "unknown kind of entry" }),
+    }
+}
+
+/// What the state machine is to make of bytes that were found in a store: whatever cannot be read is
+/// [`Found::Unreadable`].
+pub fn found(decoded: &Result<Entry, Error>) -> Found<'_> {
+    match decoded {
+        Ok(entry) => Found::from(Some(entry)),
+        Err(_) => Found::Unreadable,
+    }
+}

@@ -1,0 +1,80 @@
+//! An outcome, written and read back.
+
+use super::read::Reader;
+use super::{Error, write};
+use crate::outcome::{Body, Field, Outcome, Status};
+
+const STATUS_BITS: u8 = 0b011;
+const HTTP: u8 = 0;
+const GRPC: u8 = 1;
+const VALUE: u8 = 2;
+const KEPT: u8 = 0b100;
+
+/// The lengths of an empty name and an empty value.
+const FIELD_BYTES_MIN: usize = 2;
+
+pub(super) fn size_hint(outcome: &Outcome) -> usize {
+    let fields = outcome.headers.iter().chain(&outcome.trailers);
+    let fields: usize = fields.map(|(name, value)| 4 + name.len() + value.len()).sum();
+    let body = match &outcome.body {
+        Body::Kept(body) => body.len(),
+        Body::NotRetained => 0,
+    };
+    fields + body + 16
+}
+
+pub(super) fn write(outcome: &Outcome, out: &mut Vec<u8>) {
+    let (kind, status) = match outcome.status {
+        Status::Http(status) => (HTTP, Some(status.into())),
+        Status::Grpc(status) => (GRPC, Some(status)),
+        Status::Value => (VALUE, None),
+    };
+    let body = match &outcome.body {
+        Body::Kept(body) => Some(body),
+        Body::NotRetained => None,
+    };
+    out.push(kind | if body.is_some() { KEPT } else { 0 });
+    if let Some(status) = status {
+        write::varint(out, status.into());
+    }
+    write_fields(&outcome.headers, out);
+    write_fields(&outcome.trailers, out);
+    if let Some(body) = body {
+        write::bytes(out, body);
+    }
+}
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Error> {
+    let at = reader.at();
+    let flags = reader.byte()?;
+    if flags & !(STATUS_BITS | KEPT) != 0 {
+        return Err(Error::Damaged { at, what: "unknown flags of an outcome" });
+    }
+    let status = match flags & STATUS_BITS {
+        HTTP => Status::Http(reader.number()?),
+        GRPC => Status::Grpc(reader.number()?),
+        VALUE => Status::Value,
+        _ => return Err(Error::Damaged { at, what: "unknown kind of status" }),
+    };
+    let headers = read_fields(reader)?;
+    let trailers = read_fields(reader)?;
+    let body = if flags & KEPT == 0 { Body::NotRetained } else { Body::Kept(reader.bytes()?) };
+    Ok(Outcome { status, headers, body, trailers })
+}
+
+fn write_fields(fields: &[Field], out: &mut Vec<u8>) {
+    write::length(out, fields.len());
+    for (name, value) in fields {
+        write::bytes(out, name);
+        write::bytes(out, value);
+    }
+}
+
+fn read_fields(reader: &mut Reader<'_>) -> Result<Vec<Field>, Error> {
+    let count = reader.count(FIELD_BYTES_MIN)?;
+    let mut fields = Vec::with_capacity(count);
+    for _ in 0..count {
+        fields.push((reader.bytes()?, reader.bytes()?));
+    }
+    Ok(fields)
+}

@@ -1,0 +1,119 @@
+//! Numbers, times, texts and byte strings, read back.
+//!
+//! What lives here: a cursor that only moves forward and checks every length against what is left before
+//! anything is allocated for it. What must never: a second spelling of any value.
+
+use super::Error;
+use crate::time::Time;
+use bytes::Bytes;
+
+/// A place in the bytes of an entry.
+pub(super) struct Reader<'a> {
+    input: &'a Bytes,
+    rest: &'a [u8],
+    end: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// At the beginning of the first `end` bytes of `input`.
+    pub(super) fn new(input: &'a Bytes, end: usize) -> Self {
+        Self { input, rest: &input[..end], end }
+    }
+
+    /// How far it has come.
+    pub(super) fn at(&self) -> usize {
+        self.end - self.rest.len()
+    }
+
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// That something is wrong right here.
+    pub(super) fn damaged(&self, what: &'static str) -> Error {
+        Error::Damaged { at: self.at(), what }
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Error> {
+        self.array().map(|[byte]: [u8; 1]| byte)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or_else(|| self.damaged("cut short"))?;
+        self.rest = rest;
+        Ok(*array)
+    }
+
+    /// A number in its one and shortest form.
+    pub(super) fn varint(&mut self) -> Result<u64, Error> {
+        let start = self.at();
+        let damaged = |what| Error::Damaged { at: start, what };
+        let mut value = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                let shortest = bits != 0 || shift == 0;
+                return if shortest {
+                    Ok(value)
+                } else {
+                    Err(damaged("a number is longer than it needs to be"))
+                };
+            }
+        }
+        Err(damaged("a number has more than 64 bits"))
+    }
+
+    /// A number that fits in a smaller type.
+    pub(super) fn number<T: TryFrom<u64>>(&mut self) -> Result<T, Error> {
+        let at = self.at();
+        T::try_from(self.varint()?).map_err(|_| Error::Damaged { at, what: "a number is too large" })
+    }
+
+    pub(super) fn time(&mut self) -> Result<Time, Error> {
+        self.varint().map(Time::from_millis)
+    }
+
+    /// How many items follow, each of which takes at least `item_bytes_min`: never more than there is room for.
+    pub(super) fn count(&mut self, item_bytes_min: usize) -> Result<usize, Error> {
+        let at = self.at();
+        let count: usize = self.number()?;
+        if count > self.left() / item_bytes_min {
+            return Err(Error::Damaged { at, what: "more is announced than follows" });
+        }
+        Ok(count)
+    }
+
+    /// A byte string, as a slice of the input.
+    pub(super) fn slice(&mut self) -> Result<&'a [u8], Error> {
+        let length = self.count(1)?;
+        let (slice, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        Ok(slice)
+    }
+
+    /// A byte string that keeps the input alive.
+    pub(super) fn bytes(&mut self) -> Result<Bytes, Error> {
+        let length = self.slice()?.len();
+        let end = self.at();
+        Ok(self.input.slice(end - length..end))
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a str, Error> {
+        let slice = self.slice()?;
+        std::str::from_utf8(slice).map_err(|error| {
+            let at = self.at() - slice.len() + error.valid_up_to();
+            Error::Damaged { at, what: "a text is not UTF-8" }
+        })
+    }
+
+    /// What was read since `start`, keeping the input alive.
+    pub(super) fn since(&self, start: usize) -> Bytes {
+        self.input.slice(start..self.at())
+    }
+}

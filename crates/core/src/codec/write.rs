@@ -1,0 +1,28 @@
+//! Numbers, times, texts and byte strings, written.
+
+use crate::time::Time;
+
+/// LEB128: seven bits a byte, lowest first, the high bit set on all bytes but the last.
+#[expect(clippy::cast_possible_truncation, reason = "the low seven bits are what is meant")]
+pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value > 0x7f {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// A length or count. (No platform has lengths beyond 64 bits.)
+pub(super) fn length(out: &mut Vec<u8>, length: usize) {
+    varint(out, length as u64);
+}
+
+pub(super) fn time(out: &mut Vec<u8>, time: Time) {
+    varint(out, time.as_millis());
+}
+
+/// A byte string or a text, after its length.
+pub(super) fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    length(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
