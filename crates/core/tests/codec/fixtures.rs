@@ -1,0 +1,111 @@
+//! Files written once, which every later build must read as it was meant then.
+//!
+//! `fixtures/codec/v1/NAME.hex` holds the bytes and `NAME.txt` what they say. A new sample gets its files by
+//! `SEMEL_WRITE_FIXTURES=1 cargo test -p semel-core --test codec`, which never touches a file that is there:
+//! a fixture that has to change is a format that has to get a new number.
+
+use super::describe::{describe, hex};
+use super::samples;
+use bytes::Bytes;
+use semel_core::codec;
+use semel_core::record::{Entry, StateName};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/codec/v1")
+}
+
+/// The name, bytes and description of every fixture.
+fn fixtures() -> Vec<(String, Bytes, String)> {
+    write_missing();
+    let names = fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().path());
+    let hexes = names.filter(|path| path.extension().is_some_and(|extension| extension == "hex"));
+    let fixture = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let bytes = unhex(&fs::read_to_string(&path).unwrap());
+        let text = fs::read_to_string(path.with_extension("txt")).unwrap();
+        (name, bytes.into(), text)
+    };
+    let fixtures: Vec<_> = hexes.map(fixture).collect();
+    assert!(fixtures.len() > 30, "the fixtures are gone");
+    fixtures
+}
+
+/// Adds what is missing, when asked to.
+fn write_missing() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        if std::env::var_os("SEMEL_WRITE_FIXTURES").is_some_and(|value| value == "1") {
+            for (name, bytes) in samples::all() {
+                let path = directory().join(name);
+                let lines: Vec<_> = bytes.chunks(32).map(hex).collect();
+                write_new(&path.with_extension("hex"), &(lines.join("\n") + "\n"));
+                write_new(&path.with_extension("txt"), &describe(&codec::decode(&bytes.into())));
+            }
+        }
+    });
+}
+
+fn write_new(path: &Path, text: &str) {
+    if let Ok(mut file) = File::create_new(path) {
+        file.write_all(text.as_bytes()).unwrap();
+    }
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<_> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+#[test]
+fn every_fixture_reads_as_it_was_meant_when_it_was_written() {
+    for (name, bytes, text) in fixtures() {
+        assert_eq!(describe(&codec::decode(&bytes)), text, "{name}");
+    }
+}
+
+#[test]
+fn every_readable_fixture_would_be_written_the_same_today() {
+    let mut seen = BTreeSet::new();
+    for (name, bytes, _) in fixtures() {
+        if let Ok(entry) = codec::decode(&bytes) {
+            assert_eq!(codec::encode(&entry), bytes, "{name}");
+            seen.insert(match entry {
+                Entry::Record(record) => record.state_name().as_str(),
+                Entry::Moved => "moved",
+            });
+        }
+    }
+    let every = StateName::ALL.map(StateName::as_str).into_iter().chain(["moved"]);
+    assert_eq!(seen, every.collect(), "what the fixtures show");
+}
+
+/// By name only: a sample may come to look different when the state machine learns something, and the fixture of
+/// how it once looked must be read all the same.
+#[test]
+fn every_sample_has_its_fixture() {
+    let written: BTreeSet<_> = fixtures().into_iter().map(|(name, ..)| name).collect();
+    let samples = samples::all();
+    let missing: Vec<_> = samples.iter().filter(|(name, _)| !written.contains(*name)).collect();
+    assert!(missing.is_empty(), "write them with SEMEL_WRITE_FIXTURES=1: {missing:?}");
+    let names: BTreeSet<_> = samples.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), samples.len(), "two samples share a name");
+}
+
+#[test]
+fn every_single_bit_that_flips_is_noticed() {
+    // Of bytes that are damaged already, one flip may be the very one that mends them.
+    for (name, bytes, _) in fixtures().into_iter().filter(|(name, ..)| !name.starts_with("damaged")) {
+        let mut flipped = bytes.to_vec();
+        for bit in 0..bytes.len() * 8 {
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let read = codec::decode(&Bytes::copy_from_slice(&flipped));
+            assert!(read.is_err(), "{name}: bit {bit} was taken for {read:?}");
+            flipped[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
