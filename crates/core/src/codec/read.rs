@@ -7,6 +7,9 @@ use super::Error;
 use crate::time::Time;
 use bytes::Bytes;
 
+/// As many bytes as 64 bits take, seven in each.
+const VARINT_BYTES_MAX: usize = 10;
+
 /// A place in the bytes of an entry.
 pub(super) struct Reader<'a> {
     input: &'a Bytes,
@@ -47,26 +50,26 @@ impl<'a> Reader<'a> {
 
     /// A number in its one and shortest form.
     pub(super) fn varint(&mut self) -> Result<u64, Error> {
-        let start = self.at();
-        let damaged = |what| Error::Damaged { at: start, what };
         let mut value = 0;
-        for shift in (0..u64::BITS).step_by(7) {
-            let byte = self.byte()?;
+        for (index, &byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
             let bits = u64::from(byte & 0x7f);
-            if bits << shift >> shift != bits {
-                break;
-            }
-            value |= bits << shift;
+            value |= bits << (7 * index);
             if byte < 0x80 {
-                let shortest = bits != 0 || shift == 0;
-                return if shortest {
-                    Ok(value)
-                } else {
-                    Err(damaged("a number is longer than it needs to be"))
-                };
+                if index > 0 && bits == 0 {
+                    return Err(self.damaged("a number is longer than it needs to be"));
+                }
+                // The last byte has room for the 64th bit only.
+                if index + 1 == VARINT_BYTES_MAX && bits > 1 {
+                    return Err(self.damaged("a number has more than 64 bits"));
+                }
+                self.rest = &self.rest[index + 1..];
+                return Ok(value);
             }
         }
-        Err(damaged("a number has more than 64 bits"))
+        if self.rest.len() < VARINT_BYTES_MAX {
+            return Err(Error::Damaged { at: self.end, what: "cut short" });
+        }
+        Err(self.damaged("a number has more than 64 bits"))
     }
 
     /// A number that fits in a smaller type.
@@ -91,8 +94,12 @@ impl<'a> Reader<'a> {
 
     /// A byte string, as a slice of the input.
     pub(super) fn slice(&mut self) -> Result<&'a [u8], Error> {
-        let length = self.count(1)?;
-        let (slice, rest) = self.rest.split_at(length);
+        let at = self.at();
+        let length = self.number()?;
+        let (slice, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or(Error::Damaged { at, what: "more is announced than follows" })?;
         self.rest = rest;
         Ok(slice)
     }
