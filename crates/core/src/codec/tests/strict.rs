@@ -94,6 +94,9 @@ fn every_number_has_one_spelling() {
     }
     let zero = [[0x80; 9].as_slice(), &[0x00]].concat();
     assert_eq!(replaced(FENCE, &zero), Err((FENCE, LONGER)));
+    let end = content(&claimed()).len();
+    assert_eq!(reading(&claimed(), end..end, &[0x80; 9]), Err((end + 9, CUT_SHORT)));
+    assert_eq!(reading(&claimed(), end..end, &[0x80; 10]), Err((end, "a number has more than 64 bits")));
 }
 
 #[test]
