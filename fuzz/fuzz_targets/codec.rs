@@ -8,6 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use semel_core::classify::Ending;
 use semel_core::codec;
 use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
+use semel_core::id::CommandId;
 use semel_core::machine::{
     self, Begin, Command, Decision, Expect, Found, Reply, Stamp, Ticket, Verdict, Write,
 };
@@ -59,6 +60,7 @@ fn exercise(record: &Record, now: Time) {
         let stamp = Stamp { now, who: "fuzz", why: "" };
         let payload = Same(record.fingerprint());
         let command = Command {
+            id: CommandId::from_bytes([0; 32]),
             operation_id: record.operation_id(),
             key_hash: record.key_hash(),
             caller_hash: record.caller_hash(),
@@ -87,7 +89,7 @@ fn exercise(record: &Record, now: Time) {
         let verdicts = [
             Verdict::Applied(None),
             Verdict::Failed(Outcome::value("")),
-            Verdict::NotApplied,
+            Verdict::NotApplied { asked_at: now },
             Verdict::Refused,
         ];
         let writes = endings

@@ -122,7 +122,7 @@ fn explore_catalogue(options: &Options) -> bool {
         grouped(states),
         configs.len(),
         bad,
-        watch.elapsed().as_secs_f64()
+        watch.since_start().as_secs_f64()
     );
     bad == 0 && states > 0
 }
@@ -135,7 +135,7 @@ fn print_row(config: &Config, report: &Report, watch: &Stopwatch) {
         grouped(report.states),
         grouped(report.transitions),
         report.depth,
-        watch.elapsed().as_secs_f64()
+        watch.since_start().as_secs_f64()
     );
     if let Some((violation, trace)) = &report.violation {
         row = format!("{row}\n  BROKEN {violation}\n{trace}");

@@ -13,7 +13,7 @@ impl Stopwatch {
     }
 
     /// How long since it was started.
-    pub fn elapsed(&self) -> Duration {
+    pub fn since_start(&self) -> Duration {
         self.0.elapsed()
     }
 }

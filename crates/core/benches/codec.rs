@@ -7,7 +7,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use semel_core::classify::Ending;
 use semel_core::codec;
 use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
-use semel_core::id::{CallerHash, KeyHash, OperationId};
+use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
 use semel_core::outcome::Outcome;
 use semel_core::policy::{Class, Policy};
@@ -30,6 +30,7 @@ impl Payload for Payment {
 
 fn command() -> Command<'static> {
     Command {
+        id: CommandId::from_bytes([0; 32]),
         operation_id: OperationId::from_bytes([1; 16]),
         key_hash: KeyHash::from_bytes([2; 32]),
         caller_hash: CallerHash::from_bytes([3; 32]),

@@ -118,7 +118,18 @@ impl Policy {
     /// Says what is wrong with the policy, if anything is: a policy that fails here must not be put to use.
     pub fn check(&self) -> Result<(), PolicyError> {
         let longest_attempt = self.work_deadline.saturating_add(self.skew);
-        if self.lease < Duration::from_millis(1) {
+        let spans = [
+            self.lease,
+            self.work_deadline,
+            self.skew,
+            self.ttl,
+            self.denied_ttl,
+            self.tombstone,
+            self.dedup_window,
+        ];
+        if spans.iter().any(|span| span.subsec_nanos() % 1_000_000 != 0) {
+            Err(PolicyError::FinerThanMilliseconds)
+        } else if self.lease.is_zero() {
             Err(PolicyError::NoLease)
         } else if self.work_deadline.is_zero() {
             Err(PolicyError::NoWorkDeadline)
@@ -137,7 +148,9 @@ impl Policy {
 /// Why a policy cannot be put to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyError {
-    /// The lease is shorter than a millisecond.
+    /// A span of time is not a whole number of milliseconds, which is all that a store's clock tells.
+    FinerThanMilliseconds,
+    /// There is no lease.
     NoLease,
     /// The work has no deadline, so that no absence of its effect could ever prove anything.
     NoWorkDeadline,
@@ -152,6 +165,9 @@ pub enum PolicyError {
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::FinerThanMilliseconds => {
+                "every span of time must be a whole number of milliseconds: a store's clock tells no finer"
+            }
             Self::NoLease => "the lease must be at least one millisecond",
             Self::NoWorkDeadline => {
                 "the work deadline must be longer than zero: without it an unknown outcome could never be \
@@ -191,7 +207,20 @@ mod tests {
     #[test]
     fn each_unfit_policy_is_told_apart() {
         let ms = Duration::from_millis;
-        assert_eq!(with(|p| p.lease = Duration::from_micros(999)), Err(PolicyError::NoLease));
+        let fine = Duration::from_micros(5_000_999);
+        let spans: [fn(&mut Policy) -> &mut Duration; 7] = [
+            |p| &mut p.lease,
+            |p| &mut p.work_deadline,
+            |p| &mut p.skew,
+            |p| &mut p.ttl,
+            |p| &mut p.denied_ttl,
+            |p| &mut p.tombstone,
+            |p| &mut p.dedup_window,
+        ];
+        for span in spans {
+            assert_eq!(with(|p| *span(p) = fine), Err(PolicyError::FinerThanMilliseconds));
+        }
+        assert_eq!(with(|p| p.lease = Duration::ZERO), Err(PolicyError::NoLease));
         assert_eq!(with(|p| p.lease = ms(1)), Ok(()));
         assert_eq!(with(|p| p.work_deadline = Duration::ZERO), Err(PolicyError::NoWorkDeadline));
         assert_eq!(with(|p| p.ttl = p.lease), Err(PolicyError::TtlWithinLease));

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does: by panicking")]
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use semel_core::fingerprint::Fingerprint;
 use semel_core::id::OperationId;
@@ -142,7 +142,7 @@ fn ids_are_derived_as_the_vectors_say() {
 
 #[test]
 fn only_the_one_case_that_says_so_shares_a_command_id() {
-    let mut seen: HashMap<String, String> = HashMap::new();
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
     let mut twins = Vec::new();
     for case in cases() {
         if let Some(twin) = seen.insert(case.command_id, case.name.clone()) {

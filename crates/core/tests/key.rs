@@ -77,8 +77,8 @@ fn every_error_is_one_sentence_for_the_client() {
         weak(Weakness::PlainWords),
         Error::Composite,
     ];
-    let sentences: std::collections::HashSet<_> = all.iter().map(ToString::to_string).collect();
-    let names: std::collections::HashSet<_> = all.iter().map(|error| error.name()).collect();
+    let sentences: std::collections::BTreeSet<_> = all.iter().map(ToString::to_string).collect();
+    let names: std::collections::BTreeSet<_> = all.iter().map(|error| error.name()).collect();
     assert_eq!((sentences.len(), names.len()), (all.len(), all.len()));
     for sentence in sentences {
         assert!(sentence.ends_with('.') && sentence.starts_with(char::is_uppercase), "{sentence}");

@@ -25,7 +25,7 @@ fn command(scope: &Scope) -> CommandId {
 }
 
 fn all_different(scopes: &[Scope]) {
-    let ids: std::collections::HashSet<_> = scopes.iter().map(command).collect();
+    let ids: std::collections::BTreeSet<_> = scopes.iter().map(command).collect();
     assert_eq!(ids.len(), scopes.len(), "{scopes:?}");
 }
 
@@ -183,7 +183,7 @@ fn a_secret_has_at_least_32_bytes_and_every_one_of_them_counts() {
 
 #[test]
 fn an_operation_id_is_a_uuid_of_version_8_and_differs_with_the_command() {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = std::collections::BTreeSet::new();
     for byte in 0..=255 {
         let id = OperationId::of(&CommandId::from_bytes([byte; 32]));
         assert_eq!((id.as_bytes()[6] >> 4, id.as_bytes()[8] >> 6), (8, 0b10));
@@ -204,7 +204,7 @@ fn resources_of_one_operation_differ_by_kind_and_name() {
         one.resource_id("", "abc"),
         two.resource_id("a", "bc"),
     ];
-    assert_eq!(std::collections::HashSet::from(ids).len(), ids.len());
+    assert_eq!(std::collections::BTreeSet::from(ids).len(), ids.len());
 }
 
 #[test]

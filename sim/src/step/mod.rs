@@ -13,7 +13,7 @@ use crate::world::{Budget, Cell, Held, Observer, Phase, Worker, World};
 use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{Begin, Command, Stamp};
-use semel_core::outcome::{Outcome, Status};
+use semel_core::outcome::{Body, Fields, Outcome, Status};
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{State, Token};
 use semel_core::time::Time;
@@ -143,9 +143,9 @@ pub(crate) fn outcome(token: u8) -> Outcome {
     let index = usize::from(token);
     Outcome {
         status: Status::Http(200),
-        headers: Vec::new(),
-        body: semel_core::outcome::Body::Kept(bytes::Bytes::from_static(&NAMES[index..=index])),
-        trailers: Vec::new(),
+        headers: Fields::default(),
+        body: Body::Kept(bytes::Bytes::from_static(&NAMES[index..=index])),
+        trailers: Fields::default(),
     }
 }
 

@@ -28,6 +28,8 @@ mod record;
 mod state;
 mod write;
 
+pub(crate) use write::varint;
+
 #[cfg(test)]
 mod tests;
 

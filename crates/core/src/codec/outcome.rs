@@ -2,7 +2,7 @@
 
 use super::read::Reader;
 use super::{Error, write};
-use crate::outcome::{Body, Field, Outcome, Status};
+use crate::outcome::{Body, Fields, Outcome, Status};
 
 const STATUS_BITS: u8 = 0b011;
 const HTTP: u8 = 0;
@@ -14,8 +14,7 @@ const KEPT: u8 = 0b100;
 const FIELD_BYTES_MIN: usize = 2;
 
 pub(super) fn size_hint(outcome: &Outcome) -> usize {
-    let fields = outcome.headers.iter().chain(&outcome.trailers);
-    let fields: usize = fields.map(|(name, value)| 4 + name.len() + value.len()).sum();
+    let fields = outcome.headers.packed().len() + outcome.trailers.packed().len();
     let body = match &outcome.body {
         Body::Kept(body) => body.len(),
         Body::NotRetained => 0,
@@ -62,19 +61,22 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Error> {
     Ok(Outcome { status, headers, body, trailers })
 }
 
-fn write_fields(fields: &[Field], out: &mut Vec<u8>) {
+fn write_fields(fields: &Fields, out: &mut Vec<u8>) {
     write::length(out, fields.len());
-    for (name, value) in fields {
-        write::bytes(out, name);
-        write::bytes(out, value);
-    }
+    out.extend_from_slice(fields.packed());
 }
 
-fn read_fields(reader: &mut Reader<'_>) -> Result<Vec<Field>, Error> {
+/// Checks every length and then keeps the fields as they stand.
+fn read_fields(reader: &mut Reader<'_>) -> Result<Fields, Error> {
     let count = reader.count(FIELD_BYTES_MIN)?;
-    let mut fields = Vec::with_capacity(count);
+    let start = reader.at();
     for _ in 0..count {
-        fields.push((reader.bytes()?, reader.bytes()?));
+        reader.slice()?;
+        reader.slice()?;
     }
-    Ok(fields)
+    // No reference to the input where there is nothing to refer to.
+    if count == 0 {
+        return Ok(Fields::default());
+    }
+    Ok(Fields::from_packed(reader.since(start), count))
 }

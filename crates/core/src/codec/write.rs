@@ -4,7 +4,7 @@ use crate::time::Time;
 
 /// LEB128: seven bits a byte, lowest first, the high bit set on all bytes but the last.
 #[expect(clippy::cast_possible_truncation, reason = "the low seven bits are what is meant")]
-pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
         out.push(value as u8 | 0x80);
         value >>= 7;

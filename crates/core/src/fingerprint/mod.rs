@@ -25,7 +25,7 @@ pub use selection::{Selection, SelectionError, VERSION};
 use std::fmt;
 
 /// What a payload comes down to: 32 bytes that two requests share exactly when they ask for the same thing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {

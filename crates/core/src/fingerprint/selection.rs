@@ -70,7 +70,7 @@ impl Selection {
         I: IntoIterator<Item: AsRef<str>>,
     {
         for name in names {
-            self.headers.push(header(name.as_ref())?);
+            self.headers.push(choosable(header(name.as_ref())?)?);
         }
         tidy(&mut self.headers);
         Ok(self)
@@ -120,7 +120,11 @@ impl Selection {
         if version != VERSION {
             return Ok(Self { version, headers, include, exclude });
         }
-        Self::default().with_headers(headers)?.including(include)?.excluding(exclude)
+        // A header that was fit to be chosen when the record was claimed stays so: a list that has grown since
+        // must not make the record unreadable.
+        let mut headers = headers.iter().map(|name| header(name)).collect::<Result<Vec<_>, _>>()?;
+        tidy(&mut headers);
+        Self { headers, ..Self::default() }.including(include)?.excluding(exclude)
     }
 
     /// The algorithm version.
@@ -154,7 +158,10 @@ fn header(name: &str) -> Result<String, SelectionError> {
     if name.is_empty() || !name.bytes().all(is_token) {
         return Err(SelectionError::NotAHeaderName(name.to_owned()));
     }
-    let name = name.to_ascii_lowercase();
+    Ok(name.to_ascii_lowercase())
+}
+
+fn choosable(name: String) -> Result<String, SelectionError> {
     if NEVER.contains(&name.as_str()) || NEVER_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
         return Err(SelectionError::ForbiddenHeader(name));
     }

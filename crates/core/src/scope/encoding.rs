@@ -63,7 +63,7 @@ impl Sink for Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 
@@ -173,7 +173,7 @@ mod tests {
 
     /// Nor does one begin another, so that what is written behind cannot make up for a difference.
     fn assert_no_two_alike(all: &[(Scope, Key)]) {
-        let mut seen: HashMap<Vec<u8>, &(Scope, Key)> = HashMap::new();
+        let mut seen: BTreeMap<Vec<u8>, &(Scope, Key)> = BTreeMap::new();
         for pair in all {
             if let Some(twin) = seen.insert(written(&pair.0, &pair.1), pair) {
                 assert!(twin == pair, "written the same: {twin:?} {pair:?}");

@@ -2,7 +2,7 @@
 
 use semel_core::codec::Error;
 use semel_core::history;
-use semel_core::outcome::{Body, Field, Outcome};
+use semel_core::outcome::{Body, Fields, Outcome};
 use semel_core::policy::Policy;
 use semel_core::record::{Entry, Record, State};
 use std::fmt::Write;
@@ -100,8 +100,8 @@ fn describe_state(state: &State, line: &mut Line<'_>) {
 
 fn describe_outcome(outcome: &Outcome, line: &mut Line<'_>) {
     line("outcome.status", &format_args!("{:?}", outcome.status));
-    let mut fields = |name: &str, fields: &[Field]| {
-        for (key, value) in fields {
+    let mut fields = |name: &str, fields: &Fields| {
+        for (key, value) in fields.iter() {
             line(name, &format_args!("{} = {}", key.escape_ascii(), value.escape_ascii()));
         }
     };

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use semel_core::classify::Ending;
 use semel_core::codec;
 use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
-use semel_core::id::{CallerHash, KeyHash, OperationId};
+use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{self, Begin, Command, Decision, Found, Refusal, Stamp, Ticket, Verdict, Write};
-use semel_core::outcome::{Body, Outcome, Status};
+use semel_core::outcome::{Body, Fields, Outcome, Status};
 use semel_core::policy::{AfterExpiry, Class, Policy};
 use semel_core::record::{Entry, Record, Token};
 use semel_core::time::Time;
@@ -31,6 +31,7 @@ impl Payload for Payment {
 
 pub(crate) fn command(policy: Policy) -> Command<'static> {
     Command {
+        id: CommandId::from_bytes([0x1d; 32]),
         operation_id: OperationId::from_bytes(*b"operation id 16B"),
         key_hash: KeyHash::from_bytes([0x1e; 32]),
         caller_hash: CallerHash::from_bytes([0xca; 32]),
@@ -104,9 +105,9 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
     );
     let grpc = Outcome {
         status: Status::Grpc(0),
-        headers: vec![("content-type".into(), "application/grpc".into())],
+        headers: Fields::from_iter([("content-type", "application/grpc")]),
         body: Body::Kept(Bytes::from_static(b"\0\0\0\0\x02\x08\x07")),
-        trailers: vec![("grpc-status".into(), "0".into()), ("x-bin".into(), Bytes::from_static(b"\xff\0"))],
+        trailers: Fields::from_iter([("grpc-status", b"0".as_slice()), ("x-bin", b"\xff\0")]),
     };
     let dead_claim = claim(Policy::new(Class::External), Begin::Claimed);
     let expired = next(machine::expire(&succeeded(charged()), stamp(after(90_000))));
@@ -133,7 +134,11 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("failed_not_replayable_never_began", next(machine::lapse(&dead_claim, stamp(after(30))))),
         (
             "failed_not_replayable_by_verdict",
-            next(machine::resolve(&lapsed, Verdict::NotApplied, by_hand(after(4_000)))),
+            next(machine::resolve(
+                &lapsed,
+                Verdict::NotApplied { asked_at: after(4_000) },
+                by_hand(after(4_000)),
+            )),
         ),
         ("failed_not_replayable_released", next(machine::release(&refused, by_hand(after(60))))),
         ("unknown_lapsed", lapsed.clone()),

@@ -4,7 +4,7 @@ use crate::codec::write;
 use crate::fingerprint::{Fingerprint, Selection};
 use crate::history::{self, History};
 use crate::id::{CallerHash, KeyHash, OperationId};
-use crate::outcome::{Body, Field, Outcome, Status};
+use crate::outcome::{Body, Fields, Outcome, Status};
 use crate::policy::{AfterExpiry, Class, Policy};
 use crate::record::{Doubt, Proof, Record, State, StateName, Token};
 use crate::time::Time;
@@ -74,8 +74,8 @@ fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-fn fields() -> impl Strategy<Value = Vec<Field>> {
-    vec((bytes(), bytes()), 0..5)
+fn fields() -> impl Strategy<Value = Fields> {
+    vec((bytes(), bytes()), 0..5).prop_map(Fields::from_iter)
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {

@@ -3,6 +3,10 @@
 //! What lives here: the outcome's bytes and its status, whatever protocol they came by.
 //! What must never: a decision about what a status means (that is [`classify`](mod@crate::classify)).
 
+mod fields;
+
+pub use fields::Fields;
+
 use bytes::Bytes;
 
 /// The status of an answer, in the protocol that it came by.
@@ -15,9 +19,6 @@ pub enum Status {
     /// No protocol: a value that work in the same process returned.
     Value,
 }
-
-/// One header or trailer, exactly as it is to be replayed.
-pub type Field = (Bytes, Bytes);
 
 /// The part of an answer that can be too much to keep.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,32 +48,37 @@ pub struct Outcome {
     /// The answer's status.
     pub status: Status,
     /// Headers in order, repeated ones included.
-    pub headers: Vec<Field>,
+    pub headers: Fields,
     /// The answer's bytes.
     pub body: Body,
     /// Trailers in order (gRPC).
-    pub trailers: Vec<Field>,
+    pub trailers: Fields,
 }
 
 impl Outcome {
     /// An HTTP answer.
     pub fn http<N, V>(status: u16, headers: impl IntoIterator<Item = (N, V)>, body: impl Into<Bytes>) -> Self
     where
-        N: Into<Bytes>,
-        V: Into<Bytes>,
+        N: AsRef<[u8]>,
+        V: AsRef<[u8]>,
     {
-        let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { status: Status::Http(status), headers, body: Body::Kept(body.into()), trailers: Vec::new() }
+        let headers = headers.into_iter().collect();
+        Self {
+            status: Status::Http(status),
+            headers,
+            body: Body::Kept(body.into()),
+            trailers: Fields::default(),
+        }
     }
 
     /// A value returned by work in the same process, in whatever encoding the caller chose.
     pub fn value(bytes: impl Into<Bytes>) -> Self {
         let body = Body::Kept(bytes.into());
-        Self { status: Status::Value, headers: Vec::new(), body, trailers: Vec::new() }
+        Self { status: Status::Value, headers: Fields::default(), body, trailers: Fields::default() }
     }
 
     /// An outcome that is known to have happened and of which nothing else is known.
     pub fn not_retained(status: Status) -> Self {
-        Self { status, headers: Vec::new(), body: Body::NotRetained, trailers: Vec::new() }
+        Self { status, headers: Fields::default(), body: Body::NotRetained, trailers: Fields::default() }
     }
 }
