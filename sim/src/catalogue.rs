@@ -86,9 +86,8 @@ pub fn full() -> Vec<Config> {
         },
         Config { crashes: 1, write_faults: 1, ..Config::base("crashes and lost writes", Downstream) },
         Config {
-            answer_faults: 1,
+            answer_faults: 2,
             provider: slow,
-            attempts_each: 2,
             horizon: 3,
             ..Config::base("a slow provider", Downstream)
         },
@@ -100,19 +99,18 @@ pub fn full() -> Vec<Config> {
             provider: Provider { deduplicates: true, declines: true, ..Provider::default() },
             ..Config::base("the end of the provider's memory", Downstream)
         },
-        Config { workers: 3, crashes: 1, horizon: 3, ..Config::base("three workers", Downstream) },
+        Config { workers: 3, crashes: 1, horizon: 2, ..Config::base("three workers", Downstream) },
         Config {
             workers: 3,
-            attempts_each: 2,
-            write_faults: 2,
+            write_faults: 1,
             payloads: 2,
             crashes: 1,
             answer_faults: 1,
-            horizon: 5,
+            horizon: 3,
             ..Config::base("transactions", Local)
         },
-        lossy_failover(Config { renewals: 1, ..Config::base("lossy fail-over", External) }),
-        fencing(Config { horizon: 7, ..Config::base("a provider that checks the fence", External) }),
+        lossy_failover(Config { renewals: 1, horizon: 2, ..Config::base("lossy fail-over", External) }),
+        fencing(Config { horizon: 5, ..Config::base("a provider that checks the fence", External) }),
     ]
 }
 

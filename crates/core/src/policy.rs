@@ -205,6 +205,13 @@ mod tests {
     }
 
     #[test]
+    fn a_class_is_called_the_same_everywhere() {
+        let classes = [Class::Local, Class::Downstream, Class::External];
+        assert_eq!(classes.map(Class::name), ["local", "downstream", "external"]);
+        assert_eq!(classes.map(|class| class.to_string()), ["local", "downstream", "external"]);
+    }
+
+    #[test]
     fn each_unfit_policy_is_told_apart() {
         let ms = Duration::from_millis;
         let fine = Duration::from_micros(5_000_999);

@@ -362,3 +362,31 @@ pub enum Entry {
     /// secret that it was planted under is known to any node.
     Moved,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_called_the_same_everywhere() {
+        let names = StateName::ALL.map(StateName::as_str);
+        let expected = [
+            "CLAIMED",
+            "PROCESSING",
+            "SUCCEEDED",
+            "FAILED_REPLAYABLE",
+            "FAILED_NOT_REPLAYABLE",
+            "UNKNOWN",
+            "EXPIRED",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(format!("[{:<8}]", StateName::Claimed), "[CLAIMED ]");
+    }
+
+    #[test]
+    fn debug_output_of_a_token_is_not_enough_to_use_it() {
+        let token = Token::from_random(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        assert_eq!(format!("{token:?}"), "Token(01234567…)");
+        assert_eq!(token.bits(), 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+    }
+}
