@@ -4,7 +4,9 @@
 
 use semel_core::id::{CommandId, OperationId};
 use semel_core::key::{Key, Rules};
-use semel_core::scope::{Caller, Identity, NameError, Operation, Scope, Secret, SecretTooShort, Source};
+use semel_core::scope::{
+    Caller, Identity, Lifetime, NameError, Operation, Scope, Secret, SecretTooShort, Source,
+};
 
 const SECRET: &[u8; 32] = b"an example; take 32 random bytes";
 
@@ -50,12 +52,16 @@ fn peer_bug_a_rotated_token_was_silently_another_caller() {
     let before = Scope::new(Identity::authorization("Bearer", "token-1"), charges());
     let after = Scope::new(Identity::authorization("Bearer", "token-2"), charges());
     assert_ne!(command(&before), command(&after));
-    assert!(Source::Authorization.is_per_token());
-    // A verified identity has no token in it to rotate.
-    let verified = || Scope::new(Identity::jwt("https://id.example", "42"), charges());
-    assert_eq!(command(&verified()), command(&verified()));
-    for source in [Source::Header, Source::Jwt, Source::ApiKey, Source::Cookie, Source::Mtls] {
-        assert!(!source.is_per_token(), "{source:?}");
+    let lifetimes = [
+        (Source::Header, Lifetime::Identity),
+        (Source::Jwt, Lifetime::Identity),
+        (Source::ApiKey, Lifetime::Credential),
+        (Source::Mtls, Lifetime::Credential),
+        (Source::Cookie, Lifetime::Session),
+        (Source::Authorization, Lifetime::Token),
+    ];
+    for (source, lifetime) in lifetimes {
+        assert_eq!(source.lifetime(), lifetime, "{source:?}");
     }
 }
 

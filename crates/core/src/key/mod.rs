@@ -62,10 +62,11 @@ pub struct Parsed {
 }
 
 impl Key {
-    /// A key that arrived as plain text: in a JSON member, on a command line.
+    /// An idempotency key that arrived as plain text: on a command line, in a function's argument.
     ///
     /// The same characters, length and weakness rules as in a header apply, but nothing is unquoted or trimmed:
-    /// the text *is* the key, and `,` `;` `"` `\` are ordinary characters of it.
+    /// the text *is* the key, and `,` `;` `"` `\` are ordinary characters of it. (Ids that others chose, such as a
+    /// webhook's in a JSON member, follow looser rules: [`from_source`](Self::from_source).)
     pub fn from_text(text: &str, rules: &Rules) -> Result<Parsed, Error> {
         text.bytes().try_for_each(header::visible)?;
         let warning = rules.judge(text)?;

@@ -57,13 +57,31 @@ pub enum Source {
     Authorization,
 }
 
+/// What "the same caller" means under a [`Source`]: how long an identity lives.
+///
+/// Whoever comes back with another one is another caller, and a retry of theirs runs again. So this has to be said
+/// wherever the guarantee is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lifetime {
+    /// Until the caller is somebody else.
+    Identity,
+    /// Until the credential is replaced: an API key, a certificate's subject.
+    Credential,
+    /// Until the session ends: a new log-in is another caller.
+    Session,
+    /// Until the token is refreshed, which may be minutes: the guarantee is "per access token".
+    Token,
+}
+
 impl Source {
-    /// Whether a rotated credential makes another caller, so that a retry under the new one runs again.
-    ///
-    /// Where this is true the guarantee has to be named "per access token". It is so for `Authorization` alone: the
-    /// others name the caller, or a credential that is chosen as the caller's name.
-    pub const fn is_per_token(self) -> bool {
-        matches!(self, Self::Authorization)
+    /// What "the same caller" means under this source.
+    pub const fn lifetime(self) -> Lifetime {
+        match self {
+            Self::Header | Self::Jwt => Lifetime::Identity,
+            Self::ApiKey | Self::Mtls => Lifetime::Credential,
+            Self::Cookie => Lifetime::Session,
+            Self::Authorization => Lifetime::Token,
+        }
     }
 
     /// The tag in hashed bytes; 0 is the anonymous caller's.
@@ -128,7 +146,7 @@ impl Identity {
     }
 
     /// Scheme and credentials of an `Authorization` header. The scheme's case is ignored, the credentials count as
-    /// they are: a new token is another caller ([`Source::is_per_token`]).
+    /// they are: a new token is another caller ([`Lifetime::Token`]).
     pub fn authorization(scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
         let realm = Some(scheme.to_ascii_lowercase().into_bytes());
         Self { realm, ..Self::of(Source::Authorization, credentials) }

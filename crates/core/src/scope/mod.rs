@@ -2,7 +2,7 @@
 //!
 //! What lives here: the [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, and the ids
 //! derived from the result: operation ids, [`EventId`]s, resource ids. The bytes that are hashed are set down in
-//! `vectors/ids/README.md`, for clients in other languages.
+//! `vectors/ids/README.md`, for implementations in other languages.
 //! What must never: a way to write two different scopes as the same bytes, a raw caller or tenant in debug output, or
 //! a change to an existing encoding (a new one gets a new label).
 
@@ -12,7 +12,7 @@ pub(crate) mod encoding;
 mod operation;
 mod secret;
 
-pub use caller::{Caller, Identity, Source};
+pub use caller::{Caller, Identity, Lifetime, Source};
 pub use derived::{EventId, NameError};
 pub use operation::Operation;
 pub use secret::{Secret, SecretTooShort};

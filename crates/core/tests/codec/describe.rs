@@ -21,8 +21,8 @@ fn describe_record(record: &Record) -> String {
     let mut line = |name: &str, value: &dyn std::fmt::Display| writeln!(text, "{name}: {value}").unwrap();
     line("state", &record.state_name());
     line("operation_id", &record.operation_id());
-    line("key_hash", &record.key_hash());
-    line("caller_hash", &record.caller_hash());
+    line("key_hash", &record.key_hash().to_hex());
+    line("caller_hash", &record.caller_hash().to_hex());
     line("fingerprint", &hex(record.fingerprint().as_bytes()));
     line("operation", record.operation());
     line("token", &format_args!("{:032x}", record.token().bits()));
