@@ -6,6 +6,12 @@
 pub enum Bug {
     TokenLeftOutOfSwap,
     VersionLeftOutOfSwap,
+    StateLeftOutOfSwap,
+    EffectOutsideTransaction,
+    SuccessTakenForDoubt,
+    VerdictsNeverCount,
+    OperatorNeedNotWait,
+    RefusalNeverTriedAgain,
     ReleaseOn5xx,
     LeaseAsTtl,
     AnswerBeforeDurable,
@@ -29,15 +35,20 @@ pub enum Bug {
     EffectBeforeStart,
     LeaseNotCheckedBeforeSending,
     FailOpenOnLostClaim,
-    ClaimSentAgain,
     FinishOverFinal,
 }
 
 impl Bug {
     /// Every one of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 32] = [
         Self::TokenLeftOutOfSwap,
         Self::VersionLeftOutOfSwap,
+        Self::StateLeftOutOfSwap,
+        Self::EffectOutsideTransaction,
+        Self::SuccessTakenForDoubt,
+        Self::VerdictsNeverCount,
+        Self::OperatorNeedNotWait,
+        Self::RefusalNeverTriedAgain,
         Self::ReleaseOn5xx,
         Self::LeaseAsTtl,
         Self::AnswerBeforeDurable,
@@ -61,15 +72,20 @@ impl Bug {
         Self::EffectBeforeStart,
         Self::LeaseNotCheckedBeforeSending,
         Self::FailOpenOnLostClaim,
-        Self::ClaimSentAgain,
         Self::FinishOverFinal,
     ];
 
     /// What the bug is, in a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
-            Self::TokenLeftOutOfSwap => "the swap compares the version only",
-            Self::VersionLeftOutOfSwap => "the swap compares the token only",
+            Self::TokenLeftOutOfSwap => "the swap does not compare the token",
+            Self::VersionLeftOutOfSwap => "the swap does not compare the version",
+            Self::StateLeftOutOfSwap => "the swap does not compare the state",
+            Self::EffectOutsideTransaction => "a local effect is committed apart from its record",
+            Self::SuccessTakenForDoubt => "a plain success is taken for doubt",
+            Self::VerdictsNeverCount => "no verdict of a reconciler is ever accepted",
+            Self::OperatorNeedNotWait => "an operator's \"not applied\" counts while the owner may still act",
+            Self::RefusalNeverTriedAgain => "an attempt without effect blocks the key for its retention",
             Self::ReleaseOn5xx => "a 500 releases the key for another attempt",
             Self::LeaseAsTtl => "the record goes when its lease does",
             Self::AnswerBeforeDurable => "the client is answered before the outcome is stored",
@@ -101,7 +117,6 @@ impl Bug {
             Self::EffectBeforeStart => "the effect is sent while the record still says CLAIMED",
             Self::LeaseNotCheckedBeforeSending => "the lease is not checked right before sending",
             Self::FailOpenOnLostClaim => "a claim whose acknowledgement was lost runs all the same",
-            Self::ClaimSentAgain => "a claim that got lost is sent again with its old token",
             Self::FinishOverFinal => "a finish is stored over a final outcome",
         }
     }

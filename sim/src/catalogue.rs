@@ -9,7 +9,7 @@ use semel_core::policy::{AfterExpiry, Class};
 const EITHER: &[Begin] = &[Begin::Claimed, Begin::Processing];
 const CLAIMED: &[Begin] = &[Begin::Claimed];
 
-/// Each in seconds; together they touch every transition and every kind of fault.
+/// Each in seconds: the kinds of faults one by one.
 pub fn quick() -> Vec<Config> {
     use Class::{Downstream, External, Local};
     vec![
@@ -26,6 +26,8 @@ pub fn quick() -> Vec<Config> {
         },
         Config { damages: 1, ..Config::base("unreadable records", External) },
         Config { rotation: true, crashes: 1, horizon: 2, ..Config::base("change of secret", External) },
+        Config { operator_acts: 1, answer_faults: 1, horizon: 2, ..Config::base("operators", Downstream) },
+        Config { renewals: 1, answer_faults: 1, lease: 2, ..Config::base("renewals", External) },
         Config { crashes: 1, horizon: 3, ..Config::base("crashes", Downstream) },
         Config { write_faults: 1, horizon: 2, ..Config::base("lost and late writes", Downstream) },
         Config {
@@ -71,6 +73,20 @@ pub fn full() -> Vec<Config> {
             ..Config::base("run as new", External)
         },
         Config { operator_acts: 2, answer_faults: 1, payloads: 2, ..Config::base("operators", External) },
+        Config {
+            begin: EITHER,
+            operator_acts: 1,
+            answer_faults: 1,
+            horizon: 5,
+            provider: Provider { deduplicates: true, declines: true, ..Provider::default() },
+            ..Config::base("operators", Downstream)
+        },
+        Config {
+            renewals: 2,
+            answer_faults: 1,
+            horizon: 6,
+            ..Config::base("renewals and late effects", External)
+        },
         Config { damages: 1, crashes: 1, ..Config::base("unreadable records", External) },
         Config {
             rotation: true,
@@ -79,6 +95,15 @@ pub fn full() -> Vec<Config> {
             horizon: 2,
             ..Config::base("change of secret", External)
         },
+        Config { rotation: true, write_faults: 1, horizon: 2, ..Config::base("lost markers", External) },
+        Config {
+            rotation: true,
+            ttl: 2,
+            tombstone: 0,
+            horizon: 5,
+            ..Config::base("change of secret across a purge", External)
+        },
+        Config { rotation: true, crashes: 1, horizon: 2, ..Config::base("change of secret", Downstream) },
         Config {
             answer_faults: 1,
             provider: Provider { refuses_for_good: true, declines: true, ..Provider::default() },
@@ -141,6 +166,7 @@ fn purged_early(assume: Assumptions) -> Config {
 }
 
 /// A configuration in which a bug shows, and the promise that it breaks there.
+#[expect(clippy::too_many_lines, reason = "one arm for each bug")]
 pub fn showcase(bug: Bug) -> (Config, Violation) {
     use Class::{Downstream, External};
     let external = |name| Config::base(name, External);
@@ -152,6 +178,27 @@ pub fn showcase(bug: Bug) -> (Config, Violation) {
         Bug::VersionLeftOutOfSwap => {
             (Config { renewals: 1, write_faults: 1, ..external("renewals") }, Violation::StaleAttemptActed)
         }
+        Bug::StateLeftOutOfSwap => (
+            lossy_failover(Config { crashes: 0, ..external("lossy fail-over") }),
+            Violation::StaleAttemptActed,
+        ),
+        Bug::EffectOutsideTransaction => {
+            (Config::base("transactions", Class::Local), Violation::NotExactlyOnce)
+        }
+        Bug::SuccessTakenForDoubt => (external("plain requests"), Violation::UnknownWithoutFault),
+        Bug::VerdictsNeverCount => {
+            (Config { answer_faults: 1, horizon: 2, ..external("lost answers") }, Violation::Wedged)
+        }
+        Bug::OperatorNeedNotWait => {
+            (Config { operator_acts: 1, ..external("operators") }, Violation::OutcomeUntrue)
+        }
+        Bug::RefusalNeverTriedAgain => (
+            Config {
+                provider: Provider { declines: true, ..Provider::default() },
+                ..external("a provider that does nothing")
+            },
+            Violation::WronglyAnswered,
+        ),
         Bug::ReleaseOn5xx => {
             (Config { answer_faults: 1, ..external("lost answers") }, Violation::OutcomeUntrue)
         }
@@ -217,10 +264,6 @@ pub fn showcase(bug: Bug) -> (Config, Violation) {
         Bug::FailOpenOnLostClaim => {
             (Config { write_faults: 1, ..external("lost claims") }, Violation::SecondEffect)
         }
-        Bug::ClaimSentAgain => (
-            Config { begin: CLAIMED, write_faults: 1, horizon: 3, ttl: 1, ..external("claims sent again") },
-            Violation::OutcomeUntrue,
-        ),
         Bug::FinishOverFinal => (
             Config { horizon: 6, write_faults: 1, ..external("slow owners") },
             Violation::FinalOutcomeChanged,

@@ -104,7 +104,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// One worker fewer faults than any real day: the base that configurations vary.
+    /// Two workers, a short day and no faults: the base that configurations vary.
     pub fn base(name: &'static str, class: Class) -> Self {
         Self {
             name,

@@ -1,9 +1,10 @@
 //! What must never be seen, whatever happens in whatever order.
 
+use crate::bug::Bug;
 use crate::config::Config;
 use crate::step::{Context, payload, stamp, time};
 use crate::world::{Cell, World, effect_of};
-use semel_core::machine::{Begin, Decision, Found, Reply, Ticket};
+use semel_core::machine::{self, Begin, Decision, Found, Reply, Ticket};
 use semel_core::policy::Class;
 use semel_core::record::{Record, State, Token};
 use std::fmt;
@@ -31,6 +32,8 @@ pub enum Violation {
     OwnerShutOut,
     /// Every UNKNOWN has a fault behind it.
     UnknownWithoutFault,
+    /// A request is told what the record means, and runs where nothing stands in its way.
+    WronglyAnswered,
     /// What cannot be read is left alone.
     UnreadableTouched,
     /// Some step always leads on.
@@ -51,6 +54,9 @@ impl Violation {
             Self::OtherPayloadAnswered => "another payload is only answered with mismatch or expired",
             Self::OwnerShutOut => "a live owner's finish over its own UNKNOWN ends terminal",
             Self::UnknownWithoutFault => "every UNKNOWN has a fault behind it",
+            Self::WronglyAnswered => {
+                "a request is told what its record means, and runs where nothing is in its way"
+            }
             Self::UnreadableTouched => "a record that cannot be read is left alone",
             Self::Wedged => "no key is wedged: some step always leads on",
         }
@@ -149,7 +155,61 @@ pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> 
     Ok(())
 }
 
-/// Whether nothing is pending for the key: the states that every way must be able to lead to.
+/// The same payload once more: what it is told follows from what an onlooker can see of the record.
+pub(crate) fn request_gets_on(world: &World, context: &Context<'_>) -> Result<(), Violation> {
+    // This one answers wrongly at once; its trace should go on to the second effect that it leads to.
+    if context.protocol.has(Bug::TakeOverOfExternalProcessing) {
+        return Ok(());
+    }
+    let now = time(world.now);
+    let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
+    for record in world.cells.iter().filter_map(Cell::record) {
+        let payload = record.fingerprint();
+        let found = Found::Record(record);
+        let decision = context.protocol.decide(found, &context.command(&payload), ticket, stamp(world.now));
+        let waiter = machine::attend(found, &context.command(&payload), now);
+        let local = context.config.class == Class::Local;
+        let external = context.config.class == Class::External;
+        let right = match (record.state(), &decision) {
+            (
+                State::Succeeded { expires_at, outcome } | State::FailedReplayable { expires_at, outcome },
+                told,
+            ) if now < *expires_at => {
+                *told == Decision::Answer(Reply::Replay(outcome)) && waiter == Reply::Replay(outcome)
+            }
+            (State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. }, told) => {
+                let gone = record.gone_at().is_some_and(|gone_at| now >= gone_at);
+                if gone { runs(told) } else { *told == Decision::Answer(Reply::Expired) }
+            }
+            (State::FailedNotReplayable { .. }, told) => runs(told),
+            (State::Claimed { lease_until } | State::Processing { lease_until }, told)
+                if now < *lease_until =>
+            {
+                *told == Decision::Answer(Reply::InProgress) && waiter == Reply::InProgress
+            }
+            (State::Claimed { .. }, told) if !record.earlier_doubt() => runs(told),
+            (State::Processing { .. }, told) if local => runs(told),
+            (State::Processing { .. }, told) if external => matches!(told, Decision::MarkUnknown(_)),
+            (State::Unknown { .. }, told) if external => *told == Decision::Answer(Reply::Unknown),
+            // Downstream, in doubt: another attempt, or unknown once the provider may have forgotten.
+            (_, told) => {
+                let unknown = matches!(told, Decision::MarkUnknown(_) | Decision::Answer(Reply::Unknown));
+                runs(told) || unknown
+            }
+        };
+        if !right {
+            return Err(Violation::WronglyAnswered);
+        }
+    }
+    Ok(())
+}
+
+fn runs(decision: &Decision<'_>) -> bool {
+    matches!(decision, Decision::Run(_))
+}
+
+/// Whether nothing is pending for the key: the states that every way must be able to lead to. (That a request then
+/// gets on is [`request_gets_on`]'s to see.)
 pub(crate) fn is_settled(world: &World) -> bool {
     world.cells.iter().all(|cell| match cell {
         Cell::Empty | Cell::Moved | Cell::Unreadable(_) => true,

@@ -30,12 +30,21 @@ impl Protocol {
     /// Whether the store applies a write.
     pub(crate) fn met(self, expect: &Expect, found: Found<'_>) -> bool {
         match (self.bug, expect, found) {
-            (Some(Bug::TokenLeftOutOfSwap), Expect::Unchanged { version, .. }, Found::Record(record)) => {
-                record.version() == *version
-            }
-            (Some(Bug::VersionLeftOutOfSwap), Expect::Unchanged { token, .. }, Found::Record(record)) => {
-                record.token() == *token
-            }
+            (
+                Some(Bug::TokenLeftOutOfSwap),
+                Expect::Unchanged { version, state, .. },
+                Found::Record(record),
+            ) => record.version() == *version && record.state_name() == *state,
+            (
+                Some(Bug::VersionLeftOutOfSwap),
+                Expect::Unchanged { token, state, .. },
+                Found::Record(record),
+            ) => record.token() == *token && record.state_name() == *state,
+            (
+                Some(Bug::StateLeftOutOfSwap),
+                Expect::Unchanged { version, token, .. },
+                Found::Record(record),
+            ) => record.version() == *version && record.token() == *token,
             (Some(Bug::UnreadableAsAbsent), Expect::Absent, Found::Unreadable) => true,
             _ => expect.met_by(found),
         }
@@ -70,6 +79,12 @@ impl Protocol {
             (Some(Bug::TakeOverOfExternalProcessing | Bug::DedupWindowIgnored), Found::Record(record)) => {
                 as_if_remembered_for_ever(record, command, ticket, stamp).unwrap_or_else(real)
             }
+            (Some(Bug::RefusalNeverTriedAgain), Found::Record(record)) => match record.state() {
+                State::FailedNotReplayable { expires_at, .. } if stamp.now < *expires_at => {
+                    Decision::Answer(Reply::InProgress)
+                }
+                _ => real(),
+            },
             (Some(Bug::FenceRestartsAfterPurge), Found::Nothing) => {
                 tampered(real(), |next| next.set_fence(1))
             }
@@ -105,12 +120,14 @@ impl Protocol {
             (Some(Bug::FinishOverFinal), State::Succeeded { .. } | State::FailedReplayable { .. }) => {
                 let mut open = record.clone();
                 open.set_state(State::Processing { lease_until: stamp.now });
-                machine::finish(&open, token, ending, stamp)
+                let write = machine::finish(&open, token, ending, stamp)?;
+                Ok(Write { expect: Expect::unchanged(record), ..write })
             }
             (Some(Bug::EffectBeforeStart), State::Claimed { lease_until }) => {
                 let mut started = record.clone();
                 started.set_state(State::Processing { lease_until: *lease_until });
-                machine::finish(&started, token, ending, stamp)
+                let write = machine::finish(&started, token, ending, stamp)?;
+                Ok(Write { expect: Expect::unchanged(record), ..write })
             }
             _ => machine::finish(record, token, ending, stamp),
         }
@@ -136,6 +153,7 @@ impl Protocol {
         let answer = Answer::new(Status::Http(status));
         match (self.bug, status) {
             (Some(Bug::ReleaseOn5xx), 500) => Ending::NotApplied(None),
+            (Some(Bug::SuccessTakenForDoubt), 200) => Ending::InDoubt,
             (Some(Bug::StillRunningStoredAsOutcome), 409) => Ending::FailedReplayable(outcome),
             _ => Ending::of(class, &answer, &Rules::default(), outcome),
         }
@@ -174,6 +192,7 @@ impl Protocol {
         stamp: Stamp<'_>,
     ) -> Result<Write, Refusal> {
         match (self.bug, &verdict) {
+            (Some(Bug::VerdictsNeverCount), _) => Err(Refusal::WrongState),
             (Some(Bug::NotFoundAsProof), Verdict::NotApplied { .. }) => {
                 machine::reconcile(record, Verdict::Refused, stamp)
             }
@@ -181,6 +200,20 @@ impl Protocol {
                 machine::reconcile(record, Verdict::NotApplied { asked_at: stamp.now }, stamp)
             }
             _ => machine::reconcile(record, verdict, stamp),
+        }
+    }
+
+    pub(crate) fn resolve(
+        self,
+        record: &Record,
+        verdict: Verdict,
+        stamp: Stamp<'_>,
+    ) -> Result<Write, Refusal> {
+        match (self.bug, &verdict) {
+            (Some(Bug::OperatorNeedNotWait), Verdict::NotApplied { .. }) => {
+                machine::resolve(record, Verdict::Refused, stamp)
+            }
+            _ => machine::resolve(record, verdict, stamp),
         }
     }
 

@@ -78,7 +78,6 @@ fn sentence(step: Step) -> String {
         Step::WriteIsDelayed(index) => format!("{}'s write is held up on its way", worker(index)),
         Step::DelayedWriteLands(_) => "a write that was held up arrives".into(),
         Step::RereadAfterDoubt(index) => format!("{} reads again to see what stands there", worker(index)),
-        Step::SendTheWriteAgain(index) => format!("{} sends the same write again", worker(index)),
         Step::Start(index) => format!("{} is about to begin and writes so", worker(index)),
         Step::Renew(index) => format!("{} renews its lease", worker(index)),
         Step::RenewalUnseen(index) => format!("{}'s renewal is held up on its way", worker(index)),

@@ -213,7 +213,7 @@ impl Ink {
     }
 
     fn number(&mut self, number: u64) {
-        debug_assert!(number < 0xffff, "the model's numbers are small");
+        assert!(number < 0xffff, "the model's numbers are small");
         #[expect(clippy::cast_possible_truncation, reason = "asserted above")]
         self.0.extend_from_slice(&(number as u16).to_le_bytes());
     }
@@ -282,10 +282,11 @@ impl Ink {
                 self.byte(1);
                 match write.expect {
                     semel_core::machine::Expect::Absent => self.byte(0),
-                    semel_core::machine::Expect::Unchanged { version, token } => {
+                    semel_core::machine::Expect::Unchanged { version, token, state } => {
                         self.byte(1);
                         self.number(version);
                         self.byte(small(token));
+                        self.byte(state as u8);
                     }
                 }
                 self.record(&write.next);

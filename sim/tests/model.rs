@@ -37,8 +37,8 @@ fn every_seeded_bug_is_caught_by_the_promise_that_it_breaks() {
 
 #[test]
 fn each_bug_is_caught_for_its_own_sake() {
-    // The same configuration without the bug holds, so that it is the bug that was caught. Those in which
-    // somebody lies or nobody reconciles hold by nothing, and the largest have their twin in the catalogue.
+    // The same world without the bug (and on a short day) holds, so that it is the bug that was caught. Those in
+    // which somebody lies or nobody reconciles hold by nothing, and the largest have their twin in the catalogue.
     let small = [
         Bug::ReleaseOn5xx,
         Bug::LeaseAsTtl,

@@ -108,16 +108,8 @@ pub fn classify(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
         Some(Steer::Unknown) => Meaning::InDoubt,
         None => by_status(class, answer, rules),
     };
-    match meaning {
-        // A local effect commits with its record or not at all: there is nothing to be in doubt about.
-        Meaning::InDoubt if class == Class::Local => settle_not_applied(rules),
-        Meaning::NotApplied => settle_not_applied(rules),
-        settled => settled,
-    }
-}
-
-fn settle_not_applied(rules: &Rules) -> Meaning {
-    if rules.rerun { Meaning::NotApplied } else { Meaning::FailedReplayable }
+    // A local effect commits with its record or not at all: there is nothing to be in doubt about.
+    if meaning == Meaning::InDoubt && class == Class::Local { Meaning::NotApplied } else { meaning }
 }
 
 fn by_status(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
@@ -151,8 +143,12 @@ pub enum Ending {
     Succeeded(Outcome),
     /// The command was refused for good.
     FailedReplayable(Outcome),
-    /// Nothing took effect. The answer, where there was one, is handed to twins that were waiting for it.
+    /// Nothing took effect, and the next request may try again. The answer, where there was one, is handed to
+    /// twins that were waiting for it.
     NotApplied(Option<Outcome>),
+    /// Nothing took effect, and the operation wants such an answer kept and replayed ([`Rules::rerun`]). It is
+    /// final only where no earlier attempt is in doubt.
+    NotAppliedForGood(Outcome),
     /// Nobody can tell whether the effect happened.
     InDoubt,
 }
@@ -163,7 +159,8 @@ impl Ending {
         match classify(class, answer, rules) {
             Meaning::Succeeded => Self::Succeeded(outcome),
             Meaning::FailedReplayable => Self::FailedReplayable(outcome),
-            Meaning::NotApplied => Self::NotApplied(Some(outcome)),
+            Meaning::NotApplied if rules.rerun => Self::NotApplied(Some(outcome)),
+            Meaning::NotApplied => Self::NotAppliedForGood(outcome),
             Meaning::InDoubt => Self::InDoubt,
         }
     }
@@ -172,7 +169,7 @@ impl Ending {
 /// Whether an answer refuses for want of permission: remembered for a short time only, since the same client
 /// may be allowed a moment later.
 pub(crate) fn denies(status: Status) -> bool {
-    matches!(status, Status::Http(401 | 403) | Status::Grpc(grpc::PERMISSION_DENIED | grpc::UNAUTHENTICATED))
+    matches!(status, Status::Http(401 | 403))
 }
 
 #[cfg(test)]

@@ -34,10 +34,10 @@
 //!              ▼        ▼             ▼                   ▼                      ▼
 //!       FAILED_NOT_REPLAYABLE     SUCCEEDED       FAILED_REPLAYABLE           UNKNOWN
 //!              │                      │                   │                      │
-//!              │                      └──────expire───────┤        reconcile, resolve, or the late
-//!      decide: the next attempt                           ▼        owner itself: to one of the three
-//!                                                      EXPIRED     on the left
-//!                                                         │
+//!    decide: the next attempt         └──────expire───────┤        reconcile, resolve, or the late
+//!    (or, past its time, purge)                           ▼        owner itself: to one of the three
+//!                                                      EXPIRED     on the left; downstream also
+//!                                                         │        decide: the next attempt
 //!                                                       purge──► (nothing)
 //! ```
 //!

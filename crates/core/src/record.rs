@@ -42,7 +42,7 @@ pub enum Proof {
     Owner,
     /// A reconciler or an operator said so. The owner, should it still come, knows better.
     Verdict,
-    /// The attempt's lease died before it had begun.
+    /// The attempt's lease died before it had begun, or before its transaction was committed.
     NeverBegan,
 }
 

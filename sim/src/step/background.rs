@@ -4,7 +4,7 @@ use super::store::apply;
 use super::{Context, Step, outcome, stamp, time};
 use crate::world::{Cell, Chore, Message, Phase, Question, World};
 use semel_core::machine::{self, Due, Verdict};
-use semel_core::record::{Record, State};
+use semel_core::record::{Doubt, Record, State};
 use std::sync::Arc;
 
 pub(super) fn steps(world: &World, context: &mut Context<'_>) {
@@ -56,7 +56,7 @@ fn effect_seen(world: &World, cell: usize, record: &Record) -> Option<u8> {
 
 fn reconciler_asks(world: &World, cell: usize, record: &Arc<Record>, context: &mut Context<'_>) {
     let unknown = matches!(record.state(), State::Unknown { .. });
-    if !context.config.reconciler || !unknown || world.question.is_some() || world.busy.is_some() {
+    if !context.config.reconciler || !unknown || world.question.is_some() {
         return;
     }
     let found = effect_seen(world, cell, record);
@@ -110,8 +110,14 @@ fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut
     let under_way = !world.flights.is_empty() || world.busy.is_some();
     let lies = !context.config.assume.verdicts_are_true;
     for applied in [true, false] {
-        // An operator who tells the truth knows what has happened and what is still on its way.
-        let is_true = if applied { seen.is_some() } else { seen.is_none() && !under_way };
+        // An operator who tells the truth sees what the provider sees. Only of an owner that ended its attempt
+        // itself, with none in doubt before it, may he say at once that nothing is on its way any more.
+        let at_once = matches!(record.state(), State::Unknown { doubt: Doubt::Owner, .. });
+        let is_true = if applied {
+            seen.is_some()
+        } else {
+            seen.is_none() && !(at_once && !record.earlier_doubt() && under_way)
+        };
         if !is_true && !lies {
             continue;
         }
@@ -121,7 +127,7 @@ fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut
         } else {
             Verdict::NotApplied { asked_at: time(world.now) }
         };
-        if let Ok(write) = machine::resolve(record, verdict, stamp(world.now)) {
+        if let Ok(write) = context.protocol.resolve(record, verdict, stamp(world.now)) {
             let mut next = acted.clone();
             let message = Message::Swap(Arc::new(write));
             let result = apply(&mut next, cell, &message, context.protocol, context.config);

@@ -7,7 +7,7 @@ mod worker;
 
 use crate::bug::Bug;
 use crate::config::Config;
-use crate::invariant::{Violation, check, other_payload_is_refused};
+use crate::invariant::{Violation, check, other_payload_is_refused, request_gets_on};
 use crate::protocol::Protocol;
 use crate::world::{Budget, Cell, Held, Observer, Phase, Worker, World};
 use semel_core::fingerprint::Fingerprint;
@@ -33,7 +33,6 @@ pub(crate) enum Step {
     WriteIsDelayed(usize),
     DelayedWriteLands(usize),
     RereadAfterDoubt(usize),
-    SendTheWriteAgain(usize),
     Start(usize),
     Renew(usize),
     RenewalUnseen(usize),
@@ -87,6 +86,7 @@ impl Context<'_> {
         let checked = result.and_then(|world| {
             check(&world, self.config)?;
             other_payload_is_refused(&world, self)?;
+            request_gets_on(&world, self)?;
             Ok(world)
         });
         self.out.push((step, checked));

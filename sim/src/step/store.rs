@@ -1,6 +1,7 @@
 //! The store: applies writes, late ones included, loses them, becomes unreadable, fails over.
 
 use super::{Context, Step, is_local, time};
+use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::Violation;
 use crate::protocol::Protocol;
@@ -13,7 +14,7 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     for index in 0..world.limbo.len() {
         let mut next = world.clone();
         let (cell, message) = next.limbo.remove(index);
-        let result = apply(&mut next, cell, &message, context.protocol, context.config).map(|_| next);
+        let result = commit(&mut next, cell, &message, context.protocol, context.config).map(|_| next);
         context.push(Step::DelayedWriteLands(index), result);
     }
     for cell in 0..2 {
@@ -43,6 +44,27 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
             context.push(Step::ReplicaFallsBehind, Ok(next));
         }
     }
+}
+
+/// Applies a worker's write, and with it, where effects are local, the effect: they are one transaction.
+pub(super) fn commit(
+    world: &mut World,
+    cell: usize,
+    message: &Message,
+    protocol: Protocol,
+    config: &Config,
+) -> Result<bool, Violation> {
+    let applied = apply(world, cell, message, protocol, config)?;
+    let Message::Swap(write) = message else { return Ok(applied) };
+    let State::Succeeded { outcome, .. } = write.next.state() else { return Ok(applied) };
+    if is_local(config) && (applied || protocol.has(Bug::EffectOutsideTransaction)) {
+        let token = small(write.next.token());
+        debug_assert_eq!(effect_of(outcome), Some(token), "a transaction tells of its own effect");
+        let fence = u16::try_from(write.next.fence()).unwrap_or(u16::MAX);
+        let period = world.period_of(write.next.token());
+        world.effects.push(Effect { token, at: world.now, fence, period, cell });
+    }
+    Ok(applied)
 }
 
 /// Applies a write if what it expects still stands, and tells whether it did.
@@ -75,7 +97,7 @@ pub(super) fn apply(
         Message::Remove(_) => world.cells[cell] = Cell::Empty,
         Message::Marker => world.cells[cell] = Cell::Moved,
         Message::Swap(write) => {
-            observe(world, cell, replaced.as_deref(), &write.next, config);
+            observe(world, replaced.as_deref(), &write.next, config);
             world.cells[cell] = Cell::Record(Arc::new(write.next.clone()));
         }
     }
@@ -97,10 +119,18 @@ fn final_stays_final(
     replaced: &Record,
     config: &Config,
 ) -> Result<(), Violation> {
-    let Some(settled_at) = world.observer.settled_at else { return Ok(()) };
-    if !replaced.is_terminal() || !config.assume.clock_is_not_set_back || config.failovers > 0 {
+    if !replaced.is_terminal() || !config.assume.clock_is_not_set_back {
         return Ok(());
     }
+    // A store that falls back to an older state takes the observer's book along only in part; the record's own
+    // word stands.
+    let settled_at = match (replaced.expires_at(), world.observer.settled_at) {
+        (Some(expires_at), _) if config.failovers > 0 => {
+            u16::try_from(expires_at.as_millis()).unwrap_or(u16::MAX).saturating_sub(config.ttl)
+        }
+        (_, Some(settled_at)) if config.failovers == 0 => settled_at,
+        _ => return Ok(()),
+    };
     let becomes_tombstone =
         matches!(message, Message::Swap(write) if matches!(write.next.state(), State::Expired { .. }));
     let kept = if becomes_tombstone { config.ttl } else { config.retention() };
@@ -108,7 +138,7 @@ fn final_stays_final(
 }
 
 /// Keeps the observer's book about a write that landed.
-fn observe(world: &mut World, cell: usize, replaced: Option<&Record>, next: &Record, config: &Config) {
+fn observe(world: &mut World, replaced: Option<&Record>, next: &Record, config: &Config) {
     let now = world.now;
     let observer = &mut world.observer;
     let token = small(next.token());
@@ -130,15 +160,9 @@ fn observe(world: &mut World, cell: usize, replaced: Option<&Record>, next: &Rec
         // The write took longer than the lease that it asked for.
         observer.fault |= *lease_until <= time(now);
     }
-    if let State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } = next.state() {
+    if let State::Succeeded { .. } | State::FailedReplayable { .. } = next.state() {
         // Counted from the moment that the outcome was stamped with, however long the write took.
         let stamped = u16::try_from(next.updated_at().as_millis()).unwrap_or(u16::MAX);
         observer.settled_at.get_or_insert(stamped);
-        // A local effect and its record are one transaction.
-        if is_local(config) && effect_of(outcome) == Some(token) {
-            let period = observer.period;
-            let fence = u16::try_from(next.fence()).unwrap_or(u16::MAX);
-            world.effects.push(Effect { token, at: now, fence, period, cell });
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! A worker: takes a request, claims, sends, stores the outcome, and crashes whenever it likes.
 
-use super::store::apply;
+use super::store::{apply, commit};
 use super::{Context, Step, is_local, outcome, payload, stamp, time};
 use crate::bug::Bug;
 use crate::invariant::Violation;
@@ -119,7 +119,7 @@ fn request(
 fn deliveries(world: &World, worker: usize, purpose: Purpose, message: &Message, context: &mut Context<'_>) {
     let cell = world.workers[worker].cell;
     let mut next = world.clone();
-    let result = apply(&mut next, cell, message, context.protocol, context.config).and_then(|applied| {
+    let result = commit(&mut next, cell, message, context.protocol, context.config).and_then(|applied| {
         if applied {
             only_the_owner_writes(world, worker, purpose)?;
         }
@@ -136,7 +136,7 @@ fn deliveries(world: &World, worker: usize, purpose: Purpose, message: &Message,
     unsure.workers[worker].phase = Phase::Unsure(purpose, message.clone());
 
     let mut next = unsure.clone();
-    let result = apply(&mut next, cell, message, context.protocol, context.config).map(|_| next);
+    let result = commit(&mut next, cell, message, context.protocol, context.config).map(|_| next);
     context.push(Step::StoreAppliesButAcknowledgementIsLost(worker), result);
 
     let mut next = unsure.clone();
@@ -208,11 +208,6 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
                 _ => Phase::Idle,
             };
             context.push(Step::RereadAfterDoubt(worker), Ok(next));
-            if context.protocol.has(Bug::ClaimSentAgain) && write.expect.met_by(found) {
-                let mut again = world.clone();
-                again.workers[worker].phase = Phase::Writing(purpose, message.clone());
-                context.push(Step::SendTheWriteAgain(worker), Ok(again));
-            }
         }
         Purpose::Start => {
             next.workers[worker].phase = match found {

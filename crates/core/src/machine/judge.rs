@@ -5,9 +5,10 @@ use crate::fingerprint::ErrorKind;
 use crate::history::History;
 use crate::outcome::Outcome;
 use crate::policy::{Class, Policy};
-use crate::record::{Record, State, Token};
+use crate::record::{Proof, Record, State, Token};
 use crate::time::Time;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// In which state a claim begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,7 +65,8 @@ pub enum Reply<'a> {
 
 /// What a request is to do, given what the store found under its command id.
 ///
-/// `stamp.now` must come from the very answer of the store that carried the record.
+/// `stamp.now` must come from the very answer of the store that carried the record; where nothing was read yet (a
+/// claim that is tried at once, as an insert), from its last answer and what has passed since.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
@@ -118,7 +120,9 @@ pub fn attend<'a>(found: Found<'a>, command: &Command<'_>, now: Time) -> Reply<'
             stored_refusal(found).map_or(Reply::AttemptsExhausted, Reply::Replay)
         }
         Judgement::Final(reply) => reply,
-        Judgement::Lapsed(_) => Reply::Unknown,
+        Judgement::Lapsed(_) | Judgement::Again(Record { state: State::Unknown { .. }, .. }) => {
+            Reply::Unknown
+        }
         Judgement::Again(_) => stored_refusal(found).map_or(Reply::InProgress, Reply::Replay),
         Judgement::Free | Judgement::Reuse(_) | Judgement::Elsewhere => Reply::InProgress,
     }
@@ -200,6 +204,8 @@ fn judge_same(record: &Record, now: Time) -> Judgement<'_> {
         State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
             Judgement::Final(Reply::Replay(outcome))
         }
+        // The limit is on attempts that ran to their end; one that never began has shown nothing.
+        State::FailedNotReplayable { proof: Proof::NeverBegan, .. } => Judgement::Again(record),
         State::FailedNotReplayable { .. } => match record.policy.attempts_max {
             Some(attempts_max) if record.attempt >= attempts_max => {
                 Judgement::Final(Reply::AttemptsExhausted)
@@ -285,6 +291,7 @@ fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stam
         }
         _ => {}
     }
+    next.policy = paced(&next, command);
     next.version += 1;
     next.token = ticket.token;
     next.attempt = next.attempt.saturating_add(1);
@@ -294,6 +301,20 @@ fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stam
     next.state = begun(ticket.begin, &next.policy, stamp.now);
     remember(&mut next, stamp);
     next
+}
+
+/// The record's own terms at the pace of whoever makes the next attempt: how long its lease holds and how long its
+/// effect may be under way is for the worker of today to say. Where an earlier attempt is in doubt, the slower counts.
+fn paced(record: &Record, command: &Command<'_>) -> Arc<Policy> {
+    let (old, new) = (&record.policy, &command.policy);
+    let pace = |old: Duration, new: Duration| if record.earlier_doubt { old.max(new) } else { new };
+    let lease = pace(old.lease, new.lease);
+    let work_deadline = pace(old.work_deadline, new.work_deadline);
+    let skew = pace(old.skew, new.skew);
+    if (lease, work_deadline, skew) == (old.lease, old.work_deadline, old.skew) {
+        return Arc::clone(old);
+    }
+    Arc::new(Policy { lease, work_deadline, skew, ..Policy::clone(old) })
 }
 
 fn next_fence(old: &Record, now: Time) -> u64 {

@@ -9,8 +9,8 @@
 //!
 //! Three rules hold everywhere:
 //!
-//! 1. A write names the version **and** the token of the record that it was computed from ([`Expect`]); the
-//!    store applies it only where both still stand. A stale worker therefore changes nothing.
+//! 1. A write names the version, the token and the state of the record that it was computed from ([`Expect`]); the
+//!    store applies it only where all three still stand. A stale worker therefore changes nothing.
 //! 2. A final outcome changes only by the end of its retention.
 //! 3. What cannot be proven is `UNKNOWN`; only an outcome, a verdict, or (where the effect's own system
 //!    deduplicates) another attempt leads out of it.
@@ -34,7 +34,7 @@ pub use rotation::{Route, Stage, route};
 pub use verdict::{Verdict, lapse, postpone, reconcile, release, resolve};
 
 use crate::history;
-use crate::record::{Entry, Record, State, Token};
+use crate::record::{Entry, Record, State, StateName, Token};
 use crate::time::Time;
 use std::fmt;
 
@@ -78,28 +78,31 @@ impl<'a> From<Option<&'a Entry>> for Found<'a> {
 pub enum Expect {
     /// Nothing at all.
     Absent,
-    /// A record of exactly this version and this token. Either alone is not enough: a version can come again
-    /// on another timeline after a lossy fail-over, and one owner's token stands on many versions.
+    /// A record of exactly this version, this token and this state. None of them is enough alone: after a lossy
+    /// fail-over a version comes again on another timeline, one owner's token stands on many versions, and a verdict
+    /// keeps the token, so that both can come again with another meaning.
     Unchanged {
         /// The version that the write was computed from.
         version: u64,
         /// The token that the write was computed from.
         token: Token,
+        /// The state that the write was computed from.
+        state: StateName,
     },
 }
 
 impl Expect {
     /// That `record` is still as it was read.
     pub fn unchanged(record: &Record) -> Self {
-        Self::Unchanged { version: record.version, token: record.token }
+        Self::Unchanged { version: record.version, token: record.token, state: record.state_name() }
     }
 
     /// Whether what a store found is what was expected. Every store's compare-and-swap means this.
     pub fn met_by(&self, found: Found<'_>) -> bool {
         match (self, found) {
             (Self::Absent, Found::Nothing) => true,
-            (Self::Unchanged { version, token }, Found::Record(record)) => {
-                record.version == *version && record.token == *token
+            (Self::Unchanged { version, token, state }, Found::Record(record)) => {
+                record.version == *version && record.token == *token && record.state_name() == *state
             }
             _ => false,
         }

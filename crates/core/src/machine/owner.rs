@@ -36,7 +36,9 @@ pub fn renew(record: &Record, token: Token, now: Time) -> Result<Write, Refusal>
 /// Whether the effect may be sent at `now`: the attempt is started, its lease has not lapsed, and, where an
 /// earlier attempt is in doubt, the downstream system still remembers it.
 ///
-/// To be asked right before the first byte leaves, of the last record that is known to be stored.
+/// To be asked right before the first byte leaves, of the last record that is known to be stored. `now` must not
+/// lie behind the store's clock: where it is not read from the store, take the time of its last answer plus what has
+/// passed since the *question* was sent, on a clock that counts suspended time.
 pub fn may_send(record: &Record, token: Token, now: Time) -> bool {
     let State::Processing { lease_until } = record.state else { return false };
     let remembered = !record.earlier_doubt || now < repeat_before(record);
@@ -84,7 +86,10 @@ pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -
         State::Processing { .. } => ended(record, ending, stamp.now),
         State::Claimed { .. } => match ending {
             Ending::NotApplied(_) => ended(record, ending, stamp.now),
-            _ => return Err(Refusal::NotStarted),
+            Ending::Succeeded(_)
+            | Ending::FailedReplayable(_)
+            | Ending::NotAppliedForGood(_)
+            | Ending::InDoubt => return Err(Refusal::NotStarted),
         },
         State::Unknown { doubt, .. } => match ended(record, ending, stamp.now) {
             // The owner has told before that it cannot tell: nothing new.
@@ -94,7 +99,9 @@ pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -
         State::FailedNotReplayable { proof: Proof::Verdict, .. } => match ending {
             Ending::Succeeded(_) | Ending::FailedReplayable(_) => ended(record, ending, stamp.now),
             // The verdict stands: the owner agrees with it, or knows less.
-            Ending::NotApplied(_) | Ending::InDoubt => return Err(Refusal::Settled),
+            Ending::NotApplied(_) | Ending::NotAppliedForGood(_) | Ending::InDoubt => {
+                return Err(Refusal::Settled);
+            }
         },
         State::FailedNotReplayable { .. }
         | State::Succeeded { .. }
@@ -112,8 +119,8 @@ pub fn abandon(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write,
 /// Whether a claim whose acknowledgement was lost is in the store after all: its token is proof enough. Yields
 /// the record as it stands now, which somebody may have changed since.
 ///
-/// `None`: decide again, with a *fresh* token. To send the same claim once more could bring its token back
-/// after its record was purged, and with it the version that somebody else's write is waiting for.
+/// `None`: decide again, with a *fresh* token. To send the same claim once more could bring its token to a second
+/// life after its record was purged, and somebody may still hold a write that was computed from the first.
 pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> {
     match reread {
         Found::Record(record) if record.token == claim.next.token => Some(record),
@@ -137,10 +144,13 @@ fn ended(record: &Record, ending: Ending, now: Time) -> State {
         Ending::Succeeded(outcome) => State::Succeeded { outcome, expires_at },
         Ending::FailedReplayable(outcome) => State::FailedReplayable { outcome, expires_at },
         Ending::NotApplied(outcome) if !record.earlier_doubt => not_applied(record, outcome, now),
+        Ending::NotAppliedForGood(outcome) if !record.earlier_doubt => {
+            State::FailedReplayable { outcome, expires_at }
+        }
         // A local effect commits with its finish or not at all.
         Ending::InDoubt if record.policy.class == Class::Local => not_applied(record, None, now),
         // This attempt took no effect, but an earlier one may have: the doubt stays.
-        Ending::NotApplied(_) | Ending::InDoubt => {
+        Ending::NotApplied(_) | Ending::NotAppliedForGood(_) | Ending::InDoubt => {
             State::Unknown { doubt: Doubt::Owner, since: now, probes: 0, next_probe_at: Some(now) }
         }
     }

@@ -11,10 +11,11 @@ use crate::time::Time;
 pub enum Verdict {
     /// It happened. Without an outcome, later requests learn that it did and that its answer was not kept.
     Applied(Option<Outcome>),
-    /// It was refused for good, with this answer.
+    /// It was refused for good, with this answer. (That the answer reads as a refusal is for the API to see to.)
     Failed(Outcome),
     /// It was not there at the moment `asked_at`. Counts only if the owner could no longer act by then: what
-    /// counts is when the question was *put*, since the effect may have arrived while the answer travelled.
+    /// counts is when the question was *put*, since the effect may have arrived while the answer travelled. (A
+    /// question from the future counts as put now.)
     NotApplied {
         /// When the effect's own system was asked, by the store's clock.
         asked_at: Time,
@@ -87,7 +88,7 @@ pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
 pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let State::Unknown { .. } = record.state else { return Err(Refusal::WrongState) };
     if let Verdict::NotApplied { asked_at } = verdict {
-        quiet_is_over(record, asked_at)?;
+        quiet_is_over(record, asked_at.min(stamp.now))?;
     }
     Ok(settled(record, verdict, stamp))
 }
@@ -111,14 +112,15 @@ pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Resu
 /// period: no operator can know what a paused owner will do.
 pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let owner_ended = match record.state {
-        State::Unknown { doubt, .. } => doubt == Doubt::Owner,
+        // Of the owners of earlier attempts that ended in doubt nothing was heard.
+        State::Unknown { doubt, .. } => doubt == Doubt::Owner && !record.earlier_doubt,
         State::Processing { lease_until } if lease_is_dead(record, lease_until, stamp.now) => false,
         State::Processing { .. } => return Err(Refusal::LeaseAlive),
         _ => return Err(Refusal::WrongState),
     };
     if !owner_ended {
         match verdict {
-            Verdict::NotApplied { asked_at } => quiet_is_over(record, asked_at)?,
+            Verdict::NotApplied { asked_at } => quiet_is_over(record, asked_at.min(stamp.now))?,
             Verdict::Failed(_) => quiet_is_over(record, stamp.now)?,
             Verdict::Applied(_) | Verdict::Refused => {}
         }

@@ -155,6 +155,45 @@ fn attempts_that_took_no_effect_are_limited_where_the_policy_says_so() {
 }
 
 #[test]
+fn a_claim_that_never_began_uses_up_no_attempt_swept_or_not() {
+    let policy = Policy { attempts_max: Some(1), ..policy(Class::External) };
+    let command = command_under(policy.clone(), &SAME);
+    let dead = claimed_under(policy, Begin::Claimed);
+    let swept = lapse(&dead, at(1000 + LEASE)).unwrap().next;
+    for record in [dead, swept] {
+        assert_eq!(next_attempt(&record, &command, 1000 + LEASE).next.attempt, 2);
+    }
+}
+
+#[test]
+fn an_attempt_goes_at_the_pace_of_whoever_makes_it() {
+    let hasty = policy(Class::Downstream);
+    let patient = Policy {
+        lease: hasty.lease * 2,
+        work_deadline: hasty.work_deadline * 5,
+        skew: Duration::from_secs(1),
+        ttl: hasty.ttl * 3,
+        ..hasty.clone()
+    };
+    let patient_command = command_under(patient.clone(), &SAME);
+    let next = next_attempt(&not_applied(Class::Downstream), &patient_command, 5000).next;
+    assert_eq!(
+        (next.policy.lease, next.policy.work_deadline, next.policy.skew),
+        (patient.lease, patient.work_deadline, patient.skew)
+    );
+    assert_eq!(next.policy.ttl, hasty.ttl, "everything else as it was claimed");
+    assert_eq!(next.state, State::Processing { lease_until: Time::from_millis(5000) + patient.lease });
+    // With an earlier attempt in doubt, the slower of the two counts.
+    let slow = claimed_under(patient.clone(), Begin::Processing);
+    let dead = 1000 + 2 * LEASE + 1000;
+    let next = next_attempt(&slow, &command(Class::Downstream), dead).next;
+    assert_eq!(next.policy.work_deadline, patient.work_deadline);
+    assert_eq!((next.policy.lease, next.policy.skew), (patient.lease, patient.skew));
+    let same = next_attempt(&not_applied(Class::Downstream), &command(Class::Downstream), 5000).next;
+    assert_eq!(same.policy, not_applied(Class::Downstream).policy);
+}
+
+#[test]
 fn an_attempt_that_took_no_effect_is_as_good_as_gone_after_its_time() {
     let record = not_applied(Class::External);
     let gone_at = record.gone_at().unwrap().as_millis();
@@ -270,6 +309,11 @@ fn a_waiter_gets_results_and_starts_nothing() {
     assert_eq!(attend(&claimed(Class::Downstream)), "InProgress");
     assert_eq!(attend(&processing(Class::External)), "Unknown");
     assert_eq!(attend(&in_doubt(Class::External)), "Unknown");
+    assert_eq!(
+        attend(&in_doubt(Class::Downstream)),
+        "Unknown",
+        "another request may try again; a waiter may not"
+    );
     assert_eq!(attend(&succeeded()), "replay Http(201)");
     assert_eq!(super::super::attend(Found::Nothing, &command, now), Reply::InProgress);
     assert_eq!(super::super::attend(Found::Moved, &command, now), Reply::InProgress);

@@ -117,7 +117,7 @@ fn every_state() -> Vec<Record> {
 }
 
 #[test]
-fn a_write_is_applied_only_where_version_and_token_still_stand() {
+fn a_write_is_applied_only_where_version_token_and_state_still_stand() {
     let record = processing(Class::External);
     let expect = Expect::unchanged(&record);
     assert!(expect.met_by(Found::Record(&record)));
@@ -126,6 +126,9 @@ fn a_write_is_applied_only_where_version_and_token_still_stand() {
     let mut other = record.clone();
     other.token = OTHER;
     assert!(!expect.met_by(Found::Record(&other)), "another token");
+    let mut other = record.clone();
+    other.state = succeeded().state;
+    assert!(!expect.met_by(Found::Record(&other)), "another state");
     assert!(!expect.met_by(Found::Nothing));
     assert!(!expect.met_by(Found::Moved));
     assert!(!expect.met_by(Found::Unreadable));
@@ -179,7 +182,7 @@ fn every_transition_but_renewal_and_postponement_is_remembered() {
     let stamp = Stamp { now: Time::from_millis(1000 + LEASE), who: "sweeper", why: "the lease died" };
     let unknown = lapse(&record, stamp).unwrap().next;
     let entry = &unknown.history.entries()[1];
-    assert_eq!((entry.attempt, entry.to), (1, crate::record::StateName::Unknown));
+    assert_eq!((entry.attempt, entry.to), (1, StateName::Unknown));
     assert_eq!((&*entry.who, &*entry.why, entry.at), ("sweeper", "the lease died", stamp.now));
     let renewed = renew(&record, OWNER, Time::from_millis(2000)).unwrap().next;
     assert_eq!(renewed.history, record.history);

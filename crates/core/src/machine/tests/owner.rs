@@ -90,6 +90,8 @@ fn an_owner_ends_its_attempt_in_the_state_that_its_ending_stands_for() {
     let outcome = Some(busy());
     let state = State::FailedNotReplayable { outcome, proof: Proof::Owner, bound: true, expires_at };
     assert_eq!(write.next.state, state);
+    let write = finish(&record, OWNER, Ending::NotAppliedForGood(busy()), at(5000)).unwrap();
+    assert_eq!(write.next.state, State::FailedReplayable { outcome: busy(), expires_at });
     let write = finish(&record, OWNER, Ending::InDoubt, at(5000)).unwrap();
     let state = State::Unknown { doubt: Doubt::Owner, since: now, probes: 0, next_probe_at: Some(now) };
     assert_eq!(write.next.state, state);
@@ -107,7 +109,8 @@ fn a_refusal_for_want_of_permission_is_forgotten_soon() {
 fn a_claim_that_was_never_started_can_only_be_given_up() {
     let record = claimed(Class::External);
     assert_eq!(ended(&record, Ending::NotApplied(None)), Ok(StateName::FailedNotReplayable));
-    for ending in [Ending::Succeeded(paid()), Ending::FailedReplayable(paid()), Ending::InDoubt] {
+    let for_good = Ending::NotAppliedForGood(busy());
+    for ending in [Ending::Succeeded(paid()), Ending::FailedReplayable(paid()), for_good, Ending::InDoubt] {
         assert_eq!(ended(&record, ending), Err(Refusal::NotStarted));
     }
 }
@@ -132,6 +135,7 @@ fn a_late_owner_knows_better_than_a_verdict_that_denied_its_effect() {
     assert_eq!(ended(&denied, Ending::Succeeded(paid())), Ok(StateName::Succeeded));
     assert_eq!(ended(&denied, Ending::FailedReplayable(paid())), Ok(StateName::FailedReplayable));
     assert_eq!(ended(&denied, Ending::NotApplied(None)), Err(Refusal::Settled), "it agrees");
+    assert_eq!(ended(&denied, Ending::NotAppliedForGood(busy())), Err(Refusal::Settled), "it agrees");
     assert_eq!(ended(&denied, Ending::InDoubt), Err(Refusal::Settled), "it knows less");
     let released = release(&denied, at(3500)).unwrap().next;
     assert_eq!(ended(&released, Ending::Succeeded(paid())), Ok(StateName::Succeeded));
@@ -158,6 +162,8 @@ fn an_attempt_without_effect_does_not_settle_the_doubt_of_an_earlier_one() {
     let again = finish(&record, OWNER, Ending::NotApplied(Some(busy())), at(5000)).unwrap().next;
     assert_eq!(again.state_name(), StateName::Unknown);
     assert!(again.earlier_doubt, "kept until an outcome or a verdict clears it");
+    let kept = finish(&record, OWNER, Ending::NotAppliedForGood(busy()), at(5000)).unwrap().next;
+    assert_eq!(kept.state_name(), StateName::Unknown, "a 429 says nothing about the attempt before");
     let mut claim = claimed(Class::Downstream);
     claim.earlier_doubt = true;
     assert_eq!(ended(&claim, Ending::NotApplied(None)), Ok(StateName::Unknown));

@@ -42,6 +42,9 @@ fn peer_bug_not_found_taken_for_proof() {
     assert_eq!(name(reconcile(&record, absent(quiet_until), at(quiet_until))), refusal);
     let settled = reconcile(&record, absent(quiet_until + 1), at(quiet_until + 1)).unwrap().next;
     assert_eq!(settled.state_name(), StateName::FailedNotReplayable);
+    // A clock that runs ahead does not shorten the wait.
+    assert_eq!(name(reconcile(&record, absent(u64::MAX), at(quiet_until))), refusal);
+    assert_eq!(name(resolve(&record, absent(u64::MAX), at(quiet_until))), refusal);
     // What counts is when the question was put, not when the answer came.
     assert_eq!(name(reconcile(&record, absent(quiet_until), at(quiet_until + 9999))), refusal);
 }
@@ -129,6 +132,12 @@ fn an_operator_who_denies_an_effect_waits_until_its_owner_cannot_act() {
             "the provider itself refuses it"
         );
     }
+    // Its own owner will not act again, but that of the attempt before it may.
+    let mut record = in_doubt(Class::Downstream);
+    record.earlier_doubt = true;
+    assert!(resolve(&record, absent(2000 + QUIET), at(2000 + QUIET)).is_err());
+    assert!(resolve(&record, Verdict::Failed(busy()), at(2000 + QUIET)).is_err());
+    assert!(resolve(&record, absent(2001 + QUIET), at(2001 + QUIET)).is_ok());
     // An owner that ended the attempt itself will not act again.
     assert!(resolve(&in_doubt(Class::External), absent(3000), at(3000)).is_ok());
     assert!(resolve(&in_doubt(Class::External), Verdict::Failed(busy()), at(3000)).is_ok());
@@ -139,7 +148,7 @@ fn a_verdict_settles_every_doubt() {
     let mut record = in_doubt(Class::Downstream);
     record.earlier_doubt = true;
     for verdict in [Verdict::Applied(None), Verdict::Failed(busy()), Verdict::Refused] {
-        assert!(!resolve(&record, verdict, at(3000)).unwrap().next.earlier_doubt);
+        assert!(!resolve(&record, verdict, at(2001 + QUIET)).unwrap().next.earlier_doubt);
     }
 }
 
