@@ -77,14 +77,13 @@ pub fn full() -> Vec<Config> {
             begin: EITHER,
             operator_acts: 1,
             answer_faults: 1,
-            horizon: 5,
-            provider: Provider { deduplicates: true, declines: true, ..Provider::default() },
+            horizon: 3,
             ..Config::base("operators", Downstream)
         },
         Config {
-            renewals: 2,
+            renewals: 1,
             answer_faults: 1,
-            horizon: 6,
+            horizon: 5,
             ..Config::base("renewals and late effects", External)
         },
         Config { damages: 1, crashes: 1, ..Config::base("unreadable records", External) },
