@@ -10,28 +10,47 @@ use super::pointer::Pointer;
 /// The algorithm version that new fingerprints are made with.
 pub const VERSION: u8 = 1;
 
-/// Names that change between two sends of one request, that prove who is asking, or that steer Semel itself.
+/// Names that change between two sends of one request, that prove who is asking, that count already or describe
+/// only the way a message travels, or that steer Semel itself.
 const NEVER: &[&str] = &[
     "authorization",
     "b3",
     "baggage",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
     "cookie",
     "date",
+    "dpop",
+    "elastic-apm-traceparent",
     "grpc-trace-bin",
+    "newrelic",
     "operation-id",
     "proxy-authorization",
     "request-id",
     "sentry-trace",
+    "signature",
+    "signature-input",
+    "sw8",
     "traceparent",
     "tracestate",
+    "transfer-encoding",
     "uber-trace-id",
+    "x-amz-date",
+    "x-amz-security-token",
     "x-amzn-trace-id",
+    "x-api-key",
+    "x-auth-token",
     "x-cloud-trace-context",
     "x-correlation-id",
+    "x-csrf-token",
     "x-ot-span-context",
     "x-request-id",
+    "x-trace-id",
 ];
-const NEVER_PREFIXES: &[&str] = &["idempotency-", "ot-tracer-", "uberctx-", "x-b3-", "x-datadog-"];
+const NEVER_PREFIXES: &[&str] =
+    &["idempotency-", "ot-tracer-", "sw8-", "uberctx-", "x-b3-", "x-datadog-", "x-instana-"];
 
 /// The algorithm version together with the chosen headers and JSON pointers.
 ///
@@ -181,7 +200,7 @@ fn pointer(text: &str) -> Result<String, SelectionError> {
 pub enum SelectionError {
     /// The text is not an HTTP field name.
     NotAHeaderName(String),
-    /// The header changes with every send, carries a credential, or is one of Semel's own.
+    /// The header changes with every send, carries a credential, counts already, or is one of Semel's own.
     ForbiddenHeader(String),
     /// The text is not a JSON pointer.
     NotAPointer {
@@ -201,7 +220,7 @@ impl fmt::Display for SelectionError {
             Self::ForbiddenHeader(name) => write!(
                 f,
                 "header {name:?} cannot be part of a fingerprint: it differs between a request and its retry, \
-                 or carries a credential; take it off the list"
+                 carries a credential, or counts without being chosen; take it off the list"
             ),
             Self::NotAPointer { pointer, problem } => {
                 write!(f, "{pointer:?} is not a JSON pointer: {problem}")
@@ -221,9 +240,20 @@ mod tests {
 
     #[test]
     fn headers_that_change_between_sends_or_carry_credentials_are_refused() {
-        for name in NEVER.iter().chain(&["Idempotency-Key", "IDEMPOTENCY-FENCE", "X-B3-TraceId", "Cookie"]) {
+        let credentials = "Authorization Cookie DPoP Proxy-Authorization Signature Signature-Input X-Amz-Date \
+            X-Amz-Security-Token X-Api-Key X-Auth-Token X-CSRF-Token";
+        let traces = "B3 Baggage Date Elastic-Apm-Traceparent Grpc-Trace-Bin NewRelic Ot-Tracer-SpanId Request-Id \
+            Sentry-Trace Sw8 Sw8-Correlation Traceparent Tracestate Uber-Trace-Id Uberctx-A X-Amzn-Trace-Id \
+            X-B3-TraceId X-Cloud-Trace-Context X-Correlation-Id X-Datadog-Trace-Id X-Instana-T \
+            X-Ot-Span-Context X-Request-Id X-Trace-Id";
+        let counted = "Connection Content-Encoding Content-Length Content-Type Transfer-Encoding";
+        let own = "Idempotency-Key IDEMPOTENCY-FENCE Operation-Id";
+        for name in [credentials, traces, counted, own].iter().flat_map(|names| names.split_whitespace()) {
             let error = Selection::default().with_headers([name]).unwrap_err();
             assert_eq!(error, SelectionError::ForbiddenHeader(name.to_ascii_lowercase()), "{name}");
+        }
+        for name in ["Host", "X-Region", "Accept", "Content-Language", "X-Api-Version", "Date-Of-Order"] {
+            assert!(Selection::default().with_headers([name]).is_ok(), "{name}");
         }
         for name in ["", "a b", "a:", "ä"] {
             let error = Selection::default().with_headers([name]).unwrap_err();
@@ -254,5 +284,11 @@ mod tests {
         let parts = (vec!["B".to_owned(), "A".to_owned()], vec!["not a pointer".to_owned()]);
         let newer = Selection::from_parts(9, parts.0.clone(), parts.1.clone(), vec![]).unwrap();
         assert_eq!((newer.version(), newer.headers(), newer.include()), (9, &parts.0[..], &parts.1[..]));
+    }
+
+    #[test]
+    fn a_stored_selection_keeps_a_header_that_could_not_be_chosen_today() {
+        let stored = Selection::from_parts(1, vec!["x-api-key".into()], vec![], vec![]).unwrap();
+        assert_eq!(stored.headers(), ["x-api-key"]);
     }
 }
