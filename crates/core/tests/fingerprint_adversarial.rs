@@ -244,10 +244,35 @@ fn several_gzip_members_and_zstd_frames_are_one_body() {
     assert_eq!(decoded("zstd", &frames, 100).unwrap(), b"one two");
     // Empty members without end would set a decoder up for every twenty bytes.
     assert_eq!(decoded("gzip", &gzip(b"").repeat(5000), 1 << 20).unwrap_err().kind(), ErrorKind::Malformed);
-    // Codings are undone from the last to the first.
-    let both = gzip(&zstd(&b"both"[..]));
-    assert_eq!(decoded("zstd, gzip", &both, 100).unwrap(), b"both");
-    assert_eq!(decoded("gzip, zstd", &both, 100).unwrap_err().kind(), ErrorKind::Malformed);
+}
+
+#[test]
+fn codings_on_top_of_one_another_are_refused_before_any_is_undone() {
+    let bomb = bombs().swap_remove(0).1;
+    for codings in ["br, gzip", "gzip,gzip", "zstd, identity, deflate", "x-gzip,br,zstd"] {
+        let error = decoded(codings, &bomb, 1 << 30).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed, "{codings}");
+        assert_eq!(
+            error.to_string(),
+            "Content-Encoding: more than one coding on one body; send it with one of gzip, deflate, br and zstd"
+        );
+    }
+    assert_eq!(decoded("identity, gzip, identity", &bomb, 1 << 30).unwrap().len(), 64 << 20);
+    // What is not undone at all costs nothing.
+    assert_eq!(decoded("own, gzip", b"x", 100).unwrap(), b"x");
+    let names = "own,".repeat(5);
+    assert_eq!(decoded(&names, b"x", 100).unwrap_err().kind(), ErrorKind::Malformed);
+    // And nothing is on an empty body.
+    for codings in ["br, gzip", &names] {
+        assert_eq!(decoded(codings, b"", 100).unwrap(), b"", "{codings}");
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_is_told_the_limit() {
+    let error = decoded("", b"12345", 4).unwrap_err();
+    assert_eq!(error.to_string(), "body: it is larger than allowed (the limit is 4 bytes)");
+    assert_eq!(decoded("gzip", &bombs()[0].1, 1 << 20).unwrap_err().position(), Some(1 << 20));
 }
 
 #[test]

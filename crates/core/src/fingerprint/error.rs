@@ -59,7 +59,7 @@ impl Error {
         self.kind
     }
 
-    /// The byte at which it was noticed, counted from zero.
+    /// The byte at which it was noticed, counted from zero; for a body that is too large, the limit.
     pub fn position(&self) -> Option<usize> {
         self.position
     }
@@ -68,9 +68,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.problem)?;
-        match self.position {
-            Some(position) => write!(f, " (byte {position})"),
-            None => Ok(()),
+        match (self.kind, self.position) {
+            // Noticed where the limit stands, whatever the rest would have come to.
+            (ErrorKind::TooLarge, Some(limit)) => write!(f, " (the limit is {limit} bytes)"),
+            (_, Some(position)) => write!(f, " (byte {position})"),
+            (_, None) => Ok(()),
         }
     }
 }
