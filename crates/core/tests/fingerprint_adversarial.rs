@@ -3,7 +3,8 @@
 
 use std::io::Write as _;
 
-use semel_core::fingerprint::{Error, ErrorKind, Fingerprint, Limits, Request, Selection, json};
+use semel_core::fingerprint::json::Scalar;
+use semel_core::fingerprint::{Error, ErrorKind, Fingerprint, Limits, Pointer, Request, Selection, json};
 
 fn fingerprint(content_type: &str, body: &[u8]) -> Result<Fingerprint, Error> {
     let request =
@@ -149,6 +150,7 @@ fn a_retry_is_judged_by_an_unknown_version_only_with_an_error() {
     let request = Request::new("POST", "/payments", b"1");
     let error = request.fingerprint(&newer, &Limits::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownVersion);
+    assert!(!error.to_string().contains("newer"), "nobody knows that: {error}");
     assert_eq!(
         request.canonical_body(&newer, &Limits::default()).unwrap_err().kind(),
         ErrorKind::UnknownVersion
@@ -323,26 +325,36 @@ fn a_scalar_is_found_in_an_encoded_body_and_in_json_only() {
             content_encoding: &coding,
             ..Request::new("POST", "/x", body)
         };
-        request.scalar_at("/id", &Limits::default())
+        request.scalar_at(&Pointer::parse("/id").unwrap(), &Limits::default())
     };
-    assert_eq!(ask("application/json", "gzip", &body).unwrap().as_deref(), Some("7"));
-    assert_eq!(ask("application/json", "own", &body), Ok(None));
-    assert_eq!(ask("application/json", "gzip", b""), Ok(None));
-    assert_eq!(ask("text/plain", "", br#"{"id":7}"#), Ok(None));
+    assert_eq!(ask("application/json", "gzip", &body), Ok(Scalar::Number("7".into())));
+    for (content_type, coding) in [("application/json", "own"), ("text/plain", "")] {
+        let error = ask(content_type, coding, br#"{"id":7}"#).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotJson, "{content_type} {coding}");
+    }
+    for content_type in ["application/json", "text/plain"] {
+        assert_eq!(ask(content_type, "gzip", b""), Ok(Scalar::Absent), "{content_type}");
+    }
     assert_eq!(ask("application/json", "", &body).unwrap_err().kind(), ErrorKind::Malformed);
 }
 
 #[test]
 fn a_scalar_is_taken_by_what_it_says() {
     let body = br#" {"id":"\u0061\n","n":-10.50,"list":[null,{"x/y":{"":1e3}}],"t":true} "#;
-    let at = |pointer| json::scalar_at(body, pointer).unwrap();
-    assert_eq!(at("/id").as_deref(), Some("a\n"));
-    assert_eq!(at("/n").as_deref(), Some("-105e-1"));
-    assert_eq!(at("/list/1/x~1y/").as_deref(), Some("1e3"));
-    for absent in ["", "/t", "/list", "/list/0", "/list/2", "/list/01", "/list/-", "/nothing", "/id/0"] {
-        assert_eq!(at(absent), None, "{absent}");
+    let pointer = |text| Pointer::parse(text).unwrap();
+    let at = |text| json::scalar_at(body, &pointer(text)).unwrap();
+    assert_eq!(at("/id"), Scalar::Text("a\n".into()));
+    assert_eq!(at("/n"), Scalar::Number("-105e-1".into()));
+    assert_eq!(at("/list/1/x~1y/"), Scalar::Number("1e3".into()));
+    for unusable in ["", "/t", "/list", "/list/0", "/list/1"] {
+        assert_eq!(at(unusable), Scalar::Unusable, "{unusable}");
     }
-    assert_eq!(json::scalar_at(body, "id").unwrap_err().kind(), ErrorKind::InvalidPointer);
-    let error = json::scalar_at(br#"{"id":"a","x":1,"x":2}"#, "/id").unwrap_err();
+    for absent in ["/list/2", "/list/01", "/list/-", "/list/*", "/nothing", "/id/0"] {
+        assert_eq!(at(absent), Scalar::Absent, "{absent}");
+    }
+    let number = json::scalar_at(b"100", &pointer("")).unwrap();
+    assert_ne!(number, json::scalar_at(br#""1e2""#, &pointer("")).unwrap());
+    assert_eq!(json::scalar_at(br#"{"*":1,"a":2}"#, &pointer("/*")), Ok(Scalar::Number("1".into())));
+    let error = json::scalar_at(br#"{"id":"a","x":1,"x":2}"#, &pointer("/id")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Malformed);
 }

@@ -13,10 +13,11 @@ pub enum ErrorKind {
     Malformed,
     /// The body, once decoded, is larger than allowed. The client's mistake: 413.
     TooLarge,
-    /// The record was written under an algorithm version that this build does not know.
+    /// The record was made under an algorithm version that this build does not know.
     UnknownVersion,
-    /// A JSON pointer handed in beside the body is not one.
-    InvalidPointer,
+    /// A place in a JSON body was asked for, and the body is not JSON: by its content type, or because a coding
+    /// that nobody here knows is on it.
+    NotJson,
 }
 
 /// A request could not be fingerprinted.

@@ -19,6 +19,7 @@ mod selection;
 mod sink;
 
 pub use error::{Error, ErrorKind};
+pub use pointer::{Pointer, PointerError};
 pub use request::{Limits, Request};
 pub use selection::{Selection, SelectionError, VERSION};
 

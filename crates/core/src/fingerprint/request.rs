@@ -5,7 +5,8 @@
 
 use super::error::{Error, ErrorKind};
 use super::media_type::{Kind, MediaType};
-use super::selection::{Selection, VERSION};
+use super::pointer::Pointer;
+use super::selection::{Selection, is_known};
 use super::sink::{Hasher, Sink};
 use super::{Fingerprint, encoding, form, json, multipart};
 
@@ -78,7 +79,7 @@ impl<'a> Request<'a> {
         known(selection)?;
         let mut hasher = Hasher::new();
         hasher.write(b"semel-fingerprint\0");
-        hasher.push(VERSION);
+        hasher.push(selection.version());
         hasher.field(self.method.as_bytes());
         hasher.field(self.operation.as_bytes());
         match self.query {
@@ -116,27 +117,30 @@ impl<'a> Request<'a> {
         Ok(bytes)
     }
 
-    /// The string or number that `pointer` names in a JSON body, as [`json::scalar_at`] has it, with the content
-    /// encoding undone first.
+    /// What stands at the place that `pointer` names in a JSON body, as [`json::scalar_at`] has it, with the
+    /// content encoding undone first.
     ///
-    /// `None` also where the body is empty or not JSON: by its type, or because a coding is unknown.
+    /// In an empty body every place is [`Absent`](json::Scalar::Absent). A body that is not JSON, by its type or
+    /// because its coding is unknown, is [`NotJson`](ErrorKind::NotJson).
     ///
     /// ```
-    /// use semel_core::fingerprint::{Limits, Request};
+    /// use semel_core::fingerprint::{Limits, Pointer, Request, json::Scalar};
     ///
     /// let body = br#"{"event_id":"evt_1"}"#;
     /// let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/hook", body) };
-    /// assert_eq!(request.scalar_at("/event_id", &Limits::default())?.as_deref(), Some("evt_1"));
-    /// # Ok::<(), semel_core::fingerprint::Error>(())
+    /// let pointer = Pointer::parse("/event_id")?;
+    /// assert_eq!(request.scalar_at(&pointer, &Limits::default())?, Scalar::Text("evt_1".into()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn scalar_at(&self, pointer: &str, limits: &Limits) -> Result<Option<String>, Error> {
+    pub fn scalar_at(&self, pointer: &Pointer, limits: &Limits) -> Result<json::Scalar, Error> {
         let media = self.content_type.and_then(MediaType::parse);
-        if media.is_none_or(|media| media.kind() != Kind::Json) {
-            return Ok(None);
-        }
         let decoded = encoding::decode(self.content_encoding, self.body, limits.decoded_body_bytes_max)?;
-        if decoded.bytes().is_empty() || !decoded.left().is_empty() {
-            return Ok(None);
+        if decoded.bytes().is_empty() {
+            return Ok(json::Scalar::Absent);
+        }
+        if !decoded.left().is_empty() || media.is_none_or(|media| media.kind() != Kind::Json) {
+            let problem = "it is not JSON, by its content type or its content encoding";
+            return Err(Error::new(ErrorKind::NotJson, "body", problem));
         }
         json::scalar_at(decoded.bytes(), pointer)
     }
@@ -182,7 +186,7 @@ impl<'a> Request<'a> {
                 sink.write(body);
                 Ok(())
             }
-            Tag::Json | Tag::JsonPlaces => json::write(body, &json::Selected::by(selection)?, sink),
+            Tag::Json | Tag::JsonPlaces => json::write(body, selection.places(), sink),
             Tag::Form => form::write(body, sink),
             Tag::Multipart => multipart::write(body, media.and_then(MediaType::boundary), sink),
         }
@@ -212,9 +216,9 @@ enum Tag {
 }
 
 fn known(selection: &Selection) -> Result<(), Error> {
-    if selection.version() == VERSION {
+    if is_known(selection.version()) {
         return Ok(());
     }
-    let problem = "this build does not know the version; the record was written by a newer one";
+    let problem = "this build does not know the version that the record was made under";
     Err(Error::new(ErrorKind::UnknownVersion, "fingerprint", problem))
 }

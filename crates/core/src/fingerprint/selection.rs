@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use super::pointer::Pointer;
+use super::json::Places;
+use super::pointer::{Pointer, PointerError};
 
 /// The algorithm version that new fingerprints are made with.
 pub const VERSION: u8 = 1;
@@ -58,7 +59,8 @@ const NEVER_PREFIXES: &[&str] =
 /// held sorted and once each, so that two selections that mean the same are equal.
 ///
 /// Pointers concern JSON bodies only. `include` narrows the body to the named places, each of which counts with
-/// its value or as absent; `exclude` leaves places out, within the included ones where both are given.
+/// its value or as absent; `exclude` leaves places out, within the included ones where both are given. A pointer
+/// names one place: there are no wildcards, see [`Pointer`].
 ///
 /// ```
 /// use semel_core::fingerprint::Selection;
@@ -74,11 +76,19 @@ pub struct Selection {
     headers: Vec<String>,
     include: Vec<String>,
     exclude: Vec<String>,
+    /// The pointers once more, taken apart; none under a version that this build does not know.
+    places: Places,
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { version: VERSION, headers: Vec::new(), include: Vec::new(), exclude: Vec::new() }
+        Self {
+            version: VERSION,
+            headers: Vec::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            places: Places::default(),
+        }
     }
 }
 
@@ -101,9 +111,12 @@ impl Selection {
         I: IntoIterator<Item: AsRef<str>>,
     {
         for text in pointers {
-            self.include.push(pointer(text.as_ref())?);
+            self.places.include.push(pointer(text.as_ref())?);
+            self.include.push(text.as_ref().to_owned());
         }
         tidy(&mut self.include);
+        self.places.include.sort_by_cached_key(Pointer::to_string);
+        self.places.include.dedup();
         Ok(self)
     }
 
@@ -115,17 +128,22 @@ impl Selection {
         I: IntoIterator<Item: AsRef<str>>,
     {
         for text in pointers {
-            let text = pointer(text.as_ref())?;
+            let text = text.as_ref();
             if text.is_empty() {
                 return Err(SelectionError::WholeBodyExcluded);
             }
-            self.exclude.push(text);
+            self.places.exclude.push(pointer(text)?);
+            self.exclude.push(text.to_owned());
         }
         tidy(&mut self.exclude);
+        tidy(&mut self.places.exclude);
         Ok(self)
     }
 
-    /// Rebuilds a selection that a record was stored with.
+    /// Rebuilds a selection that a record was stored with, and is for nothing else.
+    ///
+    /// What a configuration chooses goes through [`with_headers`](Self::with_headers), which refuses names that
+    /// must never be chosen; here they pass, because a record is judged by what was chosen when it was claimed.
     ///
     /// The parts of a version this build does not know are kept as they are: such a selection can be compared,
     /// shown and written back, but fingerprinting under it is
@@ -136,19 +154,23 @@ impl Selection {
         include: Vec<String>,
         exclude: Vec<String>,
     ) -> Result<Self, SelectionError> {
-        if version != VERSION {
-            return Ok(Self { version, headers, include, exclude });
+        if !is_known(version) {
+            return Ok(Self { version, headers, include, exclude, places: Places::default() });
         }
         // A header that was fit to be chosen when the record was claimed stays so: a list that has grown since
         // must not make the record unreadable.
         let mut headers = headers.iter().map(|name| header(name)).collect::<Result<Vec<_>, _>>()?;
         tidy(&mut headers);
-        Self { headers, ..Self::default() }.including(include)?.excluding(exclude)
+        Self { version, headers, ..Self::default() }.including(include)?.excluding(exclude)
     }
 
     /// The algorithm version.
     pub fn version(&self) -> u8 {
         self.version
+    }
+
+    pub(super) fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The chosen header names: lower case, sorted, once each.
@@ -167,7 +189,12 @@ impl Selection {
     }
 }
 
-fn tidy(list: &mut Vec<String>) {
+/// Whether this build can make fingerprints of a version: of today's, and of every one that records may still have.
+pub(super) fn is_known(version: u8) -> bool {
+    matches!(version, 1)
+}
+
+fn tidy<T: Ord>(list: &mut Vec<T>) {
     list.sort_unstable();
     list.dedup();
 }
@@ -187,11 +214,8 @@ fn choosable(name: String) -> Result<String, SelectionError> {
     Ok(name)
 }
 
-fn pointer(text: &str) -> Result<String, SelectionError> {
-    match Pointer::parse(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(problem) => Err(SelectionError::NotAPointer { pointer: text.to_owned(), problem }),
-    }
+fn pointer(text: &str) -> Result<Pointer, SelectionError> {
+    Pointer::parse(text).map_err(|problem| SelectionError::NotAPointer { pointer: text.to_owned(), problem })
 }
 
 /// A selection that cannot be used. Quotes the configuration, never a request.
@@ -207,7 +231,7 @@ pub enum SelectionError {
         /// The text as it was given.
         pointer: String,
         /// What is wrong with it.
-        problem: &'static str,
+        problem: PointerError,
     },
     /// The empty pointer was excluded, which would make all bodies equal.
     WholeBodyExcluded,
