@@ -9,7 +9,7 @@ use semel_core::fingerprint::{Error, ErrorKind, Limits, Request, Selection};
 const LIMIT: usize = 1 << 16;
 
 fn decoded(coding: &[u8], body: &[u8]) -> Result<Vec<u8>, Error> {
-    let request = Request { content_encoding: &[coding], ..Request::new("POST", "/x", body) };
+    let request = Request { content_encoding: &[coding], ..Request::new("POST", "x", "/x", body) };
     request.canonical_body(&Selection::default(), &Limits { decoded_body_bytes_max: LIMIT })
 }
 

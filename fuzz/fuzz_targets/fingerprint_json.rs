@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use semel_core::fingerprint::{Limits, Pointer, Request, Selection, json};
 
 fuzz_target!(|body: &[u8]| {
-    let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/x", body) };
+    let request = Request { content_type: &[b"application/json"], ..Request::new("POST", "x", "/x", body) };
     let whole = request.fingerprint(&Selection::default(), &Limits::default());
     let Ok(canonical) = json::canonical(body) else {
         // An empty body is no JSON, but it has a fingerprint.

@@ -7,8 +7,8 @@ use semel_core::fingerprint::json::Scalar;
 use semel_core::fingerprint::{Error, ErrorKind, Fingerprint, Limits, Pointer, Request, Selection, json};
 
 fn fingerprint(content_type: &str, body: &[u8]) -> Result<Fingerprint, Error> {
-    let request =
-        Request { content_type: Some(content_type.as_bytes()), ..Request::new("POST", "/payments", body) };
+    let content_type = [content_type.as_bytes()];
+    let request = Request { content_type: &content_type, ..Request::new("POST", "pay", "/payments", body) };
     request.fingerprint(&Selection::default(), &Limits { decoded_body_bytes_max: 64 << 20 })
 }
 
@@ -48,14 +48,16 @@ fn peer_bug_a_new_multipart_boundary_is_a_mismatch() {
 }
 
 #[test]
-fn peer_bug_query_string_or_content_type_left_out() {
-    let plain = Request::new("POST", "/payments", b"1");
+fn peer_bug_path_query_string_or_content_type_left_out() {
+    let plain = Request::new("POST", "pay", "/payments", b"1");
     let all = [
         plain,
+        Request { path: "/payments/2", ..plain },
+        Request { path: "", ..plain },
         Request { query: Some(b"live=1"), ..plain },
         Request { query: Some(b"live=0"), ..plain },
-        Request { content_type: Some(b"text/plain"), ..plain },
-        Request { content_type: Some(b"text/html"), ..plain },
+        Request { content_type: &[b"text/plain"], ..plain },
+        Request { content_type: &[b"text/html"], ..plain },
     ]
     .map(|request| request.fingerprint(&Selection::default(), &Limits::default()).unwrap());
     for (at, one) in all.iter().enumerate() {
@@ -147,7 +149,7 @@ fn names_before_enormous_form_values_are_put_in_order() {
 #[test]
 fn a_retry_is_judged_by_an_unknown_version_only_with_an_error() {
     let newer = Selection::from_parts(2, vec![], vec![], vec![]).unwrap();
-    let request = Request::new("POST", "/payments", b"1");
+    let request = Request::new("POST", "pay", "/payments", b"1");
     let error = request.fingerprint(&newer, &Limits::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownVersion);
     assert!(!error.to_string().contains("newer"), "nobody knows that: {error}");
@@ -168,8 +170,14 @@ fn a_message_never_quotes_the_body() {
         let error = fingerprint(content_type, body.as_bytes()).unwrap_err();
         assert!(!format!("{error} {error:?}").contains(secret), "{error}");
     }
-    let request = Request { query: Some(secret.as_bytes()), ..Request::new("POST", "/x", secret.as_bytes()) };
-    assert!(!format!("{request:?}").contains(secret));
+    let request = Request {
+        query: Some(secret.as_bytes()),
+        content_type: &[secret.as_bytes()],
+        content_encoding: &[secret.as_bytes()],
+        headers: &[(secret, secret.as_bytes())],
+        ..Request::new("POST", secret, secret, secret.as_bytes())
+    };
+    assert_eq!(format!("{request:?}"), "Request { method: \"POST\", body_bytes: 7, .. }");
 }
 
 /// 64 MiB of zeros, or as good as, in each coding.
@@ -200,7 +208,7 @@ fn bombs() -> Vec<(&'static str, Vec<u8>)> {
 
 fn decoded(coding: &str, body: &[u8], decoded_body_bytes_max: usize) -> Result<Vec<u8>, Error> {
     let coding = [coding.as_bytes()];
-    let request = Request { content_encoding: &coding, ..Request::new("POST", "/x", body) };
+    let request = Request { content_encoding: &coding, ..Request::new("POST", "x", "/x", body) };
     request.canonical_body(&Selection::default(), &Limits { decoded_body_bytes_max })
 }
 
@@ -278,6 +286,47 @@ fn a_body_that_is_too_large_is_told_the_limit() {
 }
 
 #[test]
+fn a_content_type_that_readers_could_take_differently_is_refused() {
+    let ask = |content_type: &[&[u8]]| {
+        let request = Request { content_type, ..Request::new("POST", "x", "/x", b"{}") };
+        request.fingerprint(&Selection::default(), &Limits::default())
+    };
+    let json: &[u8] = b"application/json";
+    assert!(ask(&[json]).is_ok());
+    for twice in [[json, json], [json, b"text/plain"], [b"", json]] {
+        let error = ask(&twice).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+        assert_eq!(error.to_string(), "Content-Type: it was sent more than once");
+    }
+    let long = |len: usize| format!("application/json;a={}", "b".repeat(len - 19)).into_bytes();
+    assert!(ask(&[&long(8 << 10)]).is_ok());
+    let error = ask(&[&long((8 << 10) + 1)]).unwrap_err();
+    assert_eq!(error.to_string(), "Content-Type: it is longer than 8 KiB");
+}
+
+#[test]
+fn sloppy_parameters_do_not_make_json_anything_else() {
+    for content_type in
+        ["application/json; charset", "application/json;charset=", "application/json; charset = utf-8"]
+    {
+        let of = |body: &str| fingerprint(content_type, body.as_bytes());
+        assert_eq!(of(r#"{"a":1,"b":2}"#).unwrap(), of(r#"{"b":2,"a":1.0}"#).unwrap(), "{content_type}");
+        assert_eq!(of("{").unwrap_err().kind(), ErrorKind::Malformed, "{content_type}");
+    }
+    // How the parameters were sent still counts, byte by byte.
+    assert_ne!(fingerprint("a/b+json; c", b"1").unwrap(), fingerprint("a/b+json;c", b"1").unwrap());
+}
+
+#[test]
+fn grpc_messages_are_exact_bytes() {
+    let message = b"\0\0\0\0\x02{}";
+    for content_type in ["application/grpc+json", "application/grpc", "application/grpc-web+json"] {
+        assert!(fingerprint(content_type, message).is_ok(), "{content_type}");
+        assert_ne!(fingerprint(content_type, b"[1]"), fingerprint(content_type, b"[1.0]"), "{content_type}");
+    }
+}
+
+#[test]
 fn a_body_cut_short_anywhere_is_refused_in_every_coding() {
     let text = b"a body long enough that cutting it makes a difference, a difference, a difference";
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -319,16 +368,19 @@ fn a_scalar_is_found_in_an_encoded_body_and_in_json_only() {
     gzip.write_all(br#"{"id":7}"#).unwrap();
     let body = gzip.finish().unwrap();
     let ask = |content_type: &str, coding: &str, body: &[u8]| {
-        let coding = [coding.as_bytes()];
+        let (content_type, coding) = ([content_type.as_bytes()], [coding.as_bytes()]);
         let request = Request {
-            content_type: Some(content_type.as_bytes()),
+            content_type: &content_type,
             content_encoding: &coding,
-            ..Request::new("POST", "/x", body)
+            ..Request::new("POST", "x", "/x", body)
         };
         request.scalar_at(&Pointer::parse("/id").unwrap(), &Limits::default())
     };
     assert_eq!(ask("application/json", "gzip", &body), Ok(Scalar::Number("7".into())));
-    for (content_type, coding) in [("application/json", "own"), ("text/plain", "")] {
+    assert_eq!(ask("application/json; charset", "gzip", &body), Ok(Scalar::Number("7".into())));
+    for (content_type, coding) in
+        [("application/json", "own"), ("text/plain", ""), ("application/grpc+json", "")]
+    {
         let error = ask(content_type, coding, br#"{"id":7}"#).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotJson, "{content_type} {coding}");
     }
