@@ -363,6 +363,33 @@ fn a_multipart_body_cut_short_anywhere_is_refused() {
 }
 
 #[test]
+fn the_head_of_a_part_ends_at_sixteen_kibibytes() {
+    let part = |len: usize| {
+        let head = "Content-Disposition: form-data; name=\"a\"\r\nX: \r\n\r\n";
+        let padded = head.replace("X: ", &format!("X: {}", "x".repeat(len - head.len())));
+        fingerprint("multipart/form-data; boundary=b", format!("--b\r\n{padded}1\r\n--b--").as_bytes())
+    };
+    assert_eq!(part(16 << 10).unwrap(), part(100).unwrap(), "a header that does not count");
+    let error = part((16 << 10) + 1).unwrap_err();
+    assert!(error.to_string().contains("16 KiB"), "{error}");
+}
+
+#[test]
+fn a_boundary_that_readers_could_take_differently_is_refused() {
+    let with = |boundary: &str| {
+        let body = format!("--{boundary}--");
+        fingerprint(&format!("multipart/form-data; boundary=\"{boundary}\""), body.as_bytes())
+    };
+    for fine in ["b", "b b", &"b".repeat(256)] {
+        assert!(with(fine).is_ok(), "{fine}");
+    }
+    for odd in ["", "b ", "b\t", "b\r\nb", "b\nb", "b\0", &"b".repeat(257)] {
+        let error = with(odd).unwrap_err();
+        assert_eq!(error.to_string(), "multipart body: the content type names no usable boundary (byte 0)");
+    }
+}
+
+#[test]
 fn a_scalar_is_found_in_an_encoded_body_and_in_json_only() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(br#"{"id":7}"#).unwrap();

@@ -35,8 +35,9 @@ impl Default for Limits {
 /// same method, operation, path and query string, byte by byte; the same content type, apart from its spelling; the
 /// same values of the chosen headers; and bodies that say the same.
 ///
-/// Undoing a coding, sorting and hashing are work for the processor, and a body decides how much: some hundreds of
-/// milliseconds for megabytes of hostile brotli. Keep large bodies off threads that others wait for.
+/// Undoing a coding, sorting and hashing are work for the processor, and the sender decides how much: it can be seconds
+/// for ten megabytes of hostile brotli. Keep large bodies off the threads that other requests wait for, such as those
+/// of an async runtime.
 ///
 /// ```
 /// use semel_core::fingerprint::{Limits, Request, Selection};
@@ -59,7 +60,8 @@ impl Default for Limits {
 pub struct Request<'a> {
     /// The method, as received.
     pub method: &'a str,
-    /// What is asked for: the name of the operation, or the route it is named after.
+    /// What is asked for: the name of the operation, or the route where it has none, as
+    /// [`Operation`](crate::scope::Operation) displays it.
     pub operation: &'a str,
     /// The path of the target, as received: the name of an operation does not say which order it is about. Empty
     /// for a caller that has no paths.
