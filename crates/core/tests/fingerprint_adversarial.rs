@@ -390,6 +390,22 @@ fn a_boundary_that_readers_could_take_differently_is_refused() {
 }
 
 #[test]
+fn pointers_may_be_named_in_any_order_and_more_than_once() {
+    let body = br#"{"a":{"x":1,"y":2},"a!":3,"b":{"c":4,"d":5}}"#;
+    let request = Request { content_type: &[b"application/json"], ..Request::new("POST", "x", "/x", body) };
+    let text = |selection: Selection| {
+        String::from_utf8(request.canonical_body(&selection, &Limits::default()).unwrap()).unwrap()
+    };
+    // By the bytes of their text, where ! comes before the slash; step by step it would come after.
+    let include = Selection::default().including(["/b/c", "/a/x"]).unwrap();
+    let include = include.including(["/a!", "/b/c", "/a/x"]).unwrap();
+    assert_eq!(text(include), r#"{"/a!":3,"/a/x":1,"/b/c":4}"#);
+    let exclude = Selection::default().excluding(["/b/d", "/a/y", "/b/c", "/a!", "/b/d"]).unwrap();
+    assert_eq!(text(exclude.clone()), r#"{"a":{"x":1},"b":{}}"#);
+    assert_eq!(text(exclude.excluding(["/b"]).unwrap()), r#"{"a":{"x":1}}"#);
+}
+
+#[test]
 fn a_scalar_is_found_in_an_encoded_body_and_in_json_only() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(br#"{"id":7}"#).unwrap();
