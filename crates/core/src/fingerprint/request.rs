@@ -154,7 +154,6 @@ impl<'a> Request<'a> {
 
     /// Undoes the content encoding and settles how the body is to be hashed.
     fn understand(&self, selection: &Selection, limits: Limits) -> Result<Body<'a>, Error> {
-        // Each version that is known today; a later one gets an arm and a tag table of its own.
         if !is_known(selection.version()) {
             let problem = "this build does not know the version that the record was made under";
             return Err(Error::new(ErrorKind::UnknownVersion, "fingerprint", problem));
