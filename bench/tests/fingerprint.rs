@@ -10,7 +10,8 @@ use semel_core::fingerprint::{Error, Fingerprint, Limits, Request, Selection};
 static ALLOCATOR: Counting = Counting;
 
 fn fingerprint(content_type: &str, body: &[u8]) -> Result<Fingerprint, Error> {
-    let request = Request { content_type: Some(content_type.as_bytes()), ..Request::new("POST", "/x", body) };
+    let content_type = [content_type.as_bytes()];
+    let request = Request { content_type: &content_type, ..Request::new("POST", "x", "/x", body) };
     request.fingerprint(&Selection::default(), &Limits { decoded_body_bytes_max: usize::MAX })
 }
 
@@ -92,6 +93,35 @@ fn a_multipart_body_takes_a_constant_beside_itself() {
     assert!(peak <= CONSTANT, "{peak}");
 }
 
+/// The head of one part, at most 16 KiB, taken apart: a content type into its parameters above all.
+const HEAD: usize = 1 << 20;
+
+#[test]
+fn a_part_or_a_content_type_of_nothing_but_parameters_takes_a_constant() {
+    let parameters = |times| ";a=b".repeat(times);
+    let numbered = |times: u32| (0..times).fold(String::new(), |text, n| text + &format!(";{n:x}=b"));
+    let part = |disposition: &str, content_type: &str| {
+        let name = "form-data; name=a";
+        format!(
+            "--b\r\nContent-Disposition: {name}{disposition}\r\nContent-Type: a/b{content_type}\r\n\r\n1\r\n--b--"
+        )
+    };
+    let multipart = "multipart/form-data; boundary=b".to_owned();
+    for (shape, content_type, body) in [
+        ("10 MiB of parameters in a disposition", multipart.clone(), part(&parameters(10 << 18), "")),
+        ("10 MiB of parameters in a type", multipart.clone(), part("", &parameters(10 << 18))),
+        ("as many as a disposition may have", multipart.clone(), part(&parameters(4000), "")),
+        ("as many as a type may have", multipart.clone(), part("", &numbered(2200))),
+        ("10 MiB of header lines", multipart, format!("--b\r\n{}", "a:b\r\n".repeat(2 << 20))),
+        ("a content type of 10 MiB", format!("a/b{}", parameters(10 << 18)), "1".to_owned()),
+        ("a content type of 8 KiB", format!("a/b{}", numbered(1200)), "1".to_owned()),
+    ] {
+        let (_, Cost { bytes_max: peak, calls }) = measure(|| fingerprint(&content_type, body.as_bytes()));
+        println!("{shape:40} {:>9} bytes: {peak} bytes, {calls} allocations", body.len());
+        assert!(peak <= HEAD, "{shape}: {peak}");
+    }
+}
+
 #[test]
 fn a_kibibyte_of_json_takes_two_allocations_and_no_more() {
     let mut body = String::from(r#"{"to":{"name":"Zoë","city":"Cork"},"items":["#);
@@ -133,7 +163,7 @@ fn a_bomb_takes_the_limit_and_a_constant() {
         ("zstd", zstd),
     ] {
         let codings = [coding.as_bytes()];
-        let request = Request { content_encoding: &codings, ..Request::new("POST", "/x", &bomb) };
+        let request = Request { content_encoding: &codings, ..Request::new("POST", "x", "/x", &bomb) };
         let limits = Limits { decoded_body_bytes_max: LIMIT };
         let (result, Cost { bytes_max: peak, .. }) =
             measure(|| request.fingerprint(&Selection::default(), &limits));

@@ -7,8 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use semel_core::fingerprint::{Limits, Request, Selection};
 
 fn canonical(body: &[u8]) -> Vec<u8> {
-    let content_type = Some(&b"application/x-www-form-urlencoded"[..]);
-    let request = Request { content_type, ..Request::new("POST", "/x", body) };
+    let content_type: &[&[u8]] = &[b"application/x-www-form-urlencoded"];
+    let request = Request { content_type, ..Request::new("POST", "x", "/x", body) };
     let limits = Limits { decoded_body_bytes_max: usize::MAX };
     request.fingerprint(&Selection::default(), &limits).expect("every body is a form");
     request.canonical_body(&Selection::default(), &limits).expect("every body is a form")

@@ -45,8 +45,8 @@ fn compare(c: &mut Criterion) {
         group.bench_with_input(BenchmarkId::from_parameter("fingerprint"), body.as_bytes(), |b, body| {
             b.iter(|| {
                 let request = Request {
-                    content_type: Some(b"application/json"),
-                    ..Request::new("POST", "/orders", black_box(body))
+                    content_type: &[b"application/json"],
+                    ..Request::new("POST", "POST /orders", "/orders", black_box(body))
                 };
                 request.fingerprint(&selection, &limits)
             });

@@ -64,7 +64,8 @@
 //! let key = Key::from_header([b"8e03978e-40d5-43dd-bc93-6894a57f9324".as_slice()], &KeyRules::default())?.key;
 //! let policy = std::sync::Arc::new(Policy::new(Class::External));
 //! let body = br#"{"amount": 5, "currency": "EUR"}"#;
-//! let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/charges", body) };
+//! let plain = |body| Request::new("POST", "POST /charges", "/charges", body);
+//! let request = Request { content_type: &[b"application/json"], ..plain(body) };
 //! let payload = (request, Limits::default());
 //! let command = Command::new(&secret, &scope, &key, policy.clone(), &payload)?;
 //!
@@ -83,7 +84,7 @@
 //!
 //! // The retry, spelt differently, gets the very same answer.
 //! let body = br#"{"currency":"EUR","amount":5.0}"#;
-//! let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/charges", body) };
+//! let request = Request { content_type: &[b"application/json"], ..plain(body) };
 //! let payload = (request, Limits::default());
 //! let retry = Command::new(&secret, &scope, &key, policy, &payload)?;
 //! let found = Found::Record(&done.next);

@@ -3,11 +3,12 @@
 
 use std::io::Write as _;
 
-use semel_core::fingerprint::{Error, ErrorKind, Fingerprint, Limits, Request, Selection, json};
+use semel_core::fingerprint::json::Scalar;
+use semel_core::fingerprint::{Error, ErrorKind, Fingerprint, Limits, Pointer, Request, Selection, json};
 
 fn fingerprint(content_type: &str, body: &[u8]) -> Result<Fingerprint, Error> {
-    let request =
-        Request { content_type: Some(content_type.as_bytes()), ..Request::new("POST", "/payments", body) };
+    let content_type = [content_type.as_bytes()];
+    let request = Request { content_type: &content_type, ..Request::new("POST", "pay", "/payments", body) };
     request.fingerprint(&Selection::default(), &Limits { decoded_body_bytes_max: 64 << 20 })
 }
 
@@ -47,14 +48,16 @@ fn peer_bug_a_new_multipart_boundary_is_a_mismatch() {
 }
 
 #[test]
-fn peer_bug_query_string_or_content_type_left_out() {
-    let plain = Request::new("POST", "/payments", b"1");
+fn peer_bug_path_query_string_or_content_type_left_out() {
+    let plain = Request::new("POST", "pay", "/payments", b"1");
     let all = [
         plain,
+        Request { path: "/payments/2", ..plain },
+        Request { path: "", ..plain },
         Request { query: Some(b"live=1"), ..plain },
         Request { query: Some(b"live=0"), ..plain },
-        Request { content_type: Some(b"text/plain"), ..plain },
-        Request { content_type: Some(b"text/html"), ..plain },
+        Request { content_type: &[b"text/plain"], ..plain },
+        Request { content_type: &[b"text/html"], ..plain },
     ]
     .map(|request| request.fingerprint(&Selection::default(), &Limits::default()).unwrap());
     for (at, one) in all.iter().enumerate() {
@@ -146,9 +149,10 @@ fn names_before_enormous_form_values_are_put_in_order() {
 #[test]
 fn a_retry_is_judged_by_an_unknown_version_only_with_an_error() {
     let newer = Selection::from_parts(2, vec![], vec![], vec![]).unwrap();
-    let request = Request::new("POST", "/payments", b"1");
+    let request = Request::new("POST", "pay", "/payments", b"1");
     let error = request.fingerprint(&newer, &Limits::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownVersion);
+    assert!(!error.to_string().contains("newer"), "nobody knows that: {error}");
     assert_eq!(
         request.canonical_body(&newer, &Limits::default()).unwrap_err().kind(),
         ErrorKind::UnknownVersion
@@ -166,8 +170,14 @@ fn a_message_never_quotes_the_body() {
         let error = fingerprint(content_type, body.as_bytes()).unwrap_err();
         assert!(!format!("{error} {error:?}").contains(secret), "{error}");
     }
-    let request = Request { query: Some(secret.as_bytes()), ..Request::new("POST", "/x", secret.as_bytes()) };
-    assert!(!format!("{request:?}").contains(secret));
+    let request = Request {
+        query: Some(secret.as_bytes()),
+        content_type: &[secret.as_bytes()],
+        content_encoding: &[secret.as_bytes()],
+        headers: &[(secret, secret.as_bytes())],
+        ..Request::new("POST", secret, secret, secret.as_bytes())
+    };
+    assert_eq!(format!("{request:?}"), "Request { method: \"POST\", body_bytes: 7, .. }");
 }
 
 /// 64 MiB of zeros, or as good as, in each coding.
@@ -198,7 +208,7 @@ fn bombs() -> Vec<(&'static str, Vec<u8>)> {
 
 fn decoded(coding: &str, body: &[u8], decoded_body_bytes_max: usize) -> Result<Vec<u8>, Error> {
     let coding = [coding.as_bytes()];
-    let request = Request { content_encoding: &coding, ..Request::new("POST", "/x", body) };
+    let request = Request { content_encoding: &coding, ..Request::new("POST", "x", "/x", body) };
     request.canonical_body(&Selection::default(), &Limits { decoded_body_bytes_max })
 }
 
@@ -244,10 +254,76 @@ fn several_gzip_members_and_zstd_frames_are_one_body() {
     assert_eq!(decoded("zstd", &frames, 100).unwrap(), b"one two");
     // Empty members without end would set a decoder up for every twenty bytes.
     assert_eq!(decoded("gzip", &gzip(b"").repeat(5000), 1 << 20).unwrap_err().kind(), ErrorKind::Malformed);
-    // Codings are undone from the last to the first.
-    let both = gzip(&zstd(&b"both"[..]));
-    assert_eq!(decoded("zstd, gzip", &both, 100).unwrap(), b"both");
-    assert_eq!(decoded("gzip, zstd", &both, 100).unwrap_err().kind(), ErrorKind::Malformed);
+}
+
+#[test]
+fn codings_on_top_of_one_another_are_refused_before_any_is_undone() {
+    let bomb = bombs().swap_remove(0).1;
+    for codings in ["br, gzip", "gzip,gzip", "zstd, identity, deflate", "x-gzip,br,zstd"] {
+        let error = decoded(codings, &bomb, 1 << 30).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed, "{codings}");
+        assert_eq!(
+            error.to_string(),
+            "Content-Encoding: more than one coding on one body; send it with one of gzip, deflate, br and zstd"
+        );
+    }
+    assert_eq!(decoded("identity, gzip, identity", &bomb, 1 << 30).unwrap().len(), 64 << 20);
+    // What is not undone at all costs nothing.
+    assert_eq!(decoded("own, gzip", b"x", 100).unwrap(), b"x");
+    let names = "own,".repeat(5);
+    assert_eq!(decoded(&names, b"x", 100).unwrap_err().kind(), ErrorKind::Malformed);
+    // And nothing is on an empty body.
+    for codings in ["br, gzip", &names] {
+        assert_eq!(decoded(codings, b"", 100).unwrap(), b"", "{codings}");
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_is_told_the_limit() {
+    let error = decoded("", b"12345", 4).unwrap_err();
+    assert_eq!(error.to_string(), "body: it is larger than allowed (the limit is 4 bytes)");
+    assert_eq!(decoded("gzip", &bombs()[0].1, 1 << 20).unwrap_err().position(), Some(1 << 20));
+}
+
+#[test]
+fn a_content_type_that_readers_could_take_differently_is_refused() {
+    let ask = |content_type: &[&[u8]]| {
+        let request = Request { content_type, ..Request::new("POST", "x", "/x", b"{}") };
+        request.fingerprint(&Selection::default(), &Limits::default())
+    };
+    let json: &[u8] = b"application/json";
+    assert!(ask(&[json]).is_ok());
+    for twice in [[json, json], [json, b"text/plain"], [b"", json]] {
+        let error = ask(&twice).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+        assert_eq!(error.to_string(), "Content-Type: it was sent more than once");
+    }
+    let long = |len: usize| format!("application/json;a={}", "b".repeat(len - 19)).into_bytes();
+    assert!(ask(&[&long(8 << 10)]).is_ok());
+    let error = ask(&[&long((8 << 10) + 1)]).unwrap_err();
+    assert_eq!(error.to_string(), "Content-Type: it is longer than 8 KiB");
+}
+
+#[test]
+fn sloppy_parameters_do_not_make_json_anything_else() {
+    for content_type in
+        ["application/json; charset", "application/json;charset=", "application/json; charset = utf-8"]
+    {
+        let of = |body: &str| fingerprint(content_type, body.as_bytes());
+        assert_eq!(of(r#"{"a":1,"b":2}"#).unwrap(), of(r#"{"b":2,"a":1.0}"#).unwrap(), "{content_type}");
+        assert_eq!(of("{").unwrap_err().kind(), ErrorKind::Malformed, "{content_type}");
+    }
+    // How the parameters were sent still counts, byte by byte.
+    assert_ne!(fingerprint("a/b+json; c", b"1").unwrap(), fingerprint("a/b+json;c", b"1").unwrap());
+}
+
+#[test]
+fn grpc_messages_are_exact_bytes() {
+    let message = b"\0\0\0\0\x02{}";
+    for content_type in ["application/grpc+json", "application/grpc", "application/grpc-web+json"] {
+        assert!(fingerprint(content_type, message).is_ok(), "{content_type}");
+        assert_ne!(fingerprint(content_type, b"[1]"), fingerprint(content_type, b"[1.0]"), "{content_type}");
+    }
 }
 
 #[test]
@@ -287,37 +363,93 @@ fn a_multipart_body_cut_short_anywhere_is_refused() {
 }
 
 #[test]
+fn the_head_of_a_part_ends_at_sixteen_kibibytes() {
+    let part = |len: usize| {
+        let head = "Content-Disposition: form-data; name=\"a\"\r\nX: \r\n\r\n";
+        let padded = head.replace("X: ", &format!("X: {}", "x".repeat(len - head.len())));
+        fingerprint("multipart/form-data; boundary=b", format!("--b\r\n{padded}1\r\n--b--").as_bytes())
+    };
+    assert_eq!(part(16 << 10).unwrap(), part(100).unwrap(), "a header that does not count");
+    let error = part((16 << 10) + 1).unwrap_err();
+    assert!(error.to_string().contains("16 KiB"), "{error}");
+}
+
+#[test]
+fn a_boundary_that_readers_could_take_differently_is_refused() {
+    let with = |boundary: &str| {
+        let body = format!("--{boundary}--");
+        fingerprint(&format!("multipart/form-data; boundary=\"{boundary}\""), body.as_bytes())
+    };
+    for fine in ["b", "b b", &"b".repeat(256)] {
+        assert!(with(fine).is_ok(), "{fine}");
+    }
+    for odd in ["", "b ", "b\t", "b\r\nb", "b\nb", "b\0", &"b".repeat(257)] {
+        let error = with(odd).unwrap_err();
+        assert_eq!(error.to_string(), "multipart body: the content type names no usable boundary (byte 0)");
+    }
+}
+
+#[test]
+fn pointers_may_be_named_in_any_order_and_more_than_once() {
+    let body = br#"{"a":{"x":1,"y":2},"a!":3,"b":{"c":4,"d":5}}"#;
+    let request = Request { content_type: &[b"application/json"], ..Request::new("POST", "x", "/x", body) };
+    let text = |selection: Selection| {
+        String::from_utf8(request.canonical_body(&selection, &Limits::default()).unwrap()).unwrap()
+    };
+    // By the bytes of their text, where ! comes before the slash; step by step it would come after.
+    let include = Selection::default().including(["/b/c", "/a/x"]).unwrap();
+    let include = include.including(["/a!", "/b/c", "/a/x"]).unwrap();
+    assert_eq!(text(include), r#"{"/a!":3,"/a/x":1,"/b/c":4}"#);
+    let exclude = Selection::default().excluding(["/b/d", "/a/y", "/b/c", "/a!", "/b/d"]).unwrap();
+    assert_eq!(text(exclude.clone()), r#"{"a":{"x":1},"b":{}}"#);
+    assert_eq!(text(exclude.excluding(["/b"]).unwrap()), r#"{"a":{"x":1}}"#);
+}
+
+#[test]
 fn a_scalar_is_found_in_an_encoded_body_and_in_json_only() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(br#"{"id":7}"#).unwrap();
     let body = gzip.finish().unwrap();
     let ask = |content_type: &str, coding: &str, body: &[u8]| {
-        let coding = [coding.as_bytes()];
+        let (content_type, coding) = ([content_type.as_bytes()], [coding.as_bytes()]);
         let request = Request {
-            content_type: Some(content_type.as_bytes()),
+            content_type: &content_type,
             content_encoding: &coding,
-            ..Request::new("POST", "/x", body)
+            ..Request::new("POST", "x", "/x", body)
         };
-        request.scalar_at("/id", &Limits::default())
+        request.scalar_at(&Pointer::parse("/id").unwrap(), &Limits::default())
     };
-    assert_eq!(ask("application/json", "gzip", &body).unwrap().as_deref(), Some("7"));
-    assert_eq!(ask("application/json", "own", &body), Ok(None));
-    assert_eq!(ask("application/json", "gzip", b""), Ok(None));
-    assert_eq!(ask("text/plain", "", br#"{"id":7}"#), Ok(None));
+    assert_eq!(ask("application/json", "gzip", &body), Ok(Scalar::Number("7".into())));
+    assert_eq!(ask("application/json; charset", "gzip", &body), Ok(Scalar::Number("7".into())));
+    for (content_type, coding) in
+        [("application/json", "own"), ("text/plain", ""), ("application/grpc+json", "")]
+    {
+        let error = ask(content_type, coding, br#"{"id":7}"#).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotJson, "{content_type} {coding}");
+    }
+    for content_type in ["application/json", "text/plain"] {
+        assert_eq!(ask(content_type, "gzip", b""), Ok(Scalar::Absent), "{content_type}");
+    }
     assert_eq!(ask("application/json", "", &body).unwrap_err().kind(), ErrorKind::Malformed);
 }
 
 #[test]
 fn a_scalar_is_taken_by_what_it_says() {
     let body = br#" {"id":"\u0061\n","n":-10.50,"list":[null,{"x/y":{"":1e3}}],"t":true} "#;
-    let at = |pointer| json::scalar_at(body, pointer).unwrap();
-    assert_eq!(at("/id").as_deref(), Some("a\n"));
-    assert_eq!(at("/n").as_deref(), Some("-105e-1"));
-    assert_eq!(at("/list/1/x~1y/").as_deref(), Some("1e3"));
-    for absent in ["", "/t", "/list", "/list/0", "/list/2", "/list/01", "/list/-", "/nothing", "/id/0"] {
-        assert_eq!(at(absent), None, "{absent}");
+    let pointer = |text| Pointer::parse(text).unwrap();
+    let at = |text| json::scalar_at(body, &pointer(text)).unwrap();
+    assert_eq!(at("/id"), Scalar::Text("a\n".into()));
+    assert_eq!(at("/n"), Scalar::Number("-105e-1".into()));
+    assert_eq!(at("/list/1/x~1y/"), Scalar::Number("1e3".into()));
+    for unusable in ["", "/t", "/list", "/list/0", "/list/1"] {
+        assert_eq!(at(unusable), Scalar::Unusable, "{unusable}");
     }
-    assert_eq!(json::scalar_at(body, "id").unwrap_err().kind(), ErrorKind::InvalidPointer);
-    let error = json::scalar_at(br#"{"id":"a","x":1,"x":2}"#, "/id").unwrap_err();
+    for absent in ["/list/2", "/list/01", "/list/-", "/list/*", "/nothing", "/id/0"] {
+        assert_eq!(at(absent), Scalar::Absent, "{absent}");
+    }
+    let number = json::scalar_at(b"100", &pointer("")).unwrap();
+    assert_ne!(number, json::scalar_at(br#""1e2""#, &pointer("")).unwrap());
+    assert_eq!(json::scalar_at(br#"{"*":1,"a":2}"#, &pointer("/*")), Ok(Scalar::Number("1".into())));
+    let error = json::scalar_at(br#"{"id":"a","x":1,"x":2}"#, &pointer("/id")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Malformed);
 }

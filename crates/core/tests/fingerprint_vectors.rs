@@ -58,13 +58,34 @@ fn canonical_json_is_what_the_vectors_say() {
     }
 }
 
+/// The lines of a header: none, one, or a list of them.
+#[derive(Deserialize, Clone, Default)]
+#[serde(untagged)]
+enum Lines {
+    #[default]
+    None,
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Lines {
+    fn get(&self) -> Vec<&[u8]> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(line) => vec![line.as_bytes()],
+            Self::Several(lines) => lines.iter().map(String::as_bytes).collect(),
+        }
+    }
+}
+
 #[derive(Deserialize, Clone, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Sent {
     method: Option<String>,
     operation: Option<String>,
+    path: Option<String>,
     query: Option<String>,
-    content_type: Option<String>,
+    content_type: Lines,
     content_encoding: Vec<String>,
     headers: Vec<(String, String)>,
     body: Option<Bytes>,
@@ -76,17 +97,19 @@ struct Sent {
 impl Sent {
     fn with<T>(&self, ask: impl FnOnce(&Request<'_>, &Selection) -> T) -> T {
         let body = self.body.as_ref().map(Bytes::get).unwrap_or_default();
+        let types = self.content_type.get();
         let encodings: Vec<&[u8]> = self.content_encoding.iter().map(String::as_bytes).collect();
         let headers: Vec<(&str, &[u8])> =
             self.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())).collect();
         let request = Request {
             query: self.query.as_deref().map(str::as_bytes),
-            content_type: self.content_type.as_deref().map(str::as_bytes),
+            content_type: &types,
             content_encoding: &encodings,
             headers: &headers,
             ..Request::new(
                 self.method.as_deref().unwrap_or("POST"),
                 self.operation.as_deref().unwrap_or("/payments"),
+                self.path.as_deref().unwrap_or("/payments"),
                 &body,
             )
         };
@@ -110,6 +133,7 @@ struct Whole {
     canonical_body: Option<String>,
     fingerprint: Option<String>,
     error: Option<String>,
+    error_at: Option<usize>,
 }
 
 #[test]
@@ -118,8 +142,11 @@ fn fingerprints_of_whole_requests_are_what_the_vectors_say() {
     for vector in load::<Whole>("requests.json") {
         let found = vector.request.fingerprint();
         if let Some(expected) = &vector.error {
-            let kind = format!("{:?}", found.expect_err(&vector.why).kind());
-            assert_eq!(&kind, expected, "{}", vector.why);
+            let error = found.expect_err(&vector.why);
+            assert_eq!(&format!("{:?}", error.kind()), expected, "{}", vector.why);
+            if vector.error_at.is_some() {
+                assert_eq!(error.position(), vector.error_at, "{}: {error}", vector.why);
+            }
             continue;
         }
         let found = found.unwrap_or_else(|error| panic!("{}: {error}", vector.why));

@@ -13,10 +13,11 @@ pub enum ErrorKind {
     Malformed,
     /// The body, once decoded, is larger than allowed. The client's mistake: 413.
     TooLarge,
-    /// The record was written under an algorithm version that this build does not know.
+    /// The record was made under an algorithm version that this build does not know.
     UnknownVersion,
-    /// A JSON pointer handed in beside the body is not one.
-    InvalidPointer,
+    /// A place in a JSON body was asked for, and the body is not JSON: by its content type, or because a coding
+    /// that nobody here knows is on it.
+    NotJson,
 }
 
 /// A request could not be fingerprinted.
@@ -59,7 +60,7 @@ impl Error {
         self.kind
     }
 
-    /// The byte at which it was noticed, counted from zero.
+    /// The byte at which it was noticed, counted from zero; for a body that is too large, the limit.
     pub fn position(&self) -> Option<usize> {
         self.position
     }
@@ -68,9 +69,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.problem)?;
-        match self.position {
-            Some(position) => write!(f, " (byte {position})"),
-            None => Ok(()),
+        match (self.kind, self.position) {
+            // Noticed where the limit stands, whatever the rest would have come to.
+            (ErrorKind::TooLarge, Some(limit)) => write!(f, " (the limit is {limit} bytes)"),
+            (_, Some(position)) => write!(f, " (byte {position})"),
+            (_, None) => Ok(()),
         }
     }
 }

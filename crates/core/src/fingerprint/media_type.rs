@@ -21,42 +21,40 @@ pub(super) enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MediaType {
     essence: Cow<'static, str>,
-    parameters: Vec<(String, Vec<u8>)>,
+    /// None where they cannot be read. The type itself still says how the body is to be understood.
+    parameters: Option<Vec<(String, Vec<u8>)>>,
 }
 
 impl MediaType {
-    /// Reads a `Content-Type` value; `None` where it is not one, or names a parameter twice.
+    /// Reads a `Content-Type` value; `None` where it does not start with a type and a subtype.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = text.trim_ascii();
         if is_plain_json(text) {
-            return Some(Self { essence: Cow::Borrowed("application/json"), parameters: Vec::new() });
+            return Some(Self { essence: Cow::Borrowed("application/json"), parameters: Some(Vec::new()) });
         }
         let (kind, rest) = token(text)?;
         let (subkind, rest) = token(rest.strip_prefix(b"/")?)?;
-        let mut parameters = parameters(rest)?;
+        if !matches!(rest.trim_ascii_start(), [] | [b';', ..]) {
+            return None;
+        }
+        let mut this = Self { essence: Cow::Owned(kind + "/" + &subkind), parameters: None };
+        this.parameters = Parameters::new(rest).collect::<Option<Vec<_>>>().and_then(|list| this.tidy(list));
+        Some(this)
+    }
+
+    /// Sorts parameters and drops what says nothing about any payload; `None` where one is named twice.
+    fn tidy(&self, mut parameters: Vec<(String, Vec<u8>)>) -> Option<Vec<(String, Vec<u8>)>> {
         parameters.sort_unstable();
         if parameters.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return None;
         }
-        let mut essence = kind;
-        essence.push('/');
-        essence.push_str(&subkind);
-        let mut this = Self { essence: Cow::Owned(essence), parameters };
-        this.normalise();
-        Some(this)
-    }
-
-    /// Drops what says nothing about the payload.
-    fn normalise(&mut self) {
-        let kind = self.kind();
-        if kind == Kind::Json {
-            self.parameters.retain(|(name, _)| name != "charset");
+        if self.kind() == Kind::Json {
+            parameters.retain(|(name, _)| name != "charset");
         }
-        for (name, value) in &mut self.parameters {
-            if name == "charset" {
-                value.make_ascii_lowercase();
-            }
+        for (_, value) in parameters.iter_mut().filter(|(name, _)| name == "charset") {
+            value.make_ascii_lowercase();
         }
+        Some(parameters)
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -64,25 +62,36 @@ impl MediaType {
             "application/json" => Kind::Json,
             "application/x-www-form-urlencoded" => Kind::Form,
             "multipart/form-data" => Kind::Multipart,
+            // Messages behind a length and a flag each, also where they are JSON.
+            other if other.starts_with("application/grpc") => Kind::Other,
             other if other.ends_with("+json") => Kind::Json,
             _ => Kind::Other,
         }
     }
 
     pub(super) fn boundary(&self) -> Option<&[u8]> {
-        let (_, value) = self.parameters.iter().find(|(name, _)| name == "boundary")?;
+        let (_, value) = self.parameters.as_ref()?.iter().find(|(name, _)| name == "boundary")?;
         Some(value)
     }
 
-    /// The normal form: `type/subtype`, then `;name=value` for each parameter that counts, sorted by name, the
-    /// value in quotation marks where it is not a token.
-    pub(super) fn normal(&self) -> Cow<'_, [u8]> {
-        if self.parameters.is_empty() {
-            return Cow::Borrowed(self.essence.as_bytes());
+    /// The normal form: `type/subtype`, then `;name=value` for each parameter, sorted by name, the value in
+    /// quotation marks where it is not a token. `None` where the parameters cannot be read.
+    pub(super) fn normal(&self) -> Option<Cow<'_, [u8]>> {
+        self.normal_without("")
+    }
+
+    /// The normal form without the boundary, for a body that is hashed without it as well.
+    pub(super) fn normal_without_boundary(&self) -> Option<Cow<'_, [u8]>> {
+        self.normal_without("boundary")
+    }
+
+    fn normal_without(&self, left_out: &str) -> Option<Cow<'_, [u8]>> {
+        let parameters = self.parameters.as_ref()?;
+        if parameters.is_empty() {
+            return Some(Cow::Borrowed(self.essence.as_bytes()));
         }
         let mut text = self.essence.as_bytes().to_vec();
-        let multipart = self.essence.starts_with("multipart/");
-        for (name, value) in self.parameters.iter().filter(|(name, _)| !(multipart && name == "boundary")) {
+        for (name, value) in parameters.iter().filter(|(name, _)| name != left_out) {
             text.write(b";");
             text.write(name.as_bytes());
             text.write(b"=");
@@ -99,7 +108,7 @@ impl MediaType {
                 text.write(b"\"");
             }
         }
-        Cow::Owned(text)
+        Some(Cow::Owned(text))
     }
 }
 
@@ -112,31 +121,54 @@ fn is_plain_json(text: &[u8]) -> bool {
         && (rest.is_empty() || charset().is_some_and(|rest| rest.eq_ignore_ascii_case(b"charset=utf-8")))
 }
 
-/// Reads the `;name=value` list behind a type or a disposition. `None` where there is anything else.
-pub(super) fn parameters(mut rest: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
-    let mut list = Vec::new();
-    loop {
-        rest = rest.trim_ascii_start();
-        if rest.is_empty() {
-            return Some(list);
-        }
-        rest = rest.strip_prefix(b";")?.trim_ascii_start();
-        if rest.is_empty() || rest.starts_with(b";") {
-            continue;
-        }
-        let (name, after) = token(rest)?;
+/// The `;name=value` list behind a type or a disposition, one after the other, so that a long list takes no memory.
+/// Ends with a `None` where there is anything else.
+pub(super) struct Parameters<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Parameters<'a> {
+    pub(super) fn new(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+
+    /// Reads one parameter that starts right here.
+    fn read(&mut self) -> Option<(String, Vec<u8>)> {
+        let (name, after) = token(self.rest)?;
         let after = after.strip_prefix(b"=")?;
-        let (value, after) = if let Some(quoted) = after.strip_prefix(b"\"") {
-            quoted_string(quoted)?
-        } else {
-            let len = after.iter().take_while(|byte| is_token(**byte)).count();
-            if len == 0 {
-                return None;
-            }
-            (after[..len].to_vec(), &after[len..])
+        let (value, after) = match after.strip_prefix(b"\"") {
+            Some(quoted) => quoted_string(quoted)?,
+            None => match after.iter().take_while(|byte| is_token(**byte)).count() {
+                0 => return None,
+                len => (after[..len].to_vec(), &after[len..]),
+            },
         };
-        list.push((name, value));
-        rest = after;
+        self.rest = after;
+        Some((name, value))
+    }
+}
+
+impl Iterator for Parameters<'_> {
+    type Item = Option<(String, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut separated = false;
+        loop {
+            self.rest = self.rest.trim_ascii_start();
+            match self.rest {
+                [] => return None,
+                [b';', after @ ..] => {
+                    self.rest = after;
+                    separated = true;
+                }
+                _ => break,
+            }
+        }
+        let found = if separated { self.read() } else { None };
+        if found.is_none() {
+            self.rest = &[];
+        }
+        Some(found)
     }
 }
 
@@ -175,7 +207,8 @@ mod tests {
     use super::*;
 
     fn normal(text: &str) -> Option<String> {
-        MediaType::parse(text.as_bytes()).map(|media| String::from_utf8(media.normal().into_owned()).unwrap())
+        let media = MediaType::parse(text.as_bytes())?;
+        media.normal().map(|normal| String::from_utf8(normal.into_owned()).unwrap())
     }
 
     #[test]
@@ -188,8 +221,9 @@ mod tests {
             ("text/plain; Charset=\"UTF-8\"", "text/plain;charset=utf-8"),
             ("text/plain;b=2;a=1", "text/plain;a=1;b=2"),
             ("text/plain;a=\"1 \\\" 2\"", "text/plain;a=\"1 \\\" 2\""),
-            ("multipart/form-data; boundary=----x", "multipart/form-data"),
-            ("Multipart/Mixed; boundary=\"a b\"; type=x", "multipart/mixed;type=x"),
+            ("multipart/form-data; boundary=----x", "multipart/form-data;boundary=----x"),
+            ("a/b;; c=1 ; ;d=2;", "a/b;c=1;d=2"),
+            ("Multipart/Mixed; boundary=\"a b\"; type=x", "multipart/mixed;boundary=\"a b\";type=x"),
         ] {
             assert_eq!(normal(text).as_deref(), Some(expected), "{text}");
         }
@@ -201,6 +235,48 @@ mod tests {
             ["", "json", "a/", "/b", "a/b; c", "a/b; c=", "a/b; c=\"x", "a/b c", "a/b;x=1;X=2", "a/b,c/d"]
         {
             assert_eq!(normal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_body_that_is_hashed_without_its_boundary_has_a_type_without_it() {
+        let media = MediaType::parse(b"multipart/form-data; boundary=x; a=b").unwrap();
+        assert_eq!(media.normal().unwrap(), &b"multipart/form-data;a=b;boundary=x"[..]);
+        assert_eq!(media.normal_without_boundary().unwrap(), &b"multipart/form-data;a=b"[..]);
+    }
+
+    #[test]
+    fn the_type_decides_the_kind_however_sloppy_its_parameters_are() {
+        let kind = |text: &str| MediaType::parse(text.as_bytes()).map(|media| media.kind());
+        for rest in [
+            "",
+            " ",
+            ";",
+            "; charset",
+            ";charset=",
+            "; charset = utf-8",
+            ";charset=a;charset=b",
+            ";\"",
+            "; =",
+        ] {
+            assert_eq!(kind(&format!("Application/JSON{rest}")), Some(Kind::Json), "{rest}");
+            assert_eq!(kind(&format!("a/b+json{rest}")), Some(Kind::Json), "{rest}");
+            assert_eq!(kind(&format!("multipart/form-data{rest}")), Some(Kind::Multipart), "{rest}");
+        }
+        for rest in [" charset=utf-8", ", text/plain", "/x", "\"", "\0"] {
+            assert_eq!(kind(&format!("application/json{rest}")), None, "{rest}");
+        }
+    }
+
+    #[test]
+    fn grpc_is_never_json() {
+        for text in [
+            "application/grpc",
+            "application/grpc+json",
+            "Application/GRPC-Web+JSON",
+            "application/grpc+proto",
+        ] {
+            assert_eq!(MediaType::parse(text.as_bytes()).unwrap().kind(), Kind::Other, "{text}");
         }
     }
 }

@@ -19,6 +19,7 @@ mod selection;
 mod sink;
 
 pub use error::{Error, ErrorKind};
+pub use pointer::{Pointer, PointerError};
 pub use request::{Limits, Request};
 pub use selection::{Selection, SelectionError, VERSION};
 
@@ -65,7 +66,10 @@ impl fmt::Debug for Fingerprint {
 ///
 /// let (today, recorded) = (Selection::default(), Selection::default().excluding(["/sent_at"])?);
 /// let body = br#"{"amount":1,"sent_at":"noon"}"#;
-/// let request = Request { content_type: Some(b"application/json"), ..Request::new("POST", "/pay", body) };
+/// let request = Request {
+///     content_type: &[b"application/json"],
+///     ..Request::new("POST", "pay", "/accounts/7/pay", body)
+/// };
 /// let payload: &dyn Payload = &(request, Limits::default());
 /// assert_ne!(payload.fingerprint(&today)?, payload.fingerprint(&recorded)?);
 ///

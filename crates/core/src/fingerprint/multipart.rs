@@ -1,7 +1,8 @@
 //! `multipart/form-data` bodies.
 //!
-//! What lives here: cutting a body into parts and writing what counts of each. What must never: the boundary. It
-//! is made up anew for every send, so it says nothing about the payload.
+//! What lives here: cutting a body into parts and writing what counts of each. What must never: the boundary, which
+//! is made up anew for every send and says nothing about the payload; and a guess. Readers of multipart bodies
+//! differ in what they forgive, so a body that two of them could cut or name differently is refused.
 //!
 //! The canonical form has these lines for each part, in order, where `N` is a length in bytes:
 //!
@@ -14,8 +15,10 @@
 //! data N:the exact bytes
 //! ```
 
+use std::borrow::Cow;
+
 use super::error::Error;
-use super::media_type::{MediaType, parameters, token};
+use super::media_type::{MediaType, Parameters, token};
 use super::sink::Sink;
 
 const SUBJECT: &str = "multipart body";
@@ -23,28 +26,44 @@ const SUBJECT: &str = "multipart body";
 /// Longer boundaries than the standard allows are met in practice; endless ones are not.
 const BOUNDARY_BYTES_MAX: usize = 256;
 
+/// A head names a field, a file and a type. What is longer has other purposes.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+const HEAD_TOO_LONG: &str = "the head of a part is longer than 16 KiB";
+
+fn malformed(problem: &'static str, position: usize) -> Error {
+    Error::malformed(SUBJECT, problem, position)
+}
+
 /// Writes the parts of a body in canonical form.
 pub(super) fn write<S: Sink>(body: &[u8], boundary: Option<&[u8]>, sink: &mut S) -> Result<(), Error> {
-    let boundary = match boundary {
-        Some(boundary) if !boundary.is_empty() && boundary.len() <= BOUNDARY_BYTES_MAX => boundary,
-        _ => return Err(Error::malformed(SUBJECT, "the content type names no usable boundary", 0)),
+    let Some(boundary) = boundary.filter(|boundary| is_usable(boundary)) else {
+        return Err(malformed("the content type names no usable boundary", 0));
     };
     let parts = Parts { body, boundary };
-    let Some(mut mark) = parts.first_mark() else {
-        return Err(Error::malformed(SUBJECT, "no part starts with the boundary", 0));
-    };
+    let mut mark = parts.first_mark()?;
     while !mark.last {
         let head = Head::parse(body, mark.after)?;
         // The blank line under the head may itself be the line break of the next boundary line.
-        let next = parts.mark_at(head.data, head.data).or_else(|| parts.mark_from(head.data));
-        let Some(next) = next else {
-            return Err(Error::malformed(SUBJECT, "a part is not ended by the boundary", mark.after));
+        let next = match parts.mark_at(head.data, head.data)? {
+            Some(next) => next,
+            None => parts
+                .mark_from(head.data)?
+                .ok_or_else(|| malformed("a part is not ended by the boundary", mark.after))?,
         };
         head.write(sink);
         field("data", Some(&body[head.data..next.start]), sink);
         mark = next;
     }
-    Ok(())
+    match body[mark.after..].iter().position(|byte| !byte.is_ascii_whitespace()) {
+        None => Ok(()),
+        Some(odd) => Err(malformed("something follows the last boundary line", mark.after + odd)),
+    }
+}
+
+/// A boundary with a line break or a blank at its end is one thing to us and another to other readers.
+fn is_usable(boundary: &[u8]) -> bool {
+    let control = boundary.iter().any(u8::is_ascii_control);
+    boundary.len() <= BOUNDARY_BYTES_MAX && !control && boundary.last().is_some_and(|byte| *byte != b' ')
 }
 
 /// A line that separates parts: it takes the line break before it along.
@@ -60,44 +79,86 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The first boundary line; what stands before it is not part of the payload.
-    fn first_mark(&self) -> Option<Mark> {
-        self.mark_at(0, 0).or_else(|| self.mark_from(0))
+    /// The first boundary line. Nothing but one line break may stand before it: some readers skip what does, and
+    /// some see more in it.
+    fn first_mark(&self) -> Result<Mark, Error> {
+        let dashes = if self.body.starts_with(b"\r\n") { 2 } else { 0 };
+        self.mark_at(0, dashes)?.ok_or_else(|| malformed("the body does not start with the boundary", dashes))
     }
 
-    /// The next boundary line at the start of a line. Line breaks do not occur in boundaries, so that no byte is
-    /// compared more than twice.
-    fn mark_from(&self, from: usize) -> Option<Mark> {
+    /// The next boundary line. Line breaks do not occur in boundaries, so that no byte is compared more than
+    /// twice.
+    fn mark_from(&self, from: usize) -> Result<Option<Mark>, Error> {
         let mut at = from;
-        loop {
-            at += self.body.get(at..)?.iter().position(|byte| *byte == b'\r')?;
-            if self.body.get(at + 1) == Some(&b'\n')
-                && let Some(mark) = self.mark_at(at, at + 2)
-            {
-                return Some(mark);
+        while let Some(len) = self.body[at..].iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+            at += len;
+            let is_whole = self.body[at..].starts_with(b"\r\n");
+            let line = at + if is_whole { 2 } else { 1 };
+            match self.mark_at(at, line)? {
+                // There are readers to whom either byte alone is a line break.
+                Some(_) if !is_whole => {
+                    return Err(malformed("the boundary follows half a line break", line));
+                }
+                Some(mark) => return Ok(Some(mark)),
+                None => at = line,
             }
-            at += 1;
         }
+        Ok(None)
     }
 
-    /// The boundary line whose dashes start at `dashes`, if there is one.
-    fn mark_at(&self, start: usize, dashes: usize) -> Option<Mark> {
-        let rest = self.body.get(dashes..)?.strip_prefix(b"--")?.strip_prefix(self.boundary)?;
-        let behind = self.body.len() - rest.len();
-        if rest.starts_with(b"--") {
-            return Some(Mark { start, after: behind + 2, last: true });
+    /// The boundary line whose dashes start at `dashes`, if there is one. A line that starts like one and goes on
+    /// otherwise ends a part for some readers and not for others, and is refused.
+    fn mark_at(&self, start: usize, dashes: usize) -> Result<Option<Mark>, Error> {
+        let line = self.body[dashes..].strip_prefix(b"--").and_then(|rest| rest.strip_prefix(self.boundary));
+        let Some(rest) = line else { return Ok(None) };
+        let (rest, last) = rest.strip_prefix(b"--").map_or((rest, false), |rest| (rest, true));
+        let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let behind = self.body.len() - rest.len() + blanks;
+        match &rest[blanks..] {
+            [b'\r', b'\n', ..] => Ok(Some(Mark { start, after: behind + 2, last })),
+            [] if last => Ok(Some(Mark { start, after: behind, last })),
+            _ => Err(malformed("a boundary line goes on behind the boundary, or is cut short", behind)),
         }
-        let padding = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let line_break = rest[padding..].starts_with(b"\r\n");
-        line_break.then_some(Mark { start, after: behind + padding + 2, last: false })
+    }
+}
+
+/// The header lines of a part that count, each with where it starts.
+#[derive(Default)]
+struct Lines<'a> {
+    disposition: Option<(&'a [u8], usize)>,
+    content_type: Option<(&'a [u8], usize)>,
+    transfer_encoding: Option<(&'a [u8], usize)>,
+}
+
+impl<'a> Lines<'a> {
+    /// Takes one line, if it counts.
+    fn take(&mut self, line: &'a [u8], start: usize) -> Result<(), Error> {
+        if let Some(odd) = line.iter().position(|byte| byte.is_ascii_control() && *byte != b'\t') {
+            return Err(malformed("a control character in the head of a part", start + odd));
+        }
+        // A boundary line may hold a colon; it is still no header line.
+        let Some((name, rest)) = token(line).filter(|_| !line.starts_with(b"--")) else {
+            return Err(malformed("this is not a header line of a part", start));
+        };
+        let Some(value) = rest.strip_prefix(b":") else {
+            return Err(malformed("a header line of a part has no colon", start));
+        };
+        let slot = match name.as_str() {
+            "content-disposition" => &mut self.disposition,
+            "content-type" => &mut self.content_type,
+            "content-transfer-encoding" => &mut self.transfer_encoding,
+            _ => return Ok(()),
+        };
+        match slot.replace((value.trim_ascii(), start)) {
+            Some(_) => Err(malformed("a header of a part occurs twice", start)),
+            None => Ok(()),
+        }
     }
 }
 
 /// What the lines above a part's data say.
 struct Head {
-    name: Vec<u8>,
-    filename: Option<Vec<u8>>,
-    filename_extended: Option<Vec<u8>>,
+    disposition: Disposition,
     content_type: Option<Vec<u8>>,
     /// Where the data starts.
     data: usize,
@@ -105,74 +166,84 @@ struct Head {
 
 impl Head {
     fn parse(body: &[u8], start: usize) -> Result<Self, Error> {
-        let mut disposition = None;
-        let mut content_type = None;
+        let end = body.len().min(start.saturating_add(HEAD_BYTES_MAX));
+        let mut lines = Lines::default();
         let mut at = start;
         loop {
-            let Some(len) = body[at..].windows(2).position(|pair| pair == b"\r\n") else {
-                return Err(Error::malformed(SUBJECT, "the body ends in the head of a part", at));
+            let Some(len) = body[at..end].windows(2).position(|pair| pair == b"\r\n") else {
+                let cut_short = end == body.len();
+                let problem = if cut_short { "the body ends in the head of a part" } else { HEAD_TOO_LONG };
+                return Err(malformed(problem, at));
             };
-            let line = &body[at..at + len];
-            let line_start = at;
+            let (line, line_start) = (&body[at..at + len], at);
             at += len + 2;
             if line.is_empty() {
                 break;
             }
-            // A boundary line may hold a colon; it is still no header line.
-            let Some((name, rest)) = token(line).filter(|_| !line.starts_with(b"--")) else {
-                return Err(Error::malformed(SUBJECT, "this is not a header line of a part", line_start));
-            };
-            let Some(value) = rest.strip_prefix(b":") else {
-                return Err(Error::malformed(SUBJECT, "a header line of a part has no colon", line_start));
-            };
-            let slot = match name.as_str() {
-                "content-disposition" => &mut disposition,
-                "content-type" => &mut content_type,
-                _ => continue,
-            };
-            if slot.replace((value.trim_ascii(), line_start)).is_some() {
-                return Err(Error::malformed(SUBJECT, "a header of a part occurs twice", line_start));
-            }
+            lines.take(line, line_start)?;
         }
-        let Some((disposition, disposition_at)) = disposition else {
-            return Err(Error::malformed(SUBJECT, "a part has no Content-Disposition", start));
+        let Some((disposition, disposition_at)) = lines.disposition else {
+            return Err(malformed("a part has no Content-Disposition", start));
         };
-        let content_type = content_type.map(|(value, _)| {
-            MediaType::parse(value).map_or_else(|| value.to_vec(), |media| media.normal().into_owned())
+        let disposition =
+            Disposition::parse(disposition).map_err(|problem| malformed(problem, disposition_at))?;
+        if let Some((encoding, encoding_at)) = lines.transfer_encoding
+            && ![&b"7bit"[..], b"8bit", b"binary"].iter().any(|plain| encoding.eq_ignore_ascii_case(plain))
+        {
+            return Err(malformed(
+                "a part has a Content-Transfer-Encoding that changes its bytes",
+                encoding_at,
+            ));
+        }
+        let content_type = lines.content_type.map(|(value, _)| {
+            let media = MediaType::parse(value);
+            let normal = media.as_ref().and_then(MediaType::normal);
+            normal.map_or_else(|| value.to_vec(), Cow::into_owned)
         });
-        Self::named(disposition, content_type, at).ok_or_else(|| {
-            Error::malformed(SUBJECT, "a part's Content-Disposition gives no name", disposition_at)
-        })
-    }
-
-    fn named(disposition: &[u8], content_type: Option<Vec<u8>>, data: usize) -> Option<Self> {
-        let (kind, rest) = token(disposition)?;
-        let (mut name, mut filename, mut filename_extended) = (None, None, None);
-        for (parameter, value) in parameters(rest)? {
-            let slot = match parameter.as_str() {
-                "name" => &mut name,
-                "filename" => &mut filename,
-                "filename*" => &mut filename_extended,
-                _ => continue,
-            };
-            if slot.replace(value).is_some() {
-                return None;
-            }
-        }
-        if kind != "form-data" {
-            return None;
-        }
-        Some(Self { name: name?, filename, filename_extended, content_type, data })
+        Ok(Self { disposition, content_type, data: at })
     }
 
     fn write<S: Sink>(&self, sink: &mut S) {
         sink.write(b"part\n");
-        field("name", Some(&self.name), sink);
-        field("filename", self.filename.as_deref(), sink);
-        if self.filename_extended.is_some() {
-            field("filename*", self.filename_extended.as_deref(), sink);
+        field("name", Some(&self.disposition.name), sink);
+        field("filename", self.disposition.filename.as_deref(), sink);
+        if let Some(extended) = &self.disposition.filename_extended {
+            field("filename*", Some(extended), sink);
         }
         field("type", self.content_type.as_deref(), sink);
+    }
+}
+
+/// Which field a part is, and which file.
+struct Disposition {
+    name: Vec<u8>,
+    filename: Option<Vec<u8>>,
+    filename_extended: Option<Vec<u8>>,
+}
+
+impl Disposition {
+    /// Reads a `Content-Disposition`, or says what is wrong with it. What does not count here but may elsewhere
+    /// (`name*` above all) is refused.
+    fn parse(text: &[u8]) -> Result<Self, &'static str> {
+        let form_data = token(text).filter(|(kind, _)| kind == "form-data");
+        let Some((_, rest)) = form_data else { return Err("a part's Content-Disposition is not form-data") };
+        let (mut name, mut filename, mut filename_extended) = (None, None, None);
+        for parameter in Parameters::new(rest) {
+            let Some((parameter, value)) = parameter else {
+                return Err("a part's Content-Disposition cannot be read");
+            };
+            let slot = match parameter.as_str() {
+                "name" => &mut name,
+                "filename" => &mut filename,
+                "filename*" => &mut filename_extended,
+                _ => return Err("a part's Content-Disposition has more than name, filename and filename*"),
+            };
+            if slot.replace(value).is_some() {
+                return Err("a part's Content-Disposition has a parameter twice");
+            }
+        }
+        let name = name.ok_or("a part's Content-Disposition gives no name")?;
+        Ok(Self { name, filename, filename_extended })
     }
 }
 

@@ -2,20 +2,35 @@
 //!
 //! What lives here: the text form and its rules. What must never: looking anything up; see `json::find`.
 
-/// The unescaped steps of one pointer. Ordered step by step, so that pointers below one place sort together.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Pointer {
+use std::fmt;
+
+/// A checked JSON pointer: the way to one place in a JSON body.
+///
+/// Read once, when configuration is; looking a place up can then no longer fail. There are no wildcards: `*` is the
+/// name of a member, as any other text is, and an element of an array is named by its number.
+///
+/// ```
+/// use semel_core::fingerprint::Pointer;
+///
+/// let pointer = Pointer::parse("/orders/0/a~1b")?;
+/// assert_eq!(pointer.to_string(), "/orders/0/a~1b");
+/// assert!(Pointer::parse("orders").is_err());
+/// # Ok::<(), semel_core::fingerprint::PointerError>(())
+/// ```
+// Ordered step by step, so that pointers below one place sort together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pointer {
     steps: Vec<String>,
 }
 
 impl Pointer {
-    /// Takes `text` apart, or says what is wrong with it.
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+    /// Takes `text` apart, or says what is wrong with it. The empty text names the whole body.
+    pub fn parse(text: &str) -> Result<Self, PointerError> {
         if text.is_empty() {
             return Ok(Self { steps: Vec::new() });
         }
         let Some(rest) = text.strip_prefix('/') else {
-            return Err("a JSON pointer is empty or starts with a slash");
+            return Err(PointerError("a JSON pointer is empty or starts with a slash"));
         };
         rest.split('/').map(unescape).collect::<Result<_, _>>().map(|steps| Self { steps })
     }
@@ -25,7 +40,26 @@ impl Pointer {
     }
 }
 
-fn unescape(step: &str) -> Result<String, &'static str> {
+/// The text it was parsed from: each pointer has only one.
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.steps.iter().try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
+    }
+}
+
+/// Why a text is not a JSON pointer. A fixed sentence, without the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PointerError(&'static str);
+
+impl fmt::Display for PointerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for PointerError {}
+
+fn unescape(step: &str) -> Result<String, PointerError> {
     let mut text = String::with_capacity(step.len());
     let mut chars = step.chars();
     while let Some(c) = chars.next() {
@@ -33,7 +67,7 @@ fn unescape(step: &str) -> Result<String, &'static str> {
             '~' => match chars.next() {
                 Some('0') => text.push('~'),
                 Some('1') => text.push('/'),
-                _ => return Err("in a JSON pointer, ~ is followed by 0 or 1"),
+                _ => return Err(PointerError("in a JSON pointer, ~ is followed by 0 or 1")),
             },
             c => text.push(c),
         }
@@ -53,6 +87,13 @@ mod tests {
         assert_eq!(steps("/a~1b/~01/0"), Ok(vec!["a/b".into(), "~1".into(), "0".into()]));
         for bad in ["a", "#/a", "/~", "/~2", "/a~"] {
             assert!(steps(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_pointer_is_shown_as_it_was_written() {
+        for text in ["", "/", "//", "/a/0", "/a~1b/~01/~0", "/*"] {
+            assert_eq!(Pointer::parse(text).unwrap().to_string(), text);
         }
     }
 }

@@ -5,33 +5,53 @@
 
 use std::fmt;
 
-use super::pointer::Pointer;
+use super::json::Places;
+use super::pointer::{Pointer, PointerError};
 
 /// The algorithm version that new fingerprints are made with.
 pub const VERSION: u8 = 1;
 
-/// Names that change between two sends of one request, that prove who is asking, or that steer Semel itself.
+/// Names that change between two sends of one request, that prove who is asking, that count already or describe
+/// only the way a message travels, or that steer Semel itself.
 const NEVER: &[&str] = &[
     "authorization",
     "b3",
     "baggage",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
     "cookie",
     "date",
+    "dpop",
+    "elastic-apm-traceparent",
     "grpc-trace-bin",
+    "newrelic",
     "operation-id",
     "proxy-authorization",
     "request-id",
     "sentry-trace",
+    "signature",
+    "signature-input",
+    "sw8",
     "traceparent",
     "tracestate",
+    "transfer-encoding",
     "uber-trace-id",
+    "x-amz-date",
+    "x-amz-security-token",
     "x-amzn-trace-id",
+    "x-api-key",
+    "x-auth-token",
     "x-cloud-trace-context",
     "x-correlation-id",
+    "x-csrf-token",
     "x-ot-span-context",
     "x-request-id",
+    "x-trace-id",
 ];
-const NEVER_PREFIXES: &[&str] = &["idempotency-", "ot-tracer-", "uberctx-", "x-b3-", "x-datadog-"];
+const NEVER_PREFIXES: &[&str] =
+    &["idempotency-", "ot-tracer-", "sw8-", "uberctx-", "x-b3-", "x-datadog-", "x-instana-"];
 
 /// The algorithm version together with the chosen headers and JSON pointers.
 ///
@@ -39,7 +59,8 @@ const NEVER_PREFIXES: &[&str] = &["idempotency-", "ot-tracer-", "uberctx-", "x-b
 /// held sorted and once each, so that two selections that mean the same are equal.
 ///
 /// Pointers concern JSON bodies only. `include` narrows the body to the named places, each of which counts with
-/// its value or as absent; `exclude` leaves places out, within the included ones where both are given.
+/// its value or as absent; `exclude` leaves places out, within the included ones where both are given. A pointer
+/// names one place: there are no wildcards, see [`Pointer`].
 ///
 /// ```
 /// use semel_core::fingerprint::Selection;
@@ -55,11 +76,19 @@ pub struct Selection {
     headers: Vec<String>,
     include: Vec<String>,
     exclude: Vec<String>,
+    /// The pointers once more, taken apart; none under a version that this build does not know.
+    places: Places,
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { version: VERSION, headers: Vec::new(), include: Vec::new(), exclude: Vec::new() }
+        Self {
+            version: VERSION,
+            headers: Vec::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            places: Places::default(),
+        }
     }
 }
 
@@ -82,9 +111,12 @@ impl Selection {
         I: IntoIterator<Item: AsRef<str>>,
     {
         for text in pointers {
-            self.include.push(pointer(text.as_ref())?);
+            self.places.include.push(pointer(text.as_ref())?);
+            self.include.push(text.as_ref().to_owned());
         }
         tidy(&mut self.include);
+        self.places.include.sort_by_cached_key(Pointer::to_string);
+        self.places.include.dedup();
         Ok(self)
     }
 
@@ -96,17 +128,22 @@ impl Selection {
         I: IntoIterator<Item: AsRef<str>>,
     {
         for text in pointers {
-            let text = pointer(text.as_ref())?;
+            let text = text.as_ref();
             if text.is_empty() {
                 return Err(SelectionError::WholeBodyExcluded);
             }
-            self.exclude.push(text);
+            self.places.exclude.push(pointer(text)?);
+            self.exclude.push(text.to_owned());
         }
         tidy(&mut self.exclude);
+        tidy(&mut self.places.exclude);
         Ok(self)
     }
 
-    /// Rebuilds a selection that a record was stored with.
+    /// Rebuilds a selection that a record was stored with, and is for nothing else.
+    ///
+    /// What a configuration chooses goes through [`with_headers`](Self::with_headers), which refuses names that
+    /// must never be chosen; here they pass, because a record is judged by what was chosen when it was claimed.
     ///
     /// The parts of a version this build does not know are kept as they are: such a selection can be compared,
     /// shown and written back, but fingerprinting under it is
@@ -117,19 +154,23 @@ impl Selection {
         include: Vec<String>,
         exclude: Vec<String>,
     ) -> Result<Self, SelectionError> {
-        if version != VERSION {
-            return Ok(Self { version, headers, include, exclude });
+        if !is_known(version) {
+            return Ok(Self { version, headers, include, exclude, places: Places::default() });
         }
         // A header that was fit to be chosen when the record was claimed stays so: a list that has grown since
         // must not make the record unreadable.
         let mut headers = headers.iter().map(|name| header(name)).collect::<Result<Vec<_>, _>>()?;
         tidy(&mut headers);
-        Self { headers, ..Self::default() }.including(include)?.excluding(exclude)
+        Self { version, headers, ..Self::default() }.including(include)?.excluding(exclude)
     }
 
     /// The algorithm version.
     pub fn version(&self) -> u8 {
         self.version
+    }
+
+    pub(super) fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The chosen header names: lower case, sorted, once each.
@@ -148,7 +189,12 @@ impl Selection {
     }
 }
 
-fn tidy(list: &mut Vec<String>) {
+/// Whether this build can make fingerprints of a version: of today's, and of every one that records may still have.
+pub(super) fn is_known(version: u8) -> bool {
+    matches!(version, 1)
+}
+
+fn tidy<T: Ord>(list: &mut Vec<T>) {
     list.sort_unstable();
     list.dedup();
 }
@@ -168,11 +214,8 @@ fn choosable(name: String) -> Result<String, SelectionError> {
     Ok(name)
 }
 
-fn pointer(text: &str) -> Result<String, SelectionError> {
-    match Pointer::parse(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(problem) => Err(SelectionError::NotAPointer { pointer: text.to_owned(), problem }),
-    }
+fn pointer(text: &str) -> Result<Pointer, SelectionError> {
+    Pointer::parse(text).map_err(|problem| SelectionError::NotAPointer { pointer: text.to_owned(), problem })
 }
 
 /// A selection that cannot be used. Quotes the configuration, never a request.
@@ -181,14 +224,14 @@ fn pointer(text: &str) -> Result<String, SelectionError> {
 pub enum SelectionError {
     /// The text is not an HTTP field name.
     NotAHeaderName(String),
-    /// The header changes with every send, carries a credential, or is one of Semel's own.
+    /// The header changes with every send, carries a credential, counts already, or is one of Semel's own.
     ForbiddenHeader(String),
     /// The text is not a JSON pointer.
     NotAPointer {
         /// The text as it was given.
         pointer: String,
         /// What is wrong with it.
-        problem: &'static str,
+        problem: PointerError,
     },
     /// The empty pointer was excluded, which would make all bodies equal.
     WholeBodyExcluded,
@@ -201,7 +244,7 @@ impl fmt::Display for SelectionError {
             Self::ForbiddenHeader(name) => write!(
                 f,
                 "header {name:?} cannot be part of a fingerprint: it differs between a request and its retry, \
-                 or carries a credential; take it off the list"
+                 carries a credential, or counts without being chosen; take it off the list"
             ),
             Self::NotAPointer { pointer, problem } => {
                 write!(f, "{pointer:?} is not a JSON pointer: {problem}")
@@ -221,9 +264,20 @@ mod tests {
 
     #[test]
     fn headers_that_change_between_sends_or_carry_credentials_are_refused() {
-        for name in NEVER.iter().chain(&["Idempotency-Key", "IDEMPOTENCY-FENCE", "X-B3-TraceId", "Cookie"]) {
+        let credentials = "Authorization Cookie DPoP Proxy-Authorization Signature Signature-Input X-Amz-Date \
+            X-Amz-Security-Token X-Api-Key X-Auth-Token X-CSRF-Token";
+        let traces = "B3 Baggage Date Elastic-Apm-Traceparent Grpc-Trace-Bin NewRelic Ot-Tracer-SpanId Request-Id \
+            Sentry-Trace Sw8 Sw8-Correlation Traceparent Tracestate Uber-Trace-Id Uberctx-A X-Amzn-Trace-Id \
+            X-B3-TraceId X-Cloud-Trace-Context X-Correlation-Id X-Datadog-Trace-Id X-Instana-T \
+            X-Ot-Span-Context X-Request-Id X-Trace-Id";
+        let counted = "Connection Content-Encoding Content-Length Content-Type Transfer-Encoding";
+        let own = "Idempotency-Key IDEMPOTENCY-FENCE Operation-Id";
+        for name in [credentials, traces, counted, own].iter().flat_map(|names| names.split_whitespace()) {
             let error = Selection::default().with_headers([name]).unwrap_err();
             assert_eq!(error, SelectionError::ForbiddenHeader(name.to_ascii_lowercase()), "{name}");
+        }
+        for name in ["Host", "X-Region", "Accept", "Content-Language", "X-Api-Version", "Date-Of-Order"] {
+            assert!(Selection::default().with_headers([name]).is_ok(), "{name}");
         }
         for name in ["", "a b", "a:", "ä"] {
             let error = Selection::default().with_headers([name]).unwrap_err();
@@ -254,5 +308,11 @@ mod tests {
         let parts = (vec!["B".to_owned(), "A".to_owned()], vec!["not a pointer".to_owned()]);
         let newer = Selection::from_parts(9, parts.0.clone(), parts.1.clone(), vec![]).unwrap();
         assert_eq!((newer.version(), newer.headers(), newer.include()), (9, &parts.0[..], &parts.1[..]));
+    }
+
+    #[test]
+    fn a_stored_selection_keeps_a_header_that_could_not_be_chosen_today() {
+        let stored = Selection::from_parts(1, vec!["x-api-key".into()], vec![], vec![]).unwrap();
+        assert_eq!(stored.headers(), ["x-api-key"]);
     }
 }

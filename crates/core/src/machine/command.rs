@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
 /// let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
 /// let key = Key::from_source("order-1234-charge").unwrap();
-/// let request = Request::new("POST", "/charges", b"amount=5");
+/// let request = Request::new("POST", "POST /charges", "/charges", b"amount=5");
 ///
 /// let policy = Policy::new(Class::External).into();
 /// let payload = (request, Limits::default());

@@ -15,7 +15,7 @@ use super::error::{Error, ErrorKind};
 
 const SUBJECT: &str = "Content-Encoding";
 
-/// More codings on top of one another than this have no honest use.
+/// A list with more names than this has no honest use.
 const CODINGS_MAX: usize = 4;
 
 /// More gzip members or zstd frames in one body than this have no honest use either, and each of them sets a
@@ -39,39 +39,46 @@ impl Decoded<'_> {
     }
 }
 
-/// Undoes the codings that the `lines` of the header name, in reverse order.
+/// Undoes the one coding that the `lines` of the header name.
+///
+/// Several known ones on top of one another are refused: each multiplies what a few bytes can ask for.
 pub(super) fn decode<'a>(lines: &[&[u8]], body: &'a [u8], bytes_max: usize) -> Result<Decoded<'a>, Error> {
     if body.len() > bytes_max {
         return Err(too_large(bytes_max));
     }
-    let mut bytes = Cow::Borrowed(body);
-    let mut left = names(lines);
-    if left.len() > CODINGS_MAX {
+    let as_it_came = |left| Ok(Decoded { bytes: Cow::Borrowed(body), left });
+    // An empty body is just empty, whatever is said about it.
+    if body.is_empty() {
+        return as_it_came(Vec::new());
+    }
+    let names = names(lines);
+    if names.len() > CODINGS_MAX {
         return Err(Error::new(ErrorKind::Malformed, SUBJECT, "more than four codings on one body"));
     }
-    // An empty body is just empty, whatever is said about it.
-    if left.is_empty() || body.is_empty() {
-        return Ok(Decoded { bytes, left: Vec::new() });
-    }
-    let decoders: Option<Vec<Decoder>> = left.iter().map(|name| decoder(name)).collect();
-    if let Some(decoders) = decoders {
-        for decode in decoders.iter().rev() {
+    let decoders: Option<Vec<Decoder>> = names.iter().map(|name| decoder(name)).collect();
+    match decoders.as_deref() {
+        None => as_it_came(names),
+        Some([]) => as_it_came(Vec::new()),
+        Some([decode]) => {
             let mut output = Output { bytes: Vec::new(), bytes_max };
-            decode(&bytes, &mut output)?;
-            bytes = Cow::Owned(output.bytes);
+            decode(body, &mut output)?;
+            Ok(Decoded { bytes: Cow::Owned(output.bytes), left: Vec::new() })
         }
-        left = Vec::new();
+        Some(_) => {
+            let problem = "more than one coding on one body; send it with one of gzip, deflate, br and zstd";
+            Err(Error::new(ErrorKind::Malformed, SUBJECT, problem))
+        }
     }
-    Ok(Decoded { bytes, left })
 }
 
-/// The codings in the order they were applied: lower case, without `identity`.
+/// The codings in the order they were applied: lower case, without `identity`, and at most one too many.
 fn names(lines: &[&[u8]]) -> Vec<Vec<u8>> {
     lines
         .iter()
         .flat_map(|line| line.split(|byte| *byte == b','))
         .map(|name| name.trim_ascii().to_ascii_lowercase())
         .filter(|name| !name.is_empty() && name != b"identity")
+        .take(CODINGS_MAX + 1)
         .collect()
 }
 
@@ -88,7 +95,7 @@ fn decoder(name: &[u8]) -> Option<Decoder> {
 }
 
 fn too_large(bytes_max: usize) -> Error {
-    Error::new(ErrorKind::TooLarge, "body", "larger than allowed").at(bytes_max)
+    Error::new(ErrorKind::TooLarge, "body", "it is larger than allowed").at(bytes_max)
 }
 
 fn corrupt(problem: &'static str, position: usize) -> Error {

@@ -17,7 +17,6 @@ mod string;
 
 use super::error::{Error, ErrorKind};
 use super::pointer::Pointer;
-use super::selection::Selection;
 use super::sink::Sink;
 use emit::Emitter;
 
@@ -41,78 +40,77 @@ struct Problem(&'static str, usize);
 /// ```
 pub fn canonical(body: &[u8]) -> Result<String, Error> {
     let mut text = Vec::with_capacity(body.len());
-    write(body, &Selected::everything(), &mut text)?;
+    write(body, &Places::default(), &mut text)?;
     // Canonical text is put together from parts of a body that was checked to be UTF-8.
     String::from_utf8(text).map_err(|_| Error::new(ErrorKind::Malformed, SUBJECT, "this is not UTF-8"))
 }
 
-/// The string or number that `pointer` names: a string by what it spells, a number by its canonical text.
+/// What stands at one place of a JSON body, as far as a key can be made of it.
 ///
-/// `None` where the place is absent or holds anything else (`null`, a truth value, an array, an object): such a
-/// place has no one text to make a key of. The whole body is checked, so a body that cannot be fingerprinted has
-/// no scalars either.
+/// A string and a number are told apart, so that `100` and `"1e2"` do not become one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scalar {
+    /// Nothing stands there.
+    Absent,
+    /// `null`, a truth value, an array or an object: no one text to make a key of.
+    Unusable,
+    /// A string, by what it spells.
+    Text(String),
+    /// A number, by its canonical text: `1e2` for `100`.
+    Number(String),
+}
+
+/// What stands at the place that `pointer` names.
+///
+/// The whole body is checked, so a body that cannot be fingerprinted has no scalars either.
 ///
 /// ```
-/// use semel_core::fingerprint::json;
+/// use semel_core::fingerprint::{Pointer, json::{self, Scalar}};
 ///
 /// let body = br#"{"event":{"id":"evt_\u0031"},"n":1.50}"#;
-/// assert_eq!(json::scalar_at(body, "/event/id")?.as_deref(), Some("evt_1"));
-/// assert_eq!(json::scalar_at(body, "/n")?.as_deref(), Some("15e-1"));
-/// assert_eq!(json::scalar_at(body, "/event")?, None);
+/// let at = |text| json::scalar_at(body, &Pointer::parse(text).unwrap());
+/// assert_eq!(at("/event/id")?, Scalar::Text("evt_1".into()));
+/// assert_eq!(at("/n")?, Scalar::Number("15e-1".into()));
+/// assert_eq!(at("/event")?, Scalar::Unusable);
+/// assert_eq!(at("/event/at")?, Scalar::Absent);
 /// # Ok::<(), semel_core::fingerprint::Error>(())
 /// ```
-pub fn scalar_at(body: &[u8], pointer: &str) -> Result<Option<String>, Error> {
-    let pointer = parse(pointer)?;
+pub fn scalar_at(body: &[u8], pointer: &Pointer) -> Result<Scalar, Error> {
     check::check(body)?;
-    let Some(at) = find::find(body, &pointer) else { return Ok(None) };
+    let Some(at) = find::find(body, pointer) else { return Ok(Scalar::Absent) };
     Ok(match body[at] {
-        b'"' => Some(string::text(body, at)),
+        b'"' => Scalar::Text(string::text(body, at)),
         b'-' | b'0'..=b'9' => {
             let mut text = Vec::new();
             number::write(body, at, &mut text);
-            String::from_utf8(text).ok()
+            Scalar::Number(text.into_iter().map(char::from).collect())
         }
-        _ => None,
+        _ => Scalar::Unusable,
     })
 }
 
 /// The pointers of a selection, taken apart.
-pub(super) struct Selected {
-    include: Vec<(String, Pointer)>,
-    exclude: Vec<Pointer>,
-}
-
-impl Selected {
-    fn everything() -> Self {
-        Self { include: Vec::new(), exclude: Vec::new() }
-    }
-
-    pub(super) fn by(selection: &Selection) -> Result<Self, Error> {
-        let include = selection.include().iter().map(|text| Ok((text.clone(), parse(text)?)));
-        let mut exclude =
-            selection.exclude().iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
-        exclude.sort_unstable();
-        Ok(Self { include: include.collect::<Result<_, _>>()?, exclude })
-    }
-}
-
-fn parse(pointer: &str) -> Result<Pointer, Error> {
-    Pointer::parse(pointer).map_err(|problem| Error::new(ErrorKind::InvalidPointer, "JSON pointer", problem))
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Places {
+    /// By the bytes of their text.
+    pub(super) include: Vec<Pointer>,
+    /// Step by step.
+    pub(super) exclude: Vec<Pointer>,
 }
 
 /// Writes what is selected of a body: the canonical text, or, where places are included, one object that names
 /// each of them with its value or with the bare word `absent`, which no JSON value is.
-pub(super) fn write<S: Sink>(body: &[u8], selected: &Selected, sink: &mut S) -> Result<(), Error> {
+pub(super) fn write<S: Sink>(body: &[u8], places: &Places, sink: &mut S) -> Result<(), Error> {
     let order = check::check(body)?;
-    if selected.include.is_empty() {
-        Emitter::new(body, &order, &selected.exclude, sink).document();
+    if places.include.is_empty() {
+        Emitter::new(body, &order, &places.exclude, sink).document();
         return Ok(());
     }
-    for (number, (text, pointer)) in selected.include.iter().enumerate() {
+    for (number, pointer) in places.include.iter().enumerate() {
         sink.push(if number == 0 { b'{' } else { b',' });
-        string::quote(text, sink);
+        string::quote(&pointer.to_string(), sink);
         sink.push(b':');
-        if !Emitter::new(body, &order, &selected.exclude, sink).place(pointer) {
+        if !Emitter::new(body, &order, &places.exclude, sink).place(pointer) {
             sink.write(b"absent");
         }
     }

@@ -324,7 +324,7 @@ struct Chosen;
 
 impl Payload for Chosen {
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
-        let broken = Request { content_type: Some(b"application/json"), ..Request::new("POST", "op", b"{") };
+        let broken = Request { content_type: &[b"application/json"], ..Request::new("POST", "op", "", b"{") };
         match selection.headers() {
             [] if selection.version() == 1 => Ok(SAME),
             [] => broken.fingerprint(selection, &Limits::default()),
