@@ -1,0 +1,31 @@
+//! Where the limits of a fingerprint lie, to the byte.
+
+use semel_core::fingerprint::{ErrorKind, Fingerprint, Limits, Request, Selection};
+
+fn kind(content_encoding: &[&[u8]], body: &[u8], limit: usize) -> Result<Fingerprint, ErrorKind> {
+    let request = Request { content_encoding, ..Request::new("POST", "op", "/", body) };
+    let limits = Limits { decoded_body_bytes_max: limit };
+    request.fingerprint(&Selection::default(), &limits).map_err(|error| error.kind())
+}
+
+#[test]
+fn a_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
+    assert!(kind(&[], &[0; 1000], 1000).is_ok());
+    assert_eq!(kind(&[], &[0; 1001], 1000), Err(ErrorKind::TooLarge));
+    assert_eq!(kind(&[], &[0; 3000], 1000), Err(ErrorKind::TooLarge));
+    assert!(kind(&[], &[], 0).is_ok());
+}
+
+#[test]
+fn four_codings_may_be_named_and_five_may_not() {
+    assert!(kind(&[b"a, b, c, d"], b"x", 10).is_ok());
+    assert_eq!(kind(&[b"a, b, c, d, e"], b"x", 10), Err(ErrorKind::Malformed));
+    assert_eq!(kind(&[b"a, b", b"c", b"d, e"], b"x", 10), Err(ErrorKind::Malformed));
+}
+
+#[test]
+fn debug_output_of_a_fingerprint_shows_its_beginning() {
+    let fingerprint = Fingerprint::from_bytes([0xab; 32]);
+    assert_eq!(format!("{fingerprint:?}"), "Fingerprint(abababab…)");
+    assert_eq!(fingerprint.to_string(), "ab".repeat(32));
+}
