@@ -1,7 +1,10 @@
 //! What Semel costs, counted.
 //!
-//! What lives here: an allocator that counts, for tests that hold the core to what it says it takes.
+//! What lives here: an allocator that counts, for tests that hold the core to what it says it takes, and the
+//! [`sample`] records that are measured.
 //! What must never: a timed assertion. Speed is measured by benchmarks and reported as ratios.
+
+pub mod sample;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

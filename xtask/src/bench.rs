@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: the core's benchmarks.
+//! `cargo xtask bench`: the benchmarks.
 //!
-//! What lives here: the call. What must never: a benchmark; those are in `crates/core/benches/`.
+//! What lives here: the call. What must never: a benchmark; those are in `bench/benches/`.
 
 use crate::cargo;
 use crate::command::{Failure, expect_no_arguments};
@@ -15,6 +15,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
     };
     let mut command = cargo::cargo();
-    command.args(["bench", "--package", "semel-core", "--bench", name]);
+    command.args(["bench", "--package", "semel-bench", "--bench", name]);
     cargo::pass_through(command)
 }

@@ -51,12 +51,7 @@ const COMMANDS: &[Command] = &[
         about: "does a test notice each change? (default: machine, key, fingerprint)",
         run: mutants::run,
     },
-    Command {
-        name: "bench",
-        arguments: "[name]",
-        about: "the core's benchmarks, or one of them",
-        run: bench::run,
-    },
+    Command { name: "bench", arguments: "[name]", about: "the benchmarks, or one of them", run: bench::run },
 ];
 
 /// Runs the command that the first argument names.
