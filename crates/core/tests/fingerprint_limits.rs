@@ -1,5 +1,7 @@
 //! Where the limits of a fingerprint lie, to the byte.
 
+use std::io::Write as _;
+
 use semel_core::fingerprint::{ErrorKind, Fingerprint, Limits, Request, Selection};
 
 fn kind(content_encoding: &[&[u8]], body: &[u8], limit: usize) -> Result<Fingerprint, ErrorKind> {
@@ -14,6 +16,35 @@ fn a_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
     assert_eq!(kind(&[], &[0; 1001], 1000), Err(ErrorKind::TooLarge));
     assert_eq!(kind(&[], &[0; 3000], 1000), Err(ErrorKind::TooLarge));
     assert!(kind(&[], &[], 0).is_ok());
+}
+
+#[test]
+fn a_decoded_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
+    let gzip = |length| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&vec![7; length]).unwrap();
+        encoder.finish().unwrap()
+    };
+    for limit in [1_000, 100_000, 1_000_000] {
+        assert!(kind(&[b"gzip"], &gzip(limit), limit).is_ok());
+        assert_eq!(kind(&[b"gzip"], &gzip(limit + 1), limit), Err(ErrorKind::TooLarge));
+    }
+}
+
+#[test]
+fn an_error_tells_the_limit_or_the_place() {
+    let told = |content_type: &[&[u8]], body: &[u8]| {
+        let request = Request { content_type, ..Request::new("POST", "op", "/", body) };
+        let limits = Limits { decoded_body_bytes_max: 10 };
+        let error = request.fingerprint(&Selection::default(), &limits).unwrap_err();
+        (error.position(), error.to_string())
+    };
+    let (position, text) = told(&[], &[0; 11]);
+    assert_eq!(position, Some(10));
+    assert!(text.ends_with("(the limit is 10 bytes)"), "{text}");
+    let (position, text) = told(&[b"application/json"], b"[1,]");
+    assert_eq!(position, Some(3));
+    assert!(text.ends_with("(byte 3)"), "{text}");
 }
 
 #[test]
