@@ -23,22 +23,22 @@
 //! # The states
 //!
 //! ```text
-//!              decide: a key never seen
-//!              ┌──────────┴───────────┐
-//!              ▼                      ▼
-//!           CLAIMED ────start────► PROCESSING
-//!              │                      │
-//!              │        ┌─────────────┼───────────────────┬──────────────────────┐
-//!      nothing │ nothing│      finish │            finish │            in doubt, │
-//!     was sent │happened│             │                   │     or the lease dies│
-//!              ▼        ▼             ▼                   ▼                      ▼
-//!       FAILED_NOT_REPLAYABLE     SUCCEEDED       FAILED_REPLAYABLE           UNKNOWN
-//!              │                      │                   │                      │
-//!    decide: the next attempt         └──────expire───────┤        reconcile, resolve, or the late
-//!    (or, past its time, purge)                           ▼        owner itself: to one of the three
-//!                                                      EXPIRED     on the left; downstream also
-//!                                                         │        decide: the next attempt
-//!                                                       purge──► (nothing)
+//!      decide: a key never seen
+//!      ┌──────────┴──────────┐
+//!      ▼                     ▼
+//!   CLAIMED ────start───► PROCESSING
+//!      │                     │
+//!      │ nothing    ┌────────┼────────────────┬──────────────────┐
+//!      │ was sent   │ no     │ finish         │ finish           │ in doubt, or
+//!      │            │ effect │                │                  │ the lease dies
+//!      ▼            ▼        ▼                ▼                  ▼
+//!   FAILED_NOT_REPLAYABLE  SUCCEEDED  FAILED_REPLAYABLE       UNKNOWN
+//!      │                     │                │                  │
+//!   decide: next attempt     └─────expire─────┤     reconcile, resolve, late
+//!   (past its time: purge)                    ▼     owner: one of the three on
+//!                                          EXPIRED  the left; downstream also
+//!                                             │     decide: next attempt
+//!                                             └─purge─► (nothing)
 //! ```
 //!
 //! - `SUCCEEDED` and `FAILED_REPLAYABLE` are final until they expire, and replayed to every retry.
@@ -61,7 +61,8 @@
 //! // Who asks for what, under which key?
 //! let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
 //! let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
-//! let key = Key::from_header([b"8e03978e-40d5-43dd-bc93-6894a57f9324".as_slice()], &KeyRules::default())?.key;
+//! let header = b"8e03978e-40d5-43dd-bc93-6894a57f9324".as_slice();
+//! let key = Key::from_header([header], &KeyRules::default())?.key;
 //! let policy = std::sync::Arc::new(Policy::new(Class::External));
 //! let body = br#"{"amount": 5, "currency": "EUR"}"#;
 //! let plain = |body| Request::new("POST", "POST /charges", "/charges", body);
@@ -69,13 +70,16 @@
 //! let payload = (request, Limits::default());
 //! let command = Command::new(&secret, &scope, &key, policy.clone(), &payload)?;
 //!
-//! // Nothing is known of it: this request is to run it. A store would now insert `claim.next` under `command.id`.
+//! // Nothing is known of it: this request is to run it.
+//! // A store would now insert `claim.next` under `command.id`.
 //! let token = Token::from_random(0x5eed); // 128 fresh random bits in real life
 //! let ticket = Ticket { token, begin: Begin::Processing };
 //! let stamp = Stamp { now: Time::from_millis(1_000), who: "worker-1", why: "" };
-//! let Decision::Run(claim) = machine::decide(Found::Nothing, &command, ticket, stamp) else { unreachable!() };
+//! let decision = machine::decide(Found::Nothing, &command, ticket, stamp);
+//! let Decision::Run(claim) = decision else { unreachable!() };
 //!
-//! // The effect is sent and answered; a store would now swap the record for `done.next`, if it is unchanged.
+//! // The effect is sent and answered.
+//! // A store would now swap the record for `done.next`, if it is unchanged.
 //! assert!(machine::may_send(&claim.next, token, stamp.now));
 //! let answer = Answer::new(Status::Http(201));
 //! let outcome = Outcome::http(201, [("location", "/charges/7")], "{\"id\":7}");
@@ -87,8 +91,8 @@
 //! let request = Request { content_type: &[b"application/json"], ..plain(body) };
 //! let payload = (request, Limits::default());
 //! let retry = Command::new(&secret, &scope, &key, policy, &payload)?;
-//! let found = Found::Record(&done.next);
-//! assert_eq!(machine::decide(found, &retry, ticket, stamp), Decision::Answer(Reply::Replay(&outcome)));
+//! let decision = machine::decide(Found::Record(&done.next), &retry, ticket, stamp);
+//! assert_eq!(decision, Decision::Answer(Reply::Replay(&outcome)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
