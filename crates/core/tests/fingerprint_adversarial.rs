@@ -136,6 +136,29 @@ fn many_members_with_one_long_common_prefix_are_put_in_order() {
 }
 
 #[test]
+fn a_form_reads_the_same_percent_encoded_or_plain() {
+    let form = |body: String| fingerprint("application/x-www-form-urlencoded", body.as_bytes()).unwrap();
+    for byte in (b'!'..=b'~').filter(|byte| !b"%&+=".contains(byte)) {
+        let plain = form(format!("{0}={0}", char::from(byte)));
+        assert_eq!(form(format!("%{byte:02x}=%{byte:02x}")), plain, "{byte:02x}");
+        assert_eq!(form(format!("%{byte:02X}=%{byte:02X}")), plain, "{byte:02X}");
+    }
+    assert_eq!(form("a=%20".into()), form("a=+".into()));
+    let canonical = |body: &[u8]| {
+        let content_type: &[&[u8]] = &[b"application/x-www-form-urlencoded"];
+        let request = Request { content_type, ..Request::new("POST", "/x", "/x", body) };
+        request.canonical_body(&Selection::default(), &Limits::default()).unwrap()
+    };
+    assert_eq!(canonical(b"%31%39=%4a%5A"), b"19=JZ");
+}
+
+#[test]
+fn siblings_do_not_add_up_to_depth() {
+    let body = format!("[{}]", vec!["[{\"a\":[]}]"; 1000].join(","));
+    assert_eq!(json::canonical(body.as_bytes()).unwrap(), body);
+}
+
+#[test]
 fn names_before_enormous_form_values_are_put_in_order() {
     let enormous = format!("m={}", "x".repeat(5 << 20));
     let mut pairs: Vec<String> = (0..200_000_u32).map(|n| format!("{:08x}=1", n.reverse_bits())).collect();
