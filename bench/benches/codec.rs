@@ -1,7 +1,6 @@
 //! What a record costs on its way out of a store, through a decision and back.
 //!
 //! `cargo bench -p semel-bench --bench codec`
-#![expect(missing_docs, reason = "what criterion's macros make has none")]
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};

@@ -3,8 +3,6 @@
 //! The usual way does less (it neither sorts by code points nor compares numbers exactly); ours must still cost
 //! less. Run with `cargo bench -p semel-bench --bench fingerprint`.
 
-#![expect(missing_docs, reason = "what criterion's macros make has none")]
-
 use std::fmt::Write as _;
 use std::hint::black_box;
 
