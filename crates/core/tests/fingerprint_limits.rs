@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 
-use semel_core::fingerprint::{ErrorKind, Fingerprint, Limits, Request, Selection};
+use semel_core::fingerprint::json::Scalar;
+use semel_core::fingerprint::{ErrorKind, Fingerprint, Limits, Pointer, Request, Selection, json};
 
 fn kind(content_encoding: &[&[u8]], body: &[u8], limit: usize) -> Result<Fingerprint, ErrorKind> {
     let request = Request { content_encoding, ..Request::new("POST", "op", "/", body) };
@@ -59,4 +60,38 @@ fn debug_output_of_a_fingerprint_shows_its_beginning() {
     let fingerprint = Fingerprint::from_bytes([0xab; 32]);
     assert_eq!(format!("{fingerprint:?}"), "Fingerprint(abababab…)");
     assert_eq!(fingerprint.to_string(), "ab".repeat(32));
+}
+
+#[test]
+fn a_pointer_reaches_into_arrays_by_plain_numbers_only() {
+    let items: Vec<String> = (0..12).map(|n| format!(r#"{{"id":"v{n}"}}"#)).collect();
+    let body = format!(r#"{{"items":[{}]}}"#, items.join(" , "));
+    let at = |text: &str| json::scalar_at(body.as_bytes(), &Pointer::parse(text).unwrap()).unwrap();
+    for index in 0..12 {
+        assert_eq!(at(&format!("/items/{index}/id")), Scalar::Text(format!("v{index}")));
+    }
+    for nowhere in
+        ["/items/12/id", "/items/00/id", "/items/01/id", "/items/-/id", "/items//id", "/items/1x/id"]
+    {
+        assert_eq!(at(nowhere), Scalar::Absent, "{nowhere}");
+    }
+    assert_eq!(at("/items/3"), Scalar::Unusable);
+}
+
+#[test]
+fn a_number_with_a_leading_zero_is_told_so() {
+    let error = json::canonical(b"[-012]").unwrap_err();
+    assert_eq!((error.position(), error.to_string().contains("leading zeros")), (Some(3), true), "{error}");
+}
+
+#[test]
+fn a_content_type_of_exactly_eight_kibibytes_passes() {
+    let with = |length: usize| {
+        let content_type = [b"text/plain;a=".as_slice(), &vec![b'x'; length - 13]].concat();
+        let request = Request { content_type: &[&content_type], ..Request::new("POST", "op", "/", b"x") };
+        request.fingerprint(&Selection::default(), &Limits::default()).map_err(|error| error.kind())
+    };
+    assert!(with(8192).is_ok());
+    assert_eq!(with(8193), Err(ErrorKind::Malformed));
+    assert_eq!(with(20_000), Err(ErrorKind::Malformed));
 }
