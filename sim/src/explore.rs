@@ -5,10 +5,11 @@
 
 use crate::bug::Bug;
 use crate::config::Config;
+use crate::ink::Ink;
 use crate::invariant::{Violation, is_settled};
 use crate::protocol::Protocol;
 use crate::step::{Step, initial, successors};
-use crate::world::{Ink, World};
+use crate::world::World;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 

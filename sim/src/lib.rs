@@ -14,6 +14,7 @@ pub mod bug;
 pub mod catalogue;
 pub mod config;
 pub mod explore;
+mod ink;
 pub mod invariant;
 mod protocol;
 mod step;
