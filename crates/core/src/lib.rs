@@ -6,7 +6,7 @@
 //!
 //! **What lives here**: the meaning of all that, as data and pure functions. How a command is recognised
 //! ([`key`], [`scope`], [`fingerprint`](mod@fingerprint)), what is kept of it ([`record`], [`policy`],
-//! [`outcome`], [`codec`]), and every way it may change ([`machine`], [`classify`](mod@classify)).
+//! [`outcome`], [`codec`], [`store`]), and every way it may change ([`machine`], [`classify`](mod@classify)).
 //! **What must never**: I/O, an async runtime, HTTP, SQL, a clock, randomness. Time and tokens are arguments, so
 //! that a model checker can walk through every order of events with the code that runs in production.
 //!
@@ -112,4 +112,5 @@ pub mod outcome;
 pub mod policy;
 pub mod record;
 pub mod scope;
+pub mod store;
 pub mod time;

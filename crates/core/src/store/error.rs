@@ -1,0 +1,147 @@
+//! Why a store did not answer, and what that leaves open.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// What an error leaves open, and what may come of trying again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The store cannot be reached or is overloaded. Nothing was written; trying again may help.
+    Unavailable,
+    /// The answer was lost: the write may have been applied, or may still be. Only reading again tells.
+    Ambiguous,
+    /// There is no room left. Nothing was written; it takes somebody to make room.
+    Full,
+    /// The store takes no writes: a read-only file, a replica. Nothing was written.
+    ReadOnly,
+    /// This entry is larger than the store can hold. Nothing was written, and never will be.
+    TooLarge,
+    /// The store is not what it should be: another schema, a damaged file, an unsafe version. It takes an operator.
+    Unfit,
+    /// The store was closed by its own process. Nothing was written.
+    Closed,
+}
+
+impl Kind {
+    /// The kind in a word or two, as logs and metrics show it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Ambiguous => "ambiguous",
+            Self::Full => "full",
+            Self::ReadOnly => "read-only",
+            Self::TooLarge => "too large",
+            Self::Unfit => "unfit",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A store's error: what it leaves open, what was being done, and what lies behind it.
+///
+/// ```
+/// use semel_core::store::{Error, Kind};
+///
+/// let error = Error::new(Kind::Ambiguous, "committing 12 writes").because(std::io::Error::other("disk error"));
+/// assert!(error.is_ambiguous() && error.is_retryable());
+/// assert_eq!(error.to_string(), "committing 12 writes: the answer was lost (ambiguous): disk error");
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    context: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind` that came up while doing what `context` says.
+    pub fn new(kind: Kind, context: impl Into<String>) -> Self {
+        Self { kind, context: context.into(), source: None }
+    }
+
+    /// With what lies behind it.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What the error leaves open.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether the write may have been applied after all.
+    pub const fn is_ambiguous(&self) -> bool {
+        matches!(self.kind, Kind::Ambiguous)
+    }
+
+    /// Whether the same may succeed later without anybody changing the command or the software.
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self.kind, Kind::Unavailable | Kind::Ambiguous | Kind::Full | Kind::ReadOnly)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meaning = match self.kind {
+            Kind::Unavailable => "the store cannot be reached; nothing was written",
+            Kind::Ambiguous => "the answer was lost",
+            Kind::Full => "there is no room left; nothing was written",
+            Kind::ReadOnly => "the store takes no writes; nothing was written",
+            Kind::TooLarge => "the entry is too large for this store; nothing was written",
+            Kind::Unfit => "the store is not fit for use",
+            Kind::Closed => "the store was closed; nothing was written",
+        };
+        write!(f, "{}: {meaning} ({})", self.context, self.kind)?;
+        self.source.as_ref().map_or(Ok(()), |source| write!(f, ": {source}"))
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Kind; 7] = [
+        Kind::Unavailable,
+        Kind::Ambiguous,
+        Kind::Full,
+        Kind::ReadOnly,
+        Kind::TooLarge,
+        Kind::Unfit,
+        Kind::Closed,
+    ];
+
+    #[test]
+    fn only_one_kind_leaves_open_whether_anything_was_written() {
+        let ambiguous: Vec<_> = ALL.into_iter().filter(|kind| Error::new(*kind, "").is_ambiguous()).collect();
+        assert_eq!(ambiguous, [Kind::Ambiguous]);
+        let retryable: Vec<_> = ALL.into_iter().filter(|kind| Error::new(*kind, "").is_retryable()).collect();
+        assert_eq!(retryable, [Kind::Unavailable, Kind::Ambiguous, Kind::Full, Kind::ReadOnly]);
+    }
+
+    #[test]
+    fn an_error_says_what_was_done_what_it_means_and_what_lies_behind() {
+        for kind in ALL {
+            let text = Error::new(kind, "reading a page").because("a cause").to_string();
+            assert!(
+                text.starts_with("reading a page: ") && text.ends_with(&format!("({kind}): a cause")),
+                "{text}"
+            );
+        }
+        assert!(Error::new(Kind::Full, "x").because("a cause").source().is_some());
+        assert!(Error::new(Kind::Full, "x").source().is_none());
+    }
+}

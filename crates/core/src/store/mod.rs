@@ -1,0 +1,188 @@
+//! What a store has to do: keep entries under ids and swap them atomically. Nothing else.
+//!
+//! **What lives here**: the [`Store`] trait, its answers and its [`Error`], which can say that it cannot tell.
+//! **What must never**: a rule about what a record means. A store compares what [`Expect`] names and does not ask
+//! why; whatever would be decided twice in two stores belongs into [`machine`](crate::machine).
+//!
+//! # What every store promises
+//!
+//! 1. **Durable before told.** A write that is answered as [`Written::Done`] survives the loss of the process, and of
+//!    the machine wherever [`Store::hazards`] names no danger.
+//! 2. **Linearizable.** Every answer reflects all writes that were answered before its question was put, from
+//!    whichever node. No replica that lags, no cache.
+//! 3. **All or nothing.** A write is applied once or not at all, and only where its condition holds at that moment.
+//! 4. **Honest.** A write of which the store cannot tell is [`Kind::Ambiguous`]; any other error means that nothing was
+//!    written. Hidden retries of a conditional write stay off: its second try would be refused by its first.
+//! 5. **Timed.** Every answer carries the store's time, taken while it was at work on that question.
+//!
+//! What stands there and cannot be read is handed out as such; it is never skipped, and never taken for absent.
+
+mod error;
+mod query;
+mod traits;
+
+pub use error::{Error, Kind};
+pub use query::{Count, Counted, Cursor, Filter, Item, Page};
+pub use traits::{Capabilities, Clock, Hazard, Severity};
+
+use crate::codec;
+use crate::id::{CommandId, OperationId};
+use crate::machine::{Expect, Found};
+use crate::record::{Entry, Record};
+use crate::time::Time;
+use bytes::Bytes;
+use std::pin::Pin;
+
+/// An answer on its way.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// What stood under an id at a moment of the store's time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// The store's time when it was read. A record's lease is judged by the time that came with the record.
+    pub now: Time,
+    /// What stood there; an error where it cannot be read.
+    pub entry: Option<Result<Entry, codec::Error>>,
+}
+
+impl Reading {
+    /// Nothing stood there.
+    pub const fn nothing(now: Time) -> Self {
+        Self { now, entry: None }
+    }
+
+    /// What the machine is to make of it.
+    pub fn found(&self) -> Found<'_> {
+        self.entry.as_ref().map_or(Found::Nothing, codec::found)
+    }
+
+    /// The record that stood there, if it was one and can be read.
+    pub fn record(&self) -> Option<&Record> {
+        match self.found() {
+            Found::Record(record) => Some(record),
+            _ => None,
+        }
+    }
+}
+
+/// What came of a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// It is durable.
+    Done {
+        /// The store's time of the write.
+        now: Time,
+    },
+    /// Its condition did not hold and nothing was changed. This is what stands there.
+    Refused(Reading),
+}
+
+impl Written {
+    /// The store's time of the answer.
+    pub fn now(&self) -> Time {
+        match self {
+            Self::Done { now } => *now,
+            Self::Refused(reading) => reading.now,
+        }
+    }
+}
+
+/// What is put where nothing stands yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fresh<'a> {
+    /// The first record of a command.
+    Record(&'a Record),
+    /// The marker of a command that lives under the next secret's id.
+    Moved,
+}
+
+/// A small named value that every node on the store shares: the hashing secret, the stage of its replacement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Setting {
+    /// It is durable.
+    Done,
+    /// Another value stands there (or none), and nothing was changed.
+    Refused(Option<Bytes>),
+}
+
+/// Keeps entries under ids, and swaps them atomically. See the [module](self) for what is promised.
+///
+/// Held as `Arc<dyn Store>`; futures are boxed, so that a user of the engine sees one type whatever the store.
+pub trait Store: Send + Sync + 'static {
+    /// The store's name for people, without credentials: `sqlite:semel.db`.
+    fn name(&self) -> String;
+
+    /// What this kind of store can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// What is dangerous about this store's settings right now. What cannot be looked at is reported as unverified.
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>>;
+
+    /// Puts `fresh` where nothing stands. One round trip, also where it is refused.
+    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written>;
+
+    /// Puts `next` where `expect` still holds: where [`Expect::met_by`] would say so. One round trip, also where it is
+    /// refused.
+    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written>;
+
+    /// Removes what stands there, where `expect` still holds.
+    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written>;
+
+    /// Removes the moved marker under `id`; anything else that stands there is refused.
+    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written>;
+
+    /// What stands under an id.
+    fn get(&self, id: CommandId) -> Pending<'_, Reading>;
+
+    /// The record with this operation id, and the id that it stands under.
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)>;
+
+    /// Records for operators, the oldest first, `limit` at most. A page may hold fewer and still have a next one: the
+    /// work that a store puts into one page is bounded.
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
+
+    /// Records whose [`Record::due_at`] is not after the store's time, the longest overdue first, `limit` at most.
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
+
+    /// Moved markers, `limit` at most.
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
+
+    /// How many there are; counting stops at `at_most`.
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted>;
+
+    /// Every setting, by name.
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>>;
+
+    /// Replaces a setting where it is still `expect`; `None` means that there is none.
+    fn set<'a>(
+        &'a self,
+        name: &'a str,
+        expect: Option<&'a [u8]>,
+        next: Option<&'a [u8]>,
+    ) -> Pending<'a, Setting>;
+
+    /// Ends once what stands under `id` may have changed since the call, where the store can tell: a waiter reads
+    /// again. `None` where it cannot; the waiter then looks from time to time.
+    fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        let _ = id;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_neither_absent_nor_a_record() {
+        let now = Time::from_millis(7);
+        let damaged = codec::Error::Damaged { at: 0, what: "for the test" };
+        let reading = Reading { now, entry: Some(Err(damaged)) };
+        assert_eq!(reading.found(), Found::Unreadable);
+        assert_eq!(reading.record(), None);
+        assert_eq!(Reading::nothing(now).found(), Found::Nothing);
+        assert_eq!(Reading { now, entry: Some(Ok(Entry::Moved)) }.found(), Found::Moved);
+        assert_eq!(Written::Refused(reading).now(), now);
+        assert_eq!(Written::Done { now }.now(), now);
+    }
+}

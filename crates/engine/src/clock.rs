@@ -1,0 +1,48 @@
+//! The engine's clock.
+//!
+//! What lives here: the one place of this crate that reads a clock or sleeps. What must never: a decision.
+
+use semel_core::store;
+use semel_core::time::Time;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A nap, as a future.
+pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Time, as the engine needs it: wall time for stores that have none, and a clock that never stands still to measure
+/// how old an answer is.
+pub trait Clock: store::Clock {
+    /// Time since some fixed moment, never set back, *counting the time that the machine was suspended*: a laptop lid
+    /// closed for an hour must not look like a live lease.
+    fn uptime(&self) -> Duration;
+
+    /// Ends after `span`.
+    fn sleep(&self, span: Duration) -> Sleep;
+}
+
+/// The machine's own clocks, and tokio's timer.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl store::Clock for SystemClock {
+    fn now(&self) -> Time {
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Time::from_millis(0) + since_epoch.unwrap_or_default()
+    }
+}
+
+impl Clock for SystemClock {
+    fn uptime(&self) -> Duration {
+        #[cfg(target_os = "linux")]
+        let clock = rustix::time::ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let clock = rustix::time::ClockId::Monotonic;
+        let now = rustix::time::clock_gettime(clock);
+        Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        Box::pin(tokio::time::sleep(span))
+    }
+}

@@ -1,0 +1,22 @@
+//! Where the engine's own tasks run.
+//!
+//! What lives here: how a task is started. What must never: work that belongs to a caller's task; a client that hangs
+//! up must cancel nothing.
+
+use std::pin::Pin;
+
+/// A task that belongs to the engine.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Starts tasks that outlive the caller. Handed in, so that a simulation can decide what runs when.
+pub trait Spawn: Send + Sync + 'static {
+    /// Starts `task`. It runs to its end unless the process ends first.
+    fn spawn(&self, task: Task);
+}
+
+/// A tokio runtime.
+impl Spawn for tokio::runtime::Handle {
+    fn spawn(&self, task: Task) {
+        drop(Self::spawn(self, task));
+    }
+}

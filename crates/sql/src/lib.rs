@@ -1,0 +1,4 @@
+//! Semel in the application's own database.
+//!
+//! **What lives here**: the embedded store on SQLite. **What must never**: a rule about what a record means; a store
+//! compares and swaps.
