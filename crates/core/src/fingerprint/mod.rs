@@ -77,7 +77,7 @@ impl fmt::Debug for Fingerprint {
 /// assert_eq!(own_hash.fingerprint(&today)?, own_hash.fingerprint(&recorded)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Payload {
+pub trait Payload: Send + Sync {
     /// The fingerprint under `selection`.
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error>;
 }

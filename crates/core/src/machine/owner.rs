@@ -1,6 +1,6 @@
 //! What the owner of an attempt does: start it, renew its lease, end it, and recognise its own writes.
 
-use super::judge::repeat_before;
+use super::judge::{Reply, repeat_before};
 use super::{Expect, Found, Refusal, Stamp, Write, written};
 use crate::classify::{Ending, denies};
 use crate::outcome::Outcome;
@@ -132,6 +132,42 @@ pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> 
 /// content are what was written. An operator's verdict keeps the owner's token.
 pub fn landed(write: &Write, reread: Found<'_>) -> bool {
     matches!(reread, Found::Record(record) if *record == write.next)
+}
+
+/// What the owner's client is told once the store has refused its finish for good: what stands there now, never the
+/// owner's own answer. Where nothing stands there any more, nobody can prove anything: unknown, and worth an alarm.
+pub fn overtaken(found: Found<'_>) -> Reply<'_> {
+    let record = match found {
+        Found::Record(record) => record,
+        Found::Nothing | Found::Moved => return Reply::Unknown,
+        Found::Unreadable => return Reply::Unreadable,
+    };
+    match &record.state {
+        State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Reply::Replay(outcome),
+        State::FailedNotReplayable { outcome: Some(outcome), bound: true, .. } => Reply::Replay(outcome),
+        // Somebody else's attempt runs, or would with the next request.
+        State::Claimed { .. } | State::Processing { .. } | State::FailedNotReplayable { .. } => {
+            Reply::InProgress
+        }
+        State::Unknown { .. } => Reply::Unknown,
+        State::Expired { .. } => Reply::Expired,
+    }
+}
+
+/// Whether the record contradicts what the owner of a refused finish knows: it has an outcome, and that is not the one
+/// that stands there. Somebody has to look at it.
+pub fn contradicts(found: Found<'_>, ending: &Ending) -> bool {
+    let (Ending::Succeeded(known) | Ending::FailedReplayable(known)) = ending else { return false };
+    let stands = match found {
+        Found::Record(Record { state: State::Succeeded { outcome, .. }, .. }) => {
+            matches!(ending, Ending::Succeeded(_)).then_some(outcome)
+        }
+        Found::Record(Record { state: State::FailedReplayable { outcome, .. }, .. }) => {
+            matches!(ending, Ending::FailedReplayable(_)).then_some(outcome)
+        }
+        _ => None,
+    };
+    stands != Some(known)
 }
 
 fn own(record: &Record, token: Token) -> Result<(), Refusal> {

@@ -1,0 +1,162 @@
+//! What a caller is told.
+//!
+//! What lives here: the answer to one call, and why there may be none. What must never: how it is said over HTTP.
+
+use semel_core::classify::Ending;
+use semel_core::fingerprint;
+use semel_core::id::OperationId;
+use semel_core::outcome::Outcome;
+use semel_core::policy::PolicyError;
+use semel_core::record::StateName;
+use semel_core::store;
+use semel_core::time::Time;
+use std::fmt;
+use std::time::Duration;
+
+/// What one call came to. `L` is whatever the work handed out besides its ending, for the call that ran it.
+#[derive(Debug)]
+pub struct Answer<L = ()> {
+    /// The public name of the command.
+    pub operation_id: OperationId,
+    /// What the caller is told.
+    pub told: Told<L>,
+}
+
+/// What a caller is told.
+#[derive(Debug)]
+pub enum Told<L = ()> {
+    /// This call ran the attempt, and this is how it ended.
+    Ran(Ran<L>),
+    /// The stored outcome of the attempt that ran before, or that this call waited for.
+    Replayed(Replayed),
+    /// Another attempt is under way.
+    InProgress {
+        /// When it is worth asking again: not before this long.
+        retry_after: Duration,
+    },
+    /// Nobody can prove whether the effect happened.
+    Unknown,
+    /// The key is bound to another payload.
+    Mismatch,
+    /// There was an outcome, and it is past its time.
+    Expired,
+    /// Every attempt that the policy allows took no effect.
+    AttemptsExhausted,
+    /// What stands in the store cannot be read by this node. To be answered like [`Told::Unknown`].
+    Unreadable,
+}
+
+/// An attempt that this call ran.
+#[derive(Debug)]
+pub struct Ran<L = ()> {
+    /// How it ended.
+    pub ending: Ending,
+    /// Whether that is stored. Where it is not, nothing is acknowledged: the engine goes on trying, and a crash before it
+    /// succeeds leaves the outcome unknown.
+    pub stored: Option<Stored>,
+    /// Which attempt it was.
+    pub attempt: u32,
+    /// What else the work handed out.
+    pub local: L,
+}
+
+/// What was stored of an ending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// The state that it led to.
+    pub state: StateName,
+    /// Until when it is replayed, where it is final.
+    pub expires_at: Option<Time>,
+}
+
+/// A stored outcome, once more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replayed {
+    /// The outcome, byte for byte as it was stored.
+    pub outcome: Outcome,
+    /// What the record says about it.
+    pub stored: Stored,
+}
+
+/// Why a call got no answer. It has had no effect.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The payload cannot be fingerprinted.
+    Fingerprint(fingerprint::Error),
+    /// The policy is not fit for use.
+    Policy(PolicyError),
+    /// The store did not answer. Failing closed: without a claim nothing runs.
+    Store(store::Error),
+    /// The attempt was given up before its effect began, and its claim given back. Trying again may help.
+    GivenUp(GivenUp),
+    /// The engine is shutting down.
+    Closing,
+}
+
+/// Why an attempt was given up before its effect began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GivenUp {
+    /// Storing the claim took longer than its lease holds.
+    Lapsed,
+    /// The work panicked before it had started.
+    Panicked,
+    /// The work had not started within its deadline.
+    Overran,
+    /// The engine shut down before the work had started.
+    Closing,
+}
+
+impl GivenUp {
+    /// The reason in a few words.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Lapsed => "the lease lapsed before the effect began",
+            Self::Panicked => "the work panicked before the effect began",
+            Self::Overran => "the effect had not begun by the work's deadline",
+            Self::Closing => "the process was shut down before the effect began",
+        }
+    }
+}
+
+impl Error {
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Fingerprint(_) | Self::Policy(_) => false,
+            Self::Store(error) => error.is_retryable(),
+            Self::GivenUp(_) | Self::Closing => true,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fingerprint(error) => write!(f, "the payload cannot be fingerprinted: {error}"),
+            Self::Policy(error) => write!(f, "the policy is not fit for use: {error}"),
+            Self::Store(error) => write!(f, "nothing was run, since the store did not answer: {error}"),
+            Self::GivenUp(why) => {
+                write!(f, "nothing took effect, and the key can be tried again: {}", why.reason())
+            }
+            Self::Closing => f.write_str("nothing was run: the engine is shutting down"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Fingerprint(error) => Some(error),
+            Self::Policy(error) => Some(error),
+            Self::Store(error) => Some(error),
+            Self::GivenUp(_) | Self::Closing => None,
+        }
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        Self::Store(error)
+    }
+}

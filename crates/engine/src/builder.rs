@@ -1,0 +1,140 @@
+//! How an engine is built.
+//!
+//! What lives here: what can be handed in, and what is taken otherwise. What must never: an engine that has not spoken
+//! with its store.
+
+use crate::cache::Cache;
+use crate::clock::{Clock, SystemClock};
+use crate::engine::Engine;
+use crate::node::Node;
+use crate::observe::{Observer, Unobserved};
+use crate::random::{Random, SystemRandom};
+use crate::reconcile::{Reconcile, Reconcilers};
+use crate::running::Running;
+use crate::settings::Settings;
+use crate::spawn::Spawn;
+use crate::tasks::Tasks;
+use crate::timeline::Timeline;
+use crate::{reconcile, sweep};
+use semel_core::id::CommandId;
+use semel_core::scope::Secret;
+use semel_core::store::{self, Store};
+use std::fmt;
+use std::sync::Arc;
+
+/// Builds an [`Engine`].
+#[must_use]
+pub struct Builder {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    spawn: Option<Arc<dyn Spawn>>,
+    observer: Arc<dyn Observer>,
+    name: Option<Arc<str>>,
+    settings: Settings,
+    reconcilers: Reconcilers,
+    secret: Secret,
+}
+
+impl Builder {
+    pub(crate) fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
+        Self {
+            store,
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+            spawn: None,
+            observer: Arc::new(Unobserved),
+            name: None,
+            settings: Settings::default(),
+            reconcilers: Reconcilers::default(),
+            secret,
+        }
+    }
+
+    /// Spans and bounds other than the default.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// The name of this node in the history of what it writes. Drawn at random otherwise.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Who watches.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Arc::new(observer);
+        self
+    }
+
+    /// Who is asked what became of an operation's effect, where nobody can tell.
+    pub fn reconciler(mut self, operation: impl Into<String>, reconcile: impl Reconcile) -> Self {
+        self.reconcilers.register(operation.into(), Arc::new(reconcile));
+        self
+    }
+
+    /// Another clock, randomness or place for tasks to run: for simulations, and runtimes other than the current.
+    pub fn on(mut self, clock: Arc<dyn Clock>, random: Arc<dyn Random>, spawn: Arc<dyn Spawn>) -> Self {
+        self.clock = clock;
+        self.random = random;
+        self.spawn = Some(spawn);
+        self
+    }
+
+    /// Speaks with the store, and begins to sweep and to reconcile.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, unless another place for tasks was handed in.
+    pub async fn build(self) -> Result<Engine, BuildError> {
+        let spawn = self.spawn.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
+        let asked = self.clock.uptime();
+        let told = self.store.get(CommandId::from_bytes([0; 32])).await.map_err(BuildError::Store)?.now;
+        let timeline = Timeline::new(told, asked, self.clock.uptime());
+        let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
+        let cache = Cache::new(self.settings.cache_bytes_max);
+        let node = Arc::new(Node {
+            store: self.store,
+            clock: self.clock,
+            random: self.random,
+            spawn,
+            observer: self.observer,
+            name,
+            settings: self.settings,
+            timeline,
+            running: Arc::new(Running::default()),
+            cache,
+            tasks: Tasks::new(),
+            reconcilers: self.reconcilers,
+            secret: self.secret,
+        });
+        sweep::begin(&node);
+        reconcile::begin(&node);
+        Ok(Engine { node })
+    }
+}
+
+/// Why there is no engine.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The store did not answer.
+    Store(store::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => write!(f, "the store did not answer: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The course of one attempt, in a task of the engine's own.
+//!
+//! What lives here: work, lease, deadline, shutdown, and the ending: whichever comes first. What must never: anything
+//! that a caller's going away could cancel.
+
+use crate::answer::{Answer, Error, GivenUp, Ran, Told};
+use crate::attempt::Attempt;
+use crate::node::Node;
+use crate::observe::Event;
+use crate::ownership::{Finished, Ownership};
+use crate::running::{Place, Progress};
+use crate::tasks::Closing;
+use crate::telling::{self, Subject};
+use futures_util::FutureExt;
+use semel_core::classify::Ending;
+use semel_core::machine;
+use semel_core::record::Record;
+use semel_core::store::Reading;
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use tokio::sync::{Notify, oneshot};
+
+/// What the work hands back: how the attempt ended, and whatever else the call that ran it wants.
+#[derive(Debug)]
+pub struct Ended<L = ()> {
+    /// How the attempt ended.
+    pub ending: Ending,
+    /// Handed to the call that ran the work, and to nobody else.
+    pub local: L,
+}
+
+impl From<Ending> for Ended {
+    fn from(ending: Ending) -> Self {
+        Self { ending, local: () }
+    }
+}
+
+/// Work that is ready to be begun.
+pub(crate) type Work<L> = Box<dyn FnOnce(Attempt) -> Pin<Box<dyn Future<Output = Ended<L>> + Send>> + Send>;
+
+/// Where the answer goes; the caller may have gone away.
+pub(crate) type Reply<L> = oneshot::Sender<Result<Answer<L>, Error>>;
+
+/// What happened first.
+enum Came<L> {
+    Ended(Ended<L>),
+    Panicked,
+    Overran,
+    Closing,
+}
+
+/// Runs the work of an attempt that is claimed, and stores how it ended.
+pub(crate) async fn conduct<L: Send>(
+    node: Arc<Node>,
+    ownership: Ownership,
+    place: Option<Place>,
+    work: Work<L>,
+    reply: Reply<L>,
+) {
+    let ownership = Arc::new(ownership);
+    let record = ownership.record();
+    show(place.as_ref(), Progress::Running(Arc::clone(&record)));
+    node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
+    let begun = !telling::has_not_begun(&record);
+    if begun && !ownership.may_send() {
+        give_up(&ownership, place, reply, GivenUp::Lapsed).await;
+        return;
+    }
+    let operation_id = record.operation_id();
+    match came_first(&node, &ownership, work).await {
+        Came::Ended(Ended { ending, local }) => {
+            settle(&ownership, place, reply, ending, local).await;
+        }
+        came if telling::has_not_begun(&ownership.record()) => {
+            let why = match came {
+                Came::Panicked => GivenUp::Panicked,
+                Came::Overran => GivenUp::Overran,
+                Came::Closing | Came::Ended(_) => GivenUp::Closing,
+            };
+            give_up(&ownership, place, reply, why).await;
+        }
+        // Never a release, and no word of the owner's either: it stands as it is until its lease dies.
+        Came::Panicked => {
+            node.observe(&Event::Panicked { operation_id });
+            drop(place);
+            answer(reply, &record, Told::Unknown);
+        }
+        Came::Overran => {
+            node.observe(&Event::Overran { operation_id });
+            in_doubt(&ownership, place, reply, "the work took longer than its deadline").await;
+        }
+        Came::Closing => in_doubt(&ownership, place, reply, "the process was shut down").await,
+    }
+}
+
+async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<L>) -> Came<L> {
+    let started = Arc::new(Notify::new());
+    let attempt = Attempt { ownership: Arc::clone(ownership), started: Arc::clone(&started) };
+    let mut work = pin!(AssertUnwindSafe(async move { work(attempt).await }).catch_unwind());
+    let deadline = async {
+        let span = ownership.record().policy().work_deadline;
+        let nap = node.clock.sleep(span);
+        tokio::select! {
+            biased;
+            () = started.notified() => node.clock.sleep(span).await,
+            () = nap => {}
+        }
+    };
+    let lease = async {
+        ownership.keep_lease().await;
+        // Lost: the work goes on, and its ending will be judged by what stands there then.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        ended = &mut work => ended.map_or(Came::Panicked, Came::Ended),
+        () = node.tasks.closed(Closing::Now) => Came::Closing,
+        () = deadline => Came::Overran,
+        () = lease => Came::Overran,
+    }
+}
+
+/// Stores the ending; tells the caller once it is stored, or once it has waited long enough, and goes on trying.
+async fn settle<L>(ownership: &Ownership, place: Option<Place>, reply: Reply<L>, ending: Ending, local: L) {
+    let node = &ownership.node;
+    let attempt = ownership.record().attempt();
+    let mut finish = pin!(ownership.finish(ending.clone(), ""));
+    let in_time = tokio::select! {
+        biased;
+        finished = &mut finish => Some(finished),
+        () = node.clock.sleep(node.settings.finish_wait) => None,
+    };
+    let finished = match in_time {
+        Some(finished) => finished,
+        None => {
+            let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });
+            answer(reply, &ownership.record(), told);
+            let finished = finish.await;
+            let _: Told = concluded(ownership, place, &ending, finished, |_| None);
+            return;
+        }
+    };
+    let ran = |stored| Some(Told::Ran(Ran { ending: ending.clone(), stored: Some(stored), attempt, local }));
+    let told = concluded(ownership, place, &ending, finished, ran);
+    answer(reply, &ownership.record(), told);
+}
+
+/// Lets everybody know what came of the ending. `ran` says it to the caller, where it is stored.
+fn concluded<L>(
+    ownership: &Ownership,
+    place: Option<Place>,
+    ending: &Ending,
+    finished: Finished,
+    ran: impl FnOnce(crate::answer::Stored) -> Option<Told<L>>,
+) -> Told<L> {
+    let node = &ownership.node;
+    match finished {
+        Finished::Stored(record) => {
+            node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
+            node.cache.keep(ownership.id, &record);
+            let stored = telling::stored(&record);
+            show(place.as_ref(), Progress::Ended(record));
+            ran(stored).unwrap_or(Told::Unknown)
+        }
+        Finished::Overtaken(reading) => overtaken(ownership, ending, &reading),
+        Finished::Never => Told::Unknown,
+    }
+}
+
+/// The finish was refused for good: the caller is told what stands there, never the attempt's own answer.
+pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Reading) -> Told<L> {
+    let node = &ownership.node;
+    let record = ownership.record();
+    let (found, operation_id) = (reading.found(), record.operation_id());
+    let differs = machine::contradicts(found, ending);
+    node.observe(&Event::Fenced { operation_id, differs });
+    if found == machine::Found::Nothing {
+        node.observe(&Event::RecordLost { operation_id });
+    }
+    let subject = Subject {
+        id: ownership.id,
+        operation_id,
+        operation: record.operation(),
+        caller: record.caller_hash(),
+    };
+    telling::told(node, &subject, found, machine::overtaken(found))
+}
+
+async fn in_doubt<L>(ownership: &Ownership, place: Option<Place>, reply: Reply<L>, why: &str) {
+    // The caller need not wait for it to be stored: it is told the same either way.
+    answer(reply, &ownership.record(), Told::Unknown);
+    let finished = ownership.finish(Ending::InDoubt, why).await;
+    let _: Told = concluded(ownership, place, &Ending::InDoubt, finished, |_| None);
+}
+
+/// Nothing was sent: the attempt is given back, so that the next request is the next attempt.
+async fn give_up<L>(ownership: &Ownership, place: Option<Place>, reply: Reply<L>, why: GivenUp) {
+    if reply.send(Err(Error::GivenUp(why))).is_err() {
+        // The caller has gone away, and needs no answer.
+    }
+    let finished = ownership.abandon(why.reason()).await;
+    let _: Told = concluded(ownership, place, &Ending::NotApplied(None), finished, |_| None);
+}
+
+fn show(place: Option<&Place>, progress: Progress) {
+    if let Some(place) = place {
+        place.show(progress);
+    }
+}
+
+/// Tells the caller, who may have gone away.
+fn answer<L>(reply: Reply<L>, record: &Record, told: Told<L>) {
+    drop(reply.send(Ok(Answer { operation_id: record.operation_id(), told })));
+}

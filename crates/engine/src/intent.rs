@@ -1,0 +1,86 @@
+//! What a caller wants done once.
+//!
+//! What lives here: the request as the engine takes it, before it is recognised under a secret.
+//! What must never: a decision about it.
+
+use semel_core::fingerprint::Payload;
+use semel_core::key::Key;
+use semel_core::machine::Begin;
+use semel_core::policy::Policy;
+use semel_core::scope::Scope;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a caller wants done once: who asks for what, under which key, with which payload, on what terms.
+///
+/// The same scope, key and payload are the same intent, however often and from wherever it is sent.
+///
+/// ```
+/// use semel::{Intent, payload};
+/// use semel::core::key::Key;
+/// use semel::core::policy::{Class, Policy};
+/// use semel::core::scope::{Identity, Operation, Scope};
+///
+/// let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
+/// let key = Key::from_source("order-1234-charge")?;
+/// let payload = payload::Raw::from("amount=5");
+/// let intent = Intent::new(scope, key, Policy::new(Class::External), payload);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Intent {
+    pub(crate) scope: Scope,
+    pub(crate) key: Key,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) payload: Arc<dyn Payload>,
+    pub(crate) begin: Begin,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Intent {
+    /// An intent whose effect begins as soon as it is claimed, and whose twins wait as long as the engine's default.
+    pub fn new(
+        scope: Scope,
+        key: Key,
+        policy: impl Into<Arc<Policy>>,
+        payload: impl Payload + 'static,
+    ) -> Self {
+        let payload = Arc::new(payload);
+        let policy = policy.into();
+        Self { scope, key, policy, payload, begin: Begin::Processing, wait: None, address: None }
+    }
+
+    /// There is something to do before the effect can begin: the work calls
+    /// [`Attempt::start`](crate::Attempt::start) right before it. A crash until then costs nothing.
+    #[must_use]
+    pub fn reserved(mut self) -> Self {
+        self.begin = Begin::Claimed;
+        self
+    }
+
+    /// How long a twin of a running attempt waits for its outcome.
+    #[must_use]
+    pub fn waiting(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// The peer's address, for quotas.
+    #[must_use]
+    pub fn from_address(mut self, address: IpAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+}
+
+impl fmt::Debug for Intent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Intent")
+            .field("scope", &self.scope)
+            .field("begin", &self.begin)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! Claims by hand, for workers that run outside the engine.
+//!
+//! What lives here: claim, start, renew, finish and give back, one call each. What must never: a release when the worker
+//! goes silent; what it claimed stands until its lease dies, and is then judged like any other.
+
+use crate::answer::{Answer, Error, GivenUp, Stored, Told};
+use crate::attempt::NotYours;
+use crate::claim::{self, Claim};
+use crate::conduct::overtaken;
+use crate::engine::{Engine, judged};
+use crate::intent::Intent;
+use crate::observe::Event;
+use crate::ownership::{Finished, Ownership, Unwritten};
+use crate::telling::{self, Subject};
+use semel_core::classify::Ending;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::{Found, Reply};
+use semel_core::record::Token;
+use semel_core::store;
+use std::fmt;
+use std::sync::Arc;
+
+/// An attempt that a worker outside the engine makes. Nothing renews it but the worker, and dropping it releases
+/// nothing.
+#[must_use = "what is claimed holds its key up until it is finished, given back, or its lease dies"]
+pub struct Lease {
+    ownership: Ownership,
+}
+
+/// What came of claiming by hand.
+#[derive(Debug)]
+pub enum Claimed {
+    /// The attempt is the caller's.
+    Yours(Lease),
+    /// There is nothing to run.
+    Told(Answer),
+}
+
+impl Engine {
+    /// Claims what `intent` asks for, for a worker that runs it by itself. Does not wait for a running twin.
+    pub async fn claim(&self, intent: &Intent) -> Result<Claimed, Error> {
+        let node = &self.node;
+        intent.policy.check().map_err(Error::Policy)?;
+        let command = self.recognise(intent)?;
+        let told = |told| Ok(Claimed::Told(Answer { operation_id: command.operation_id, told }));
+        match claim::claim(node, &command, intent.begin).await {
+            Ok(Claim::Owned(ownership)) => {
+                let record = ownership.record();
+                node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
+                Ok(Claimed::Yours(Lease { ownership }))
+            }
+            Ok(Claim::Judged(reading)) => {
+                let reply = judged(node, &command, &reading);
+                told(telling::told(node, &Subject::from(&command), reading.found(), reply))
+            }
+            Ok(Claim::MarkedUnknown) => {
+                told(telling::told(node, &Subject::from(&command), Found::Nothing, Reply::Unknown))
+            }
+            Ok(Claim::Lapsed) => Err(Error::GivenUp(GivenUp::Lapsed)),
+            Ok(Claim::Elsewhere) => told(Told::Unreadable),
+            Err(unclaimed) => {
+                if let Some(loose) = unclaimed.loose {
+                    let node = Arc::clone(node);
+                    self.node.spawn.spawn(Box::pin(async move { claim::give_back(&node, loose).await }));
+                }
+                Err(Error::Store(unclaimed.error))
+            }
+        }
+    }
+
+    /// A lease that was claimed before, by its command and its token: for a worker that comes back in another request.
+    /// `None` where the command's record is no longer that attempt's.
+    pub async fn lease(&self, id: CommandId, token: Token) -> Result<Option<Lease>, store::Error> {
+        let reading = self.node.get(id).await?;
+        let record = reading.record().filter(|record| record.token() == token).cloned();
+        Ok(record.map(|record| Lease { ownership: Ownership::new(Arc::clone(&self.node), id, record) }))
+    }
+}
+
+impl Lease {
+    /// What the store indexes it by.
+    pub fn id(&self) -> CommandId {
+        self.ownership.id
+    }
+
+    /// What proves that the attempt is the holder's. Whoever knows it can end the attempt.
+    pub fn token(&self) -> Token {
+        self.ownership.token
+    }
+
+    /// The public name of the command.
+    pub fn operation_id(&self) -> OperationId {
+        self.ownership.record().operation_id()
+    }
+
+    /// Which attempt it is.
+    pub fn attempt(&self) -> u32 {
+        self.ownership.record().attempt()
+    }
+
+    /// Grows with every attempt.
+    pub fn fence(&self) -> u64 {
+        self.ownership.record().fence()
+    }
+
+    /// Extends the lease from now.
+    pub async fn renew(&self) -> Result<(), NotYours> {
+        self.ownership.renew().await.map(drop).map_err(not_yours)
+    }
+
+    /// The effect of a [reserved](Intent::reserved) intent is about to begin.
+    pub async fn start(&self) -> Result<(), NotYours> {
+        self.ownership.start().await.map_err(not_yours)?;
+        self.check()
+    }
+
+    /// Whether the effect may be sent now. To be asked right before its first byte leaves.
+    pub fn check(&self) -> Result<(), NotYours> {
+        if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }
+    }
+
+    /// Stores how the attempt ended, and goes on trying until it is stored. Where the record is no longer this
+    /// attempt's, yields what it says now.
+    pub async fn finish(self, ending: Ending) -> Result<Stored, Told> {
+        let node = &self.ownership.node;
+        match self.ownership.finish(ending.clone(), "").await {
+            Finished::Stored(record) => {
+                node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
+                node.cache.keep(self.ownership.id, &record);
+                Ok(telling::stored(&record))
+            }
+            Finished::Overtaken(reading) => Err(overtaken(&self.ownership, &ending, &reading)),
+            Finished::Never => Err(Told::Unknown),
+        }
+    }
+
+    /// Gives the attempt back: nothing was sent.
+    pub async fn give_back(self) -> Result<Stored, Told> {
+        self.finish(Ending::NotApplied(None)).await
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("operation_id", &self.operation_id()).finish_non_exhaustive()
+    }
+}
+
+fn not_yours(unwritten: Unwritten) -> NotYours {
+    match unwritten {
+        Unwritten::Refused(_) => NotYours::Lost,
+        Unwritten::Store(error) => NotYours::Store(error),
+    }
+}

@@ -1,0 +1,132 @@
+//! What every part of one engine shares.
+//!
+//! What lives here: the store and how it is asked, the clock, and what this node knows. What must never: the course of
+//! an attempt.
+
+use crate::backoff::Backoff;
+use crate::cache::Cache;
+use crate::clock::Clock;
+use crate::observe::{Call, Event, Observer};
+use crate::random::Random;
+use crate::reconcile::Reconcilers;
+use crate::running::Running;
+use crate::settings::Settings;
+use crate::spawn::Spawn;
+use crate::tasks::Tasks;
+use crate::timeline::Timeline;
+use semel_core::id::CommandId;
+use semel_core::machine::{Expect, Stamp};
+use semel_core::record::{Record, Token};
+use semel_core::store::{self, Cursor, Fresh, Kind, Page, Reading, Store, Written};
+use semel_core::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One engine, as its own tasks see it.
+pub(crate) struct Node {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) spawn: Arc<dyn Spawn>,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// The name that stands in the history of what this node writes.
+    pub(crate) name: Arc<str>,
+    pub(crate) settings: Settings,
+    pub(crate) timeline: Timeline,
+    pub(crate) running: Arc<Running>,
+    pub(crate) cache: Cache,
+    pub(crate) tasks: Tasks,
+    pub(crate) reconcilers: Reconcilers,
+    pub(crate) secret: semel_core::scope::Secret,
+}
+
+impl Node {
+    pub(crate) fn observe(&self, event: &Event<'_>) {
+        self.observer.observe(event);
+    }
+
+    /// The store's time, the earliest that it can be.
+    pub(crate) fn now(&self) -> Time {
+        self.timeline.earliest(self.clock.uptime())
+    }
+
+    /// The store's time, the latest that it can be.
+    pub(crate) fn now_at_the_latest(&self) -> Time {
+        self.timeline.latest(self.clock.uptime())
+    }
+
+    pub(crate) fn stamp<'a>(&'a self, now: Time, why: &'a str) -> Stamp<'a> {
+        Stamp { now, who: &self.name, why }
+    }
+
+    pub(crate) fn fresh_token(&self) -> Token {
+        Token::from_random(self.random.bits())
+    }
+
+    /// A pause that grows, for whatever has to be tried again.
+    pub(crate) fn backoff(&self, min: Duration, max: Duration) -> Backoff {
+        Backoff::new(min, max)
+    }
+
+    pub(crate) async fn insert(&self, id: CommandId, fresh: Fresh<'_>) -> Result<Written, store::Error> {
+        self.ask(Call::Insert, self.store.insert(id, fresh), Written::now).await
+    }
+
+    pub(crate) async fn swap(
+        &self,
+        id: CommandId,
+        expect: Expect,
+        next: &Record,
+    ) -> Result<Written, store::Error> {
+        self.ask(Call::Swap, self.store.swap(id, expect, next), Written::now).await
+    }
+
+    pub(crate) async fn remove(&self, id: CommandId, expect: Expect) -> Result<Written, store::Error> {
+        self.ask(Call::Remove, self.store.remove(id, expect), Written::now).await
+    }
+
+    pub(crate) async fn get(&self, id: CommandId) -> Result<Reading, store::Error> {
+        self.ask(Call::Get, self.store.get(id), |reading| reading.now).await
+    }
+
+    pub(crate) async fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, store::Error> {
+        self.ask(Call::Due, self.store.due(after, limit), |page| page.now).await
+    }
+
+    /// Puts a write of the machine into the store: as an insert where nothing may stand, else as a swap.
+    pub(crate) async fn write(
+        &self,
+        id: CommandId,
+        write: &semel_core::machine::Write,
+    ) -> Result<Written, store::Error> {
+        match write.expect {
+            Expect::Absent => self.insert(id, Fresh::Record(&write.next)).await,
+            expect @ Expect::Unchanged { .. } => self.swap(id, expect, &write.next).await,
+        }
+    }
+
+    /// Asks the store, bounded in time, and takes note of its time and of how long it took. A question that is not
+    /// answered in time may still be carried out: ambiguous.
+    async fn ask<T>(
+        &self,
+        call: Call,
+        answer: store::Pending<'_, T>,
+        told: impl FnOnce(&T) -> Time,
+    ) -> Result<T, store::Error> {
+        let asked = self.clock.uptime();
+        let result = tokio::select! {
+            biased;
+            result = answer => result,
+            () = self.clock.sleep(self.settings.store_timeout) => {
+                Err(store::Error::new(Kind::Ambiguous, format!("waiting for the answer to {}", call.name())))
+            }
+        };
+        let received = self.clock.uptime();
+        if let Ok(value) = &result {
+            self.timeline.note(told(value), asked, received);
+        }
+        let took = received.saturating_sub(asked);
+        self.observe(&Event::Asked { call, took, error: result.as_ref().err() });
+        result
+    }
+}

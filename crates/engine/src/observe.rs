@@ -1,0 +1,188 @@
+//! What the engine tells whoever watches it.
+//!
+//! What lives here: events for metrics, logs and alarms. What must never: a raw key, a body, or anything that the
+//! engine's behaviour depends on.
+
+use semel_core::id::{CallerHash, OperationId};
+use semel_core::record::StateName;
+use semel_core::store;
+use semel_core::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Watches the engine. Called on the engine's own paths: be quick, and never block.
+pub trait Observer: Send + Sync + 'static {
+    /// Something happened.
+    fn observe(&self, event: &Event<'_>);
+}
+
+/// Nobody watches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observe(&self, _: &Event<'_>) {}
+}
+
+/// Everything that watches, one after the other.
+impl Observer for Vec<Arc<dyn Observer>> {
+    fn observe(&self, event: &Event<'_>) {
+        for observer in self {
+            observer.observe(event);
+        }
+    }
+}
+
+/// What a request got that ran nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named after what the caller was told")]
+pub enum Refused {
+    InProgress,
+    Unknown,
+    Mismatch,
+    Expired,
+    AttemptsExhausted,
+    Unreadable,
+}
+
+/// A call to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named after the store's own functions")]
+pub enum Call {
+    Insert,
+    Swap,
+    Remove,
+    Get,
+    Due,
+    Count,
+}
+
+impl Call {
+    /// The call as a metric's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Swap => "swap",
+            Self::Remove => "remove",
+            Self::Get => "get",
+            Self::Due => "due",
+            Self::Count => "count",
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// An attempt was claimed.
+    Claimed {
+        /// The operation's name.
+        operation: &'a str,
+        /// Which attempt it is.
+        attempt: u32,
+    },
+    /// An attempt ended and its ending is stored.
+    Finished {
+        /// The operation's name.
+        operation: &'a str,
+        /// The state that it led to.
+        state: StateName,
+    },
+    /// A stored outcome was replayed.
+    Replayed {
+        /// The operation's name.
+        operation: &'a str,
+    },
+    /// A request was answered without an attempt and without an outcome.
+    Refused {
+        /// The operation's name.
+        operation: &'a str,
+        /// The caller.
+        caller: CallerHash,
+        /// What it was told.
+        what: Refused,
+    },
+    /// A new key was refused by a quota.
+    QuotaExceeded {
+        /// The operation's name.
+        operation: &'a str,
+        /// The caller.
+        caller: CallerHash,
+    },
+    /// An owner learnt that its lease is lost: somebody else wrote the record.
+    LeaseLost {
+        /// Which command.
+        operation_id: OperationId,
+    },
+    /// A finish was refused because the record is no longer its attempt's. `differs`: what stands there is not what
+    /// the attempt led to. Somebody has to look.
+    Fenced {
+        /// Which command.
+        operation_id: OperationId,
+        /// Whether the record says otherwise than the attempt.
+        differs: bool,
+    },
+    /// An outcome could not be stored within the time that its caller waits for that; the engine goes on trying.
+    Unstored {
+        /// Which command.
+        operation_id: OperationId,
+        /// Why not yet.
+        error: &'a store::Error,
+    },
+    /// The record of an attempt that took effect is gone from the store. Alarm.
+    RecordLost {
+        /// Which command.
+        operation_id: OperationId,
+    },
+    /// Something stands in the store that this node cannot read. Alarm.
+    Unreadable {
+        /// Which command.
+        operation_id: OperationId,
+    },
+    /// A sealed outcome could not be opened; it is answered as not retained. Alarm.
+    Unopened {
+        /// Which command.
+        operation_id: OperationId,
+    },
+    /// The work panicked. The record is left as it is until its lease dies.
+    Panicked {
+        /// Which command.
+        operation_id: OperationId,
+    },
+    /// The work took longer than its deadline and was dropped.
+    Overran {
+        /// Which command.
+        operation_id: OperationId,
+    },
+    /// A call to the store was answered.
+    Asked {
+        /// Which call.
+        call: Call,
+        /// How long it took.
+        took: Duration,
+        /// The error, if it was one.
+        error: Option<&'a store::Error>,
+    },
+    /// The sweeper has been through what was due.
+    Swept(&'a crate::sweep::Swept),
+    /// The store's time moved against the time that really passed. The sweeper stands still.
+    ClockMoved {
+        /// The store's time now.
+        now: Time,
+        /// By how much, in milliseconds; negative where it was set back.
+        by_millis: i64,
+    },
+    /// A reconciler settled an unknown outcome.
+    Reconciled {
+        /// Which command.
+        operation_id: OperationId,
+        /// The state that it led to.
+        state: StateName,
+    },
+    /// No reconciler could tell within its time: it is left to an operator.
+    LeftToOperator {
+        /// Which command.
+        operation_id: OperationId,
+    },
+}

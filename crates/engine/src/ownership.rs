@@ -1,0 +1,212 @@
+//! What the owner of an attempt may do with its record, and how its writes reach the store.
+//!
+//! What lives here: the owner's token, the record as it was last known to be stored, and the loop that writes it: try,
+//! read again where the answer was lost, judge anew. What must never: a judgement of its own; each write is one of
+//! [`machine`]'s transitions.
+
+use crate::node::Node;
+use crate::observe::Event;
+use semel_core::classify::Ending;
+use semel_core::id::CommandId;
+use semel_core::machine::{self, Refusal, Write};
+use semel_core::outcome::{Body, Outcome};
+use semel_core::record::{Record, Token};
+use semel_core::store::{self, Kind, Reading, Written};
+use semel_core::time::Time;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How often a write is computed anew from what the store shows before that counts as a fault of the store.
+const ROUNDS_MAX: usize = 64;
+
+/// The pause before a finish is tried again, at first and at most.
+const FINISH_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+pub(crate) struct Ownership {
+    pub(crate) node: Arc<Node>,
+    pub(crate) id: CommandId,
+    pub(crate) token: Token,
+    known: Mutex<Arc<Record>>,
+    /// One write at a time.
+    writing: tokio::sync::Mutex<()>,
+    lost: AtomicBool,
+}
+
+/// Why a write of the owner was not stored.
+#[derive(Debug)]
+pub(crate) enum Unwritten {
+    /// The machine does not allow it on what stands there.
+    Refused(Reading),
+    /// The store did not take it; it may do so later.
+    Store(store::Error),
+}
+
+/// What became of an attempt's ending.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    /// It is stored.
+    Stored(Arc<Record>),
+    /// The record is no longer this attempt's, or no longer there: this stands there.
+    Overtaken(Reading),
+    /// The store was closed for good.
+    Never,
+}
+
+impl Ownership {
+    pub(crate) fn new(node: Arc<Node>, id: CommandId, record: Record) -> Self {
+        let token = record.token();
+        let known = Mutex::new(Arc::new(record));
+        Self { node, id, token, known, writing: tokio::sync::Mutex::default(), lost: AtomicBool::new(false) }
+    }
+
+    /// The record as it was last known to be stored.
+    pub(crate) fn record(&self) -> Arc<Record> {
+        Arc::clone(&self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn learn(&self, record: Arc<Record>) {
+        *self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = record;
+    }
+
+    /// Whether the effect may be sent right now.
+    pub(crate) fn may_send(&self) -> bool {
+        let lost = self.lost.load(Ordering::Acquire);
+        !lost && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest())
+    }
+
+    pub(crate) async fn start(&self) -> Result<Arc<Record>, Unwritten> {
+        let start = |record: &Record, now| machine::start(record, self.token, self.node.stamp(now, ""));
+        self.write(&mut Vec::new(), start).await
+    }
+
+    pub(crate) async fn renew(&self) -> Result<Arc<Record>, Unwritten> {
+        self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, now)).await
+    }
+
+    /// Renews the lease for as long as it is polled. Ends only where the lease is lost.
+    pub(crate) async fn keep_lease(&self) {
+        let lease = self.record().policy().lease;
+        let mut pause = lease / 3;
+        loop {
+            self.node.clock.sleep(pause).await;
+            pause = match self.renew().await {
+                Ok(_) => lease / 3,
+                Err(Unwritten::Store(_)) => lease / 20,
+                Err(Unwritten::Refused(_)) => {
+                    self.lost.store(true, Ordering::Release);
+                    let operation_id = self.record().operation_id();
+                    self.node.observe(&Event::LeaseLost { operation_id });
+                    return;
+                }
+            };
+        }
+    }
+
+    /// Stores how the attempt ended, and does not give up: not over an outage, not over a full disk.
+    pub(crate) async fn finish(&self, mut ending: Ending, why: &str) -> Finished {
+        let mut backoff = self.node.backoff(FINISH_PAUSE.0, FINISH_PAUSE.1);
+        let (mut tried, mut told) = (Vec::new(), false);
+        loop {
+            let finish = |record: &Record, now| {
+                machine::finish(record, self.token, ending.clone(), self.node.stamp(now, why))
+            };
+            let result = self.write(&mut tried, finish).await;
+            let error = match result {
+                Ok(record) => return Finished::Stored(record),
+                Err(Unwritten::Refused(reading)) => return Finished::Overtaken(reading),
+                Err(Unwritten::Store(error)) => error,
+            };
+            match error.kind() {
+                Kind::Closed => return Finished::Never,
+                // Known to have happened and too large to keep: better without its body than not at all.
+                Kind::TooLarge if without_body(&mut ending) => continue,
+                // What there is no room for may leave room for a sign of life.
+                Kind::Full => drop(self.renew().await),
+                _ => {}
+            }
+            if !told {
+                let operation_id = self.record().operation_id();
+                self.node.observe(&Event::Unstored { operation_id, error: &error });
+                told = true;
+            }
+            let pause = backoff.next_span(self.node.random.bits());
+            self.node.clock.sleep(pause).await;
+        }
+    }
+
+    /// Gives the attempt up before anything was sent.
+    pub(crate) async fn abandon(&self, why: &str) -> Finished {
+        self.finish(Ending::NotApplied(None), why).await
+    }
+
+    /// Computes a write from what is known to stand there and stores it; from what really stands there where that
+    /// turns out to be something else. `tried` holds what was sent of this transition before and may still arrive.
+    async fn write(
+        &self,
+        tried: &mut Vec<Write>,
+        transition: impl Fn(&Record, Time) -> Result<Write, Refusal>,
+    ) -> Result<Arc<Record>, Unwritten> {
+        let _one_at_a_time = self.writing.lock().await;
+        let mut now = self.node.now();
+        let mut shown: Option<Reading> = None;
+        for _ in 0..ROUNDS_MAX {
+            let record = self.record();
+            let write = match transition(&record, now) {
+                Ok(write) => write,
+                Err(_) => return Err(self.refused(shown).await),
+            };
+            let reading = match self.node.write(self.id, &write).await {
+                Ok(Written::Done { .. }) => {
+                    let record = Arc::new(write.next);
+                    self.learn(Arc::clone(&record));
+                    return Ok(record);
+                }
+                Ok(Written::Refused(reading)) => reading,
+                Err(error) if error.is_ambiguous() => {
+                    tried.push(write);
+                    self.node.get(self.id).await.map_err(Unwritten::Store)?
+                }
+                Err(error) => return Err(Unwritten::Store(error)),
+            };
+            now = reading.now;
+            // Any of them: one whose answer was lost may have arrived since, and be what the next was refused by.
+            let landed = tried.iter().any(|write| machine::landed(write, reading.found()));
+            let Some(current) = reading.record().cloned().map(Arc::new) else {
+                return Err(Unwritten::Refused(reading));
+            };
+            self.learn(Arc::clone(&current));
+            if landed {
+                return Ok(current);
+            }
+            shown = Some(reading);
+        }
+        let context = "writing a record that the store keeps showing unchanged and keeps refusing to change";
+        Err(Unwritten::Store(store::Error::new(Kind::Unfit, context)))
+    }
+
+    async fn refused(&self, shown: Option<Reading>) -> Unwritten {
+        match shown {
+            Some(reading) => Unwritten::Refused(reading),
+            // Refused by what this node knows: show what really stands there.
+            None => match self.node.get(self.id).await {
+                Ok(reading) => Unwritten::Refused(reading),
+                Err(error) => Unwritten::Store(error),
+            },
+        }
+    }
+}
+
+/// Takes the body out of an ending. Tells whether there was one.
+fn without_body(ending: &mut Ending) -> bool {
+    let outcome: &mut Outcome = match ending {
+        Ending::Succeeded(outcome)
+        | Ending::FailedReplayable(outcome)
+        | Ending::NotAppliedForGood(outcome)
+        | Ending::NotApplied(Some(outcome)) => outcome,
+        Ending::NotApplied(None) | Ending::InDoubt => return false,
+    };
+    let had_one = outcome.body != Body::NotRetained;
+    outcome.body = Body::NotRetained;
+    had_one
+}

@@ -1,0 +1,54 @@
+//! Payloads of callers that speak no protocol: what has to be the same for two intents to be the same.
+//!
+//! What lives here: JSON values and plain bytes. What must never: a fingerprint of its own making; both are taken by
+//! [`semel_core::fingerprint`].
+
+use bytes::Bytes;
+use semel_core::fingerprint::{Error, Fingerprint, Limits, Payload, Request, Selection};
+use serde::Serialize;
+
+/// A value, compared as JSON: the order of members does not matter, numbers count by their value.
+///
+/// ```
+/// use semel::core::fingerprint::{Payload, Selection};
+/// use semel::payload::Json;
+///
+/// let read = |text: &str| Json::of(&serde_json::from_str::<serde_json::Value>(text)?);
+/// let (a, b) = (read(r#"{"amount": 5, "to": "x"}"#)?, read(r#"{"to": "x", "amount": 5}"#)?);
+/// assert_eq!(a.fingerprint(&Selection::default())?, b.fingerprint(&Selection::default())?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Json(Vec<u8>);
+
+impl Json {
+    /// The value's JSON.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_vec(value).map(Self)
+    }
+}
+
+impl Payload for Json {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
+        let request = Request { content_type: &[b"application/json"], ..Request::new("", "", "", &self.0) };
+        // What the caller holds in memory is bounded already.
+        request.fingerprint(selection, &Limits { decoded_body_bytes_max: usize::MAX })
+    }
+}
+
+/// Plain bytes, compared byte for byte.
+#[derive(Debug, Clone)]
+pub struct Raw(Bytes);
+
+impl<B: Into<Bytes>> From<B> for Raw {
+    fn from(bytes: B) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl Payload for Raw {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
+        let limits = Limits { decoded_body_bytes_max: usize::MAX };
+        Request::new("", "", "", &self.0).fingerprint(selection, &limits)
+    }
+}

@@ -1,0 +1,209 @@
+//! The reconciler: asks what became of an effect that nobody can prove.
+//!
+//! What lives here: who is asked, when, how often, and until when. What must never: a verdict of its own. What an answer
+//! is worth, and from when on "it is not there" counts, is for [`machine`] to say.
+
+use crate::node::Node;
+use crate::observe::Event;
+use crate::tasks::Closing;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::{self, Refusal, Verdict};
+use semel_core::record::{Record, State};
+use semel_core::store::{Reading, Written};
+use semel_core::time::Time;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+
+/// What somebody who was asked about an effect says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// It happened. With its outcome, later requests replay it; without, they learn that it happened.
+    Applied(Option<semel_core::outcome::Outcome>),
+    /// It was refused for good, with this answer.
+    Failed(semel_core::outcome::Outcome),
+    /// It is not there. Counts once nobody can still send it.
+    NotFound,
+    /// It is not there and never will be: the system that was asked refuses this operation id from now on.
+    Refused,
+    /// The question could not be answered. It will be put again.
+    NoAnswer,
+}
+
+/// An effect that nobody can prove.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The public name of the command, which the effect's own system was handed.
+    pub operation_id: OperationId,
+    /// The record.
+    pub record: Arc<Record>,
+}
+
+/// Asks the system that an operation's effects happen in.
+pub trait Reconcile: Send + Sync + 'static {
+    /// What became of the effect?
+    fn ask(&self, case: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>>;
+}
+
+/// Any function from a case to a future.
+impl<A, F> Reconcile for A
+where
+    A: Fn(Case) -> F + Send + Sync + 'static,
+    F: Future<Output = Finding> + Send + 'static,
+{
+    fn ask(&self, case: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>> {
+        Box::pin(self(case))
+    }
+}
+
+/// Who is asked about which operation, and about what it is time to ask.
+#[derive(Default)]
+pub(crate) struct Reconcilers {
+    by_operation: BTreeMap<String, Arc<dyn Reconcile>>,
+    to_ask: Mutex<Vec<CommandId>>,
+    wake: Notify,
+}
+
+/// More than this many are left to the next round of the sweeper.
+const TO_ASK_MAX: usize = 10_000;
+
+impl Reconcilers {
+    pub(crate) fn register(&mut self, operation: String, reconcile: Arc<dyn Reconcile>) {
+        self.by_operation.insert(operation, reconcile);
+    }
+
+    /// Somebody waits for the answer: ask soon.
+    pub(crate) fn nudge(&self, id: CommandId) {
+        if self.by_operation.is_empty() {
+            return;
+        }
+        let mut to_ask = self.to_ask.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if to_ask.len() < TO_ASK_MAX && !to_ask.contains(&id) {
+            to_ask.push(id);
+            self.wake.notify_one();
+        }
+    }
+
+    /// It is time to ask about this one. Tells whether anybody here can be asked.
+    pub(crate) fn take_up(&self, id: CommandId, record: &Record) -> bool {
+        let can_ask = self.by_operation.contains_key(&**record.operation());
+        if can_ask {
+            self.nudge(id);
+        }
+        can_ask
+    }
+
+    fn next(&self) -> Option<CommandId> {
+        self.to_ask.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop()
+    }
+}
+
+/// Starts the reconciler, where anybody can be asked.
+pub(crate) fn begin(node: &Arc<Node>) {
+    if node.reconcilers.by_operation.is_empty() {
+        return;
+    }
+    let reconciling = Arc::clone(node);
+    node.spawn.spawn(Box::pin(async move {
+        let node = reconciling;
+        let places = Arc::new(Semaphore::new(node.settings.probe.at_once_max.max(1)));
+        loop {
+            tokio::select! {
+                biased;
+                () = node.tasks.closed(Closing::Draining) => return,
+                () = node.reconcilers.wake.notified() => {}
+            }
+            while let Some(id) = node.reconcilers.next() {
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+                let asking = Arc::clone(&node);
+                node.spawn.spawn(Box::pin(async move {
+                    let _place = place;
+                    if let Ok(reading) = asking.get(id).await {
+                        ask(&asking, id, reading).await;
+                    }
+                }));
+            }
+        }
+    }));
+}
+
+/// Asks about one record, if it is still unknown, and stores what the answer is worth.
+async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
+    let Some(record) = reading.record() else { return };
+    let State::Unknown { since, probes, .. } = *record.state() else { return };
+    let Some(reconcile) = node.reconcilers.by_operation.get(&**record.operation()) else { return };
+    // Before the question: whoever moves its time on is the one who asks. A node that dies over it costs one pause.
+    let asked_at = reading.now;
+    let Some(record) = postpone(node, id, record, next_probe(node, since, probes, asked_at), asked_at).await
+    else {
+        return;
+    };
+    let operation_id = record.operation_id();
+    let record = Arc::new(record);
+    let case = Case { operation_id, record: Arc::clone(&record) };
+    let finding = tokio::select! {
+        biased;
+        finding = reconcile.ask(case) => finding,
+        () = node.clock.sleep(node.settings.probe.timeout) => Finding::NoAnswer,
+    };
+    let verdict = match finding {
+        Finding::Applied(outcome) => Verdict::Applied(outcome),
+        Finding::Failed(outcome) => Verdict::Failed(outcome),
+        Finding::NotFound => Verdict::NotApplied { asked_at },
+        Finding::Refused => Verdict::Refused,
+        Finding::NoAnswer => return left_to_operator(node, &record),
+    };
+    settle(node, id, &record, verdict).await;
+}
+
+async fn settle(node: &Arc<Node>, id: CommandId, record: &Record, verdict: Verdict) {
+    let now = node.now();
+    match machine::reconcile(record, verdict, node.stamp(now, "reconciled")) {
+        Ok(write) => {
+            // A lost answer needs no reading again: what was stored is stored, what was not is asked again.
+            if let Ok(Written::Done { .. }) = node.swap(id, write.expect, &write.next).await {
+                let (operation_id, state) = (record.operation_id(), write.next.state_name());
+                node.observe(&Event::Reconciled { operation_id, state });
+            }
+        }
+        // Absence proves nothing yet: ask again right after it does.
+        Err(Refusal::QuietUntil(quiet_until)) => {
+            let at = quiet_until + Duration::from_millis(1);
+            postpone(node, id, record, Some(at), now).await;
+        }
+        Err(_) => {}
+    }
+}
+
+/// Moves the time of the next question on, as the one who asks now.
+async fn postpone(
+    node: &Arc<Node>,
+    id: CommandId,
+    record: &Record,
+    next_probe_at: Option<Time>,
+    now: Time,
+) -> Option<Record> {
+    let write = machine::postpone(record, next_probe_at, now).ok()?;
+    match node.swap(id, write.expect, &write.next).await {
+        Ok(Written::Done { .. }) => Some(write.next),
+        Ok(Written::Refused(_)) | Err(_) => None,
+    }
+}
+
+/// When to ask again, should this question not be answered: later each time, and at last not at all.
+fn next_probe(node: &Node, since: Time, probes: u32, now: Time) -> Option<Time> {
+    let probe = &node.settings.probe;
+    if now.since(since) >= probe.give_up_after {
+        return None;
+    }
+    let pause = probe.min.saturating_mul(2_u32.saturating_pow(probes.min(31))).min(probe.max);
+    Some(now + pause.max(probe.timeout))
+}
+
+fn left_to_operator(node: &Node, record: &Record) {
+    if let State::Unknown { next_probe_at: None, .. } = record.state() {
+        node.observe(&Event::LeftToOperator { operation_id: record.operation_id() });
+    }
+}

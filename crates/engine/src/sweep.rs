@@ -1,0 +1,177 @@
+//! The sweeper: what is past its time becomes a tombstone, a tombstone goes, a dead lease is marked.
+//!
+//! What lives here: going through what is due, in chunks and at a bounded pace, safe beside any number of other nodes:
+//! each step is a compare-and-swap, and the loser has nothing left to do. What must never: removing what the machine
+//! does not call gone.
+
+use crate::node::Node;
+use crate::observe::Event;
+use crate::tasks::Closing;
+use futures_util::future::join_all;
+use semel_core::id::CommandId;
+use semel_core::machine::{self, Due};
+use semel_core::record::{Record, StateName};
+use semel_core::store::{self, Cursor, Item, Page, Written};
+use semel_core::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// After this long without a question, no node seems to have a reconciler for it.
+const NOBODY_ASKED: Duration = Duration::from_mins(10);
+/// For how long it is then out of the way.
+const SET_ASIDE: Duration = Duration::from_hours(1);
+
+/// What one round of the sweeper came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// How many records it looked at.
+    pub seen: u64,
+    /// Dead leases marked.
+    pub lapsed: u64,
+    /// Outcomes that became tombstones, or went at once where none are kept.
+    pub expired: u64,
+    /// Records removed.
+    pub purged: u64,
+    /// Unknown outcomes that it is time to ask about.
+    pub to_probe: u64,
+    /// Records that cannot be read. They stay as they are.
+    pub unreadable: u64,
+    /// How long the longest overdue record was overdue.
+    pub lag: Duration,
+    /// Calls to the store that failed; what they were about is due again in the next round.
+    pub failed: u64,
+}
+
+/// Starts the sweeper, unless it is switched off.
+pub(crate) fn begin(node: &Arc<Node>) {
+    if node.settings.sweep.every.is_zero() {
+        return;
+    }
+    let sweeping = Arc::clone(node);
+    node.spawn.spawn(Box::pin(async move {
+        let node = sweeping;
+        loop {
+            tokio::select! {
+                biased;
+                () = node.tasks.closed(Closing::Draining) => return,
+                () = node.clock.sleep(node.settings.sweep.every) => {}
+            }
+            tokio::select! {
+                biased;
+                () = node.tasks.closed(Closing::Draining) => return,
+                swept = sweep(&node) => {
+                    // An outage is told by every call's own event.
+                    if let Ok(swept) = swept {
+                        node.observe(&Event::Swept(&swept));
+                    }
+                }
+            }
+        }
+    }));
+}
+
+/// Goes once through everything that is due.
+pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
+    let mut swept = Swept::default();
+    let mut after: Option<Cursor> = None;
+    loop {
+        let begun = node.clock.uptime();
+        let page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
+        chunk(node, &page, &mut swept).await;
+        let Some(next) = page.next else { return Ok(swept) };
+        after = Some(next);
+        throttle(node, page.items.len(), begun).await;
+    }
+}
+
+/// Handles the records of one chunk side by side, so that a store that commits in groups commits them as one.
+async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut Swept) {
+    let now = page.now;
+    for done in join_all(page.items.iter().map(|item| handle(node, item, now))).await {
+        swept.seen += 1;
+        match done {
+            Done::Lapsed => swept.lapsed += 1,
+            Done::Expired => swept.expired += 1,
+            Done::Purged => swept.purged += 1,
+            Done::ToProbe => swept.to_probe += 1,
+            Done::Unreadable => swept.unreadable += 1,
+            Done::Failed => swept.failed += 1,
+            Done::SomebodyElse => {}
+        }
+    }
+    let overdue = page.items.iter().filter_map(Item::record).filter_map(Record::due_at);
+    let lag = overdue.map(|due_at| now.since(due_at)).max().unwrap_or_default();
+    swept.lag = swept.lag.max(lag);
+}
+
+enum Done {
+    Lapsed,
+    Expired,
+    Purged,
+    ToProbe,
+    Unreadable,
+    Failed,
+    SomebodyElse,
+}
+
+async fn handle(node: &Arc<Node>, item: &Item, now: Time) -> Done {
+    let Some(record) = item.record() else { return Done::Unreadable };
+    let stamp = node.stamp(now, "swept");
+    match machine::due(record, now) {
+        Due::Nothing => Done::SomebodyElse,
+        Due::Probe => {
+            if !node.reconcilers.take_up(item.id, record) {
+                set_aside(node, item.id, record, now).await;
+            }
+            Done::ToProbe
+        }
+        Due::Lapsed => {
+            let Ok(write) = machine::lapse(record, stamp) else { return Done::SomebodyElse };
+            swap(node, item.id, &write, Done::Lapsed).await
+        }
+        Due::Expire => {
+            let Ok(write) = machine::expire(record, stamp) else { return Done::SomebodyElse };
+            swap(node, item.id, &write, Done::Expired).await
+        }
+        Due::Purge => {
+            let Ok(expect) = machine::purge(record, now) else { return Done::SomebodyElse };
+            let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
+            settled(node.remove(item.id, expect).await, done)
+        }
+    }
+}
+
+/// Nobody here can ask about it. Another node may be able to; where none has for a while, it must not be in the way of
+/// every round.
+async fn set_aside(node: &Arc<Node>, id: CommandId, record: &Record, now: Time) {
+    let overdue = record.due_at().map_or(Duration::ZERO, |due_at| now.since(due_at));
+    if overdue < NOBODY_ASKED {
+        return;
+    }
+    if let Ok(write) = machine::postpone(record, Some(now + SET_ASIDE), now) {
+        // Refused or failed: it is due again in the next round.
+        let _ = swap(node, id, &write, Done::ToProbe).await;
+    }
+}
+
+async fn swap(node: &Arc<Node>, id: CommandId, write: &machine::Write, done: Done) -> Done {
+    settled(node.swap(id, write.expect, &write.next).await, done)
+}
+
+fn settled(result: Result<Written, store::Error>, done: Done) -> Done {
+    match result {
+        Ok(Written::Done { .. }) => done,
+        Ok(Written::Refused(_)) => Done::SomebodyElse,
+        Err(_) => Done::Failed,
+    }
+}
+
+/// Leaves the store to others for as long as the chunk was too quick.
+async fn throttle(node: &Node, handled: usize, begun: Duration) {
+    let per_second = node.settings.sweep.records_per_second_max.max(1);
+    let fair = Duration::from_secs(1) * u32::try_from(handled).unwrap_or(u32::MAX) / per_second;
+    let took = node.clock.uptime().saturating_sub(begun);
+    if let Some(pause) = fair.checked_sub(took) {
+        node.clock.sleep(pause).await;
+    }
+}

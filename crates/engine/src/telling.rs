@@ -1,0 +1,86 @@
+//! From what the machine says to what a caller is told.
+//!
+//! What lives here: the owned form of a reply, with whatever the record adds to it. What must never: a judgement.
+
+use crate::answer::{Replayed, Stored, Told};
+use crate::node::Node;
+use crate::observe::{Event, Refused};
+use semel_core::id::{CallerHash, CommandId, OperationId};
+use semel_core::machine::{Found, Reply};
+use semel_core::outcome::Outcome;
+use semel_core::record::{Record, State, StateName};
+
+/// Whom an answer is about.
+pub(crate) struct Subject<'a> {
+    pub(crate) id: CommandId,
+    pub(crate) operation_id: OperationId,
+    pub(crate) operation: &'a str,
+    pub(crate) caller: CallerHash,
+}
+
+impl<'a> From<&'a semel_core::machine::Command<'_>> for Subject<'a> {
+    fn from(command: &'a semel_core::machine::Command<'_>) -> Self {
+        let (id, operation_id) = (command.id, command.operation_id);
+        Self { id, operation_id, operation: &command.operation, caller: command.caller_hash }
+    }
+}
+
+/// What the caller is told of `reply`, which was judged from `found`.
+pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Told<L> {
+    let refused = |what| {
+        let (operation, caller) = (subject.operation, subject.caller);
+        node.observe(&Event::Refused { operation, caller, what });
+    };
+    match (reply, found) {
+        (Reply::Replay(outcome), Found::Record(record)) => {
+            node.observe(&Event::Replayed { operation: subject.operation });
+            Told::Replayed(Replayed { outcome: opened(node, subject, outcome), stored: stored(record) })
+        }
+        // Only a record has an outcome to replay.
+        (Reply::InProgress | Reply::Replay(_), _) => {
+            refused(Refused::InProgress);
+            Told::InProgress { retry_after: node.settings.retry_after }
+        }
+        (Reply::Unknown, _) => {
+            refused(Refused::Unknown);
+            node.reconcilers.nudge(subject.id);
+            Told::Unknown
+        }
+        (Reply::Mismatch, _) => {
+            refused(Refused::Mismatch);
+            Told::Mismatch
+        }
+        (Reply::Expired, _) => {
+            refused(Refused::Expired);
+            Told::Expired
+        }
+        (Reply::AttemptsExhausted, _) => {
+            refused(Refused::AttemptsExhausted);
+            Told::AttemptsExhausted
+        }
+        (Reply::Unreadable, _) => {
+            refused(Refused::Unreadable);
+            node.observe(&Event::Unreadable { operation_id: subject.operation_id });
+            Told::Unreadable
+        }
+    }
+}
+
+/// What the record says about its outcome.
+pub(crate) fn stored(record: &Record) -> Stored {
+    Stored { state: record.state_name(), expires_at: record.expires_at() }
+}
+
+fn opened(_node: &Node, _subject: &Subject<'_>, outcome: &Outcome) -> Outcome {
+    outcome.clone()
+}
+
+/// Whether a record is one that the cache may hold.
+pub(crate) fn is_kept(record: &Record) -> bool {
+    matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. })
+}
+
+/// Whether the effect of a record cannot have begun.
+pub(crate) fn has_not_begun(record: &Record) -> bool {
+    record.state_name() == StateName::Claimed
+}

@@ -1,0 +1,196 @@
+//! Work that returns a value.
+//!
+//! What lives here: [`Engine::run`], and how a value becomes an outcome and a value again. What must never: a value that
+//! looks like nothing taken for none: `0`, `""`, `[]`, `false` and `None` are outcomes like any other.
+
+use crate::answer::{Answer, Error, Told};
+use crate::attempt::{Attempt, NotYours};
+use crate::conduct::Ended;
+use crate::engine::Engine;
+use crate::intent::Intent;
+use semel_core::classify::Ending;
+use semel_core::id::OperationId;
+use semel_core::outcome::{Body, Outcome};
+use semel_core::record::StateName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+
+/// How work failed, which decides what a retry gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failed {
+    /// Nothing took effect: the next call with the key may try again.
+    NotApplied(String),
+    /// The command was refused for good: every later call with the key gets this same refusal.
+    Refused(String),
+    /// Nobody can tell whether the effect happened: the outcome is unknown until somebody finds out.
+    InDoubt(String),
+}
+
+impl From<NotYours> for Failed {
+    fn from(error: NotYours) -> Self {
+        Self::NotApplied(error.to_string())
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotApplied(why) => write!(f, "nothing took effect: {why}"),
+            Self::Refused(why) => write!(f, "refused for good: {why}"),
+            Self::InDoubt(why) => write!(f, "nobody can tell whether it took effect: {why}"),
+        }
+    }
+}
+
+/// A value, and how it came about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done<T> {
+    /// The value.
+    pub value: T,
+    /// The public name of the command.
+    pub operation_id: OperationId,
+    /// Whether it comes from an earlier attempt, or one that ran meanwhile.
+    pub replayed: bool,
+    /// Whether it is stored. Where it is not, the engine goes on trying, and a crash before it succeeds leaves the
+    /// outcome unknown.
+    pub stored: bool,
+}
+
+/// Why there is no value.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The work failed, now or when it ran.
+    Failed(Failed),
+    /// Another attempt is under way; ask again.
+    InProgress,
+    /// Nobody can prove whether the effect happened.
+    Unknown,
+    /// The key is bound to another payload.
+    Mismatch,
+    /// There was an outcome, and it is past its time.
+    Expired,
+    /// Every attempt that the policy allows took no effect.
+    AttemptsExhausted,
+    /// It happened, and its value was not kept.
+    NotRetained,
+    /// The stored value is not of this type.
+    NotThisType(serde_json::Error),
+    /// Nothing was run.
+    NotRun(Error),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(failed) => failed.fmt(f),
+            Self::InProgress => f.write_str("another attempt is under way; ask again"),
+            Self::Unknown => f.write_str(
+                "nobody can prove whether it took effect; it has to be reconciled before a retry is safe",
+            ),
+            Self::Mismatch => {
+                f.write_str("the key is bound to another payload; use a new key for a new command")
+            }
+            Self::Expired => f.write_str("there was an outcome, and it is past its time"),
+            Self::AttemptsExhausted => f.write_str("every attempt that the policy allows took no effect"),
+            Self::NotRetained => f.write_str("it took effect, and its value was not kept"),
+            Self::NotThisType(error) => write!(f, "the stored value is not of this type: {error}"),
+            Self::NotRun(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotThisType(error) => Some(error),
+            Self::NotRun(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    /// Does what `intent` asks for, once, and yields its value: from the work if this call ran it, from the store
+    /// otherwise.
+    ///
+    /// The work runs in a task of the engine's own; dropping the returned future cancels nothing. It says how it failed
+    /// with [`Failed`], and that decides what a retry gets.
+    ///
+    /// ```
+    /// use semel::core::key::Key;
+    /// use semel::core::policy::{Class, Policy};
+    /// use semel::core::scope::{Identity, Operation, Scope, Secret};
+    /// use semel::{Engine, Failed, Intent, memory, payload::Json};
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
+    /// let engine = Engine::builder(Arc::new(memory::Store::new()), secret).build().await?;
+    /// let scope = Scope::new(Identity::api_key("k-17"), Operation::named("charge"));
+    /// let key = Key::from_source("order-1234")?;
+    /// let intent = Intent::new(scope, key, Policy::new(Class::External), Json::of(&5)?);
+    ///
+    /// let charge = |attempt: semel::Attempt| async move { Ok::<_, Failed>(format!("charge {}", attempt.number())) };
+    /// let first = engine.run(intent.clone(), charge).await?;
+    /// let again = engine.run(intent, charge).await?;
+    /// assert_eq!(first.value, again.value);
+    /// assert!(!first.replayed && again.replayed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<T, W, F>(&self, intent: Intent, work: W) -> Result<Done<T>, RunError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        W: FnOnce(Attempt) -> F + Send + 'static,
+        F: Future<Output = Result<T, Failed>> + Send + 'static,
+    {
+        let work = |attempt| async move { ended(work(attempt).await) };
+        let Answer { operation_id, told } = self.execute(intent, work).await.map_err(RunError::NotRun)?;
+        match told {
+            Told::Ran(ran) => {
+                let stored = ran.stored.is_some();
+                let value = ran.local.map_err(RunError::Failed)?;
+                Ok(Done { value, operation_id, replayed: false, stored })
+            }
+            Told::Replayed(replayed) => {
+                let value = read(&replayed.outcome, replayed.stored.state)?;
+                Ok(Done { value, operation_id, replayed: true, stored: true })
+            }
+            Told::InProgress { .. } => Err(RunError::InProgress),
+            Told::Unknown | Told::Unreadable => Err(RunError::Unknown),
+            Told::Mismatch => Err(RunError::Mismatch),
+            Told::Expired => Err(RunError::Expired),
+            Told::AttemptsExhausted => Err(RunError::AttemptsExhausted),
+        }
+    }
+}
+
+/// The ending that the work's result stands for.
+fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
+    let text = |why: &String| Outcome::value(why.clone());
+    let ending = match &result {
+        Ok(value) => match serde_json::to_vec(value) {
+            Ok(json) => Ending::Succeeded(Outcome::value(json)),
+            // It happened all the same. What cannot be written down cannot be replayed.
+            Err(_) => Ending::Succeeded(Outcome::not_retained(semel_core::outcome::Status::Value)),
+        },
+        Err(Failed::NotApplied(why)) => Ending::NotApplied(Some(text(why))),
+        Err(Failed::Refused(why)) => Ending::FailedReplayable(text(why)),
+        Err(Failed::InDoubt(_)) => Ending::InDoubt,
+    };
+    Ended { ending, local: result }
+}
+
+/// The value that a stored outcome stands for, or the failure.
+fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, RunError> {
+    let Body::Kept(body) = &outcome.body else { return Err(RunError::NotRetained) };
+    let text = || String::from_utf8_lossy(body).into_owned();
+    match state {
+        StateName::FailedReplayable => Err(RunError::Failed(Failed::Refused(text()))),
+        StateName::FailedNotReplayable => Err(RunError::Failed(Failed::NotApplied(text()))),
+        _ => serde_json::from_slice(body).map_err(RunError::NotThisType),
+    }
+}

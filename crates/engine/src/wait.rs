@@ -1,0 +1,118 @@
+//! How a request waits for a twin that runs already.
+//!
+//! What lives here: looking, and being woken. What must never: beginning an attempt; whatever would need one is still in
+//! progress to a waiter.
+
+use crate::answer::Told;
+use crate::node::Node;
+use crate::running::{Place, Progress};
+use crate::telling::{self, Subject};
+use semel_core::machine::{self, Command, Found, Reply};
+use semel_core::record::Record;
+use semel_core::store::{self, Reading};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What came of waiting for a twin in this process.
+pub(crate) enum Waited<L> {
+    /// The caller is told this.
+    Told(Told<L>),
+    /// The twin ran and left no word: the store knows more.
+    AskTheStore,
+    /// The twin never ran: whoever waited for it is a request like any other.
+    NeverRan,
+}
+
+/// Waits for a twin in this process, until `until` by the uptime.
+pub(crate) async fn for_local<L>(
+    node: &Node,
+    command: &Command<'_>,
+    mut twin: watch::Receiver<Progress>,
+    until: Duration,
+) -> Waited<L> {
+    let mut ran = false;
+    loop {
+        let progress = twin.borrow_and_update().clone();
+        match &progress {
+            // Storing a claim takes as long as it takes; until then there is nothing to tell.
+            Progress::Claiming => {}
+            Progress::Running(record) => {
+                ran = true;
+                // As of its own last write: while it runs here, its owner is alive.
+                let reply = machine::attend(Found::Record(record), command, record.updated_at());
+                if reply != Reply::InProgress || node.clock.uptime() >= until {
+                    return Waited::Told(tell(node, command, record, reply));
+                }
+            }
+            Progress::Ended(record) => {
+                let reply = machine::attend(Found::Record(record), command, node.now());
+                return Waited::Told(tell(node, command, record, reply));
+            }
+            Progress::Left if ran => return Waited::AskTheStore,
+            Progress::Left => return Waited::NeverRan,
+        }
+        let span = until.saturating_sub(node.clock.uptime());
+        let changed = async { drop(twin.changed().await) };
+        if ran {
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = node.clock.sleep(span) => {}
+            }
+        } else {
+            changed.await;
+        }
+    }
+}
+
+/// Waits for an attempt of another node, by looking at the store, until `until` by the uptime. Twins in this process are
+/// shown what it sees.
+pub(crate) async fn for_remote<L>(
+    node: &Node,
+    command: &Command<'_>,
+    mut reading: Reading,
+    place: Option<&Place>,
+    until: Duration,
+) -> Result<Told<L>, store::Error> {
+    let mut backoff = node.backoff(node.settings.poll_min, node.settings.poll_max);
+    loop {
+        let changed = node.store.changed(command.id);
+        let reply = machine::attend(reading.found(), command, reading.now);
+        if reply != Reply::InProgress || node.clock.uptime() >= until {
+            show_end(place, &reading, reply);
+            return Ok(telling::told(node, &Subject::from(command), reading.found(), reply));
+        }
+        if let (Some(place), Some(record)) = (place, reading.record()) {
+            place.show(Progress::Running(Arc::new(record.clone())));
+        }
+        let left = until.saturating_sub(node.clock.uptime());
+        // Told of changes, a look now and then is only a net.
+        let pause = if changed.is_some() {
+            node.settings.poll_max * 4
+        } else {
+            backoff.next_span(node.random.bits())
+        };
+        let nap = node.clock.sleep(pause.min(left).max(Duration::from_millis(1)));
+        match changed {
+            Some(changed) => tokio::select! {
+                biased;
+                () = changed => {}
+                () = nap => {}
+            },
+            None => nap.await,
+        }
+        reading = node.get(command.id).await?;
+    }
+}
+
+/// Twins that wait in this process learn of an outcome that cannot change any more.
+pub(crate) fn show_end(place: Option<&Place>, reading: &Reading, reply: Reply<'_>) {
+    if let (Some(place), Reply::Replay(_), Some(record)) = (place, reply, reading.record()) {
+        place.show(Progress::Ended(Arc::new(record.clone())));
+    }
+}
+
+fn tell<L>(node: &Node, command: &Command<'_>, record: &Record, reply: Reply<'_>) -> Told<L> {
+    telling::told(node, &Subject::from(command), Found::Record(record), reply)
+}
