@@ -210,3 +210,44 @@ fn a_finish_whose_acknowledgement_was_lost_is_recognised_by_its_whole_content() 
     assert!(!landed(&write, Found::Record(&verdict)));
     assert!(!landed(&write, Found::Nothing));
 }
+
+#[test]
+fn an_owner_whose_finish_is_refused_tells_what_stands_there_never_its_own_answer() {
+    let refused = Outcome::http(422, [("a", "b")], "no");
+    let failed =
+        finish(&processing(Class::External), OWNER, Ending::FailedReplayable(refused.clone()), at(2000));
+    let failed = failed.unwrap().next;
+    let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
+    let gone = expire(&succeeded(), at(u64::MAX / 2)).unwrap().next;
+    let told = |record: &Record| overtaken(Found::Record(record)) == Reply::InProgress;
+    assert_eq!(overtaken(Found::Record(&succeeded())), Reply::Replay(&paid()));
+    assert_eq!(overtaken(Found::Record(&failed)), Reply::Replay(&refused));
+    assert_eq!(overtaken(Found::Record(&not_applied(Class::External))), Reply::Replay(&busy()));
+    assert!(told(&released) && told(&processing(Class::External)) && told(&claimed(Class::External)));
+    assert_eq!(overtaken(Found::Record(&lapsed(Class::External))), Reply::Unknown);
+    assert_eq!(overtaken(Found::Record(&gone)), Reply::Expired);
+    assert_eq!(overtaken(Found::Nothing), Reply::Unknown, "a finish never inserts");
+    assert_eq!(overtaken(Found::Moved), Reply::Unknown);
+    assert_eq!(overtaken(Found::Unreadable), Reply::Unreadable);
+}
+
+#[test]
+fn a_record_that_says_otherwise_than_the_owner_knows_is_a_conflict() {
+    let (done, other) = (succeeded(), Outcome::http(201, [("location", "/charges/8")], "paid"));
+    let differs = |found, ending: Ending| contradicts(found, &ending);
+    assert!(!differs(Found::Record(&done), Ending::Succeeded(paid())));
+    assert!(differs(Found::Record(&done), Ending::Succeeded(other)));
+    assert!(
+        differs(Found::Record(&done), Ending::FailedReplayable(paid())),
+        "the same bytes, another meaning"
+    );
+    let failed = finish(&processing(Class::External), OWNER, Ending::FailedReplayable(busy()), at(2000));
+    let failed = failed.unwrap().next;
+    assert!(!differs(Found::Record(&failed), Ending::FailedReplayable(busy())));
+    assert!(differs(Found::Record(&failed), Ending::Succeeded(busy())));
+    for found in [Found::Nothing, Found::Unreadable, Found::Record(&processing(Class::Downstream))] {
+        assert!(differs(found, Ending::Succeeded(paid())), "{found:?}");
+        // Who knows of no outcome is not contradicted by any.
+        assert!(!differs(found, Ending::InDoubt) && !differs(found, Ending::NotApplied(Some(busy()))));
+    }
+}

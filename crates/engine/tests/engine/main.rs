@@ -1,0 +1,4 @@
+//! What the engine promises, on the memory store.
+
+mod once;
+mod world;
