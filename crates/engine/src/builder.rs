@@ -111,7 +111,7 @@ impl Builder {
         });
         sweep::begin(&node);
         reconcile::begin(&node);
-        Ok(Engine { node })
+        Ok(Engine::of(node))
     }
 }
 

@@ -4,6 +4,7 @@
 //! claim costs one round trip: it is inserted at once, as if nothing stood there. What must never: an attempt that is
 //! not known to be stored.
 
+use crate::backoff::Backoff;
 use crate::node::Node;
 use crate::ownership::Ownership;
 use crate::settings::Settings;
@@ -103,7 +104,7 @@ async fn landed(node: &Arc<Node>, loose: &Loose, reading: &Reading) -> Option<Cl
 pub(crate) async fn give_back(node: &Arc<Node>, loose: Loose) {
     let Settings { poll_min, poll_max, .. } = node.settings;
     let give_up_at = node.clock.uptime() + loose.write.next.policy().lease;
-    let mut backoff = node.backoff(poll_min, poll_max);
+    let mut backoff = Backoff::new(poll_min, poll_max);
     while node.clock.uptime() < give_up_at {
         if let Ok(reading) = node.get(loose.id).await {
             if let Some(record) = machine::claim_landed(&loose.write, reading.found()) {

@@ -26,9 +26,21 @@ use tokio::sync::oneshot;
 /// Makes side effects happen once, over a store.
 ///
 /// Cheap to clone; every clone is the same engine.
+///
+/// Once the last clone is dropped, sweeping and reconciling end; attempts under way run to their end all the same.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) node: Arc<Node>,
+    _handle: Arc<Handle>,
+}
+
+/// Ends what the engine does on its own account when nobody holds the engine any more.
+struct Handle(Arc<Node>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.tasks.close(Closing::Draining);
+    }
 }
 
 /// What was still under way when the engine was shut down.
@@ -66,7 +78,7 @@ impl Engine {
         intent.policy.check().map_err(Error::Policy)?;
         let command = self.recognise(&intent)?;
         let answer = |told| Answer { operation_id: command.operation_id, told };
-        if let Some(told) = self.from_cache(&command) {
+        if let Some(told) = self.known_outcome(&command) {
             return Ok(answer(told));
         }
         let wait_until = node.clock.uptime() + intent.wait.unwrap_or(node.settings.wait);
@@ -93,6 +105,10 @@ impl Engine {
                 Ok(answer(told))
             }
         }
+    }
+
+    pub(crate) fn of(node: Arc<Node>) -> Self {
+        Self { _handle: Arc::new(Handle(Arc::clone(&node))), node }
     }
 
     /// Takes nothing new, waits until what runs has ended, at most for `deadline`; then cuts the rest off and has each
@@ -127,21 +143,18 @@ impl Engine {
     }
 
     /// An outcome that this process knows and that cannot have changed.
-    fn from_cache<L>(&self, command: &Command<'_>) -> Option<Told<L>> {
+    fn known_outcome<L>(&self, command: &Command<'_>) -> Option<Told<L>> {
         let node = &self.node;
         let record = node.cache.get(command.id)?;
         let found = Found::Record(&record);
         let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
-        match machine::decide(found, command, ticket, node.stamp(node.now_at_the_latest(), "")) {
-            Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) => {
-                Some(telling::told(node, &Subject::from(command), found, reply))
-            }
-            // Past its time: the store decides what that comes to.
-            _ => {
-                node.cache.forget(command.id);
-                None
-            }
+        let decision = machine::decide(found, command, ticket, node.stamp(node.now_at_the_latest(), ""));
+        if let Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) = decision {
+            return Some(telling::told(node, &Subject::from(command), found, reply));
         }
+        // Past its time: the store decides what that comes to.
+        node.cache.forget(command.id);
+        None
     }
 
     /// Claims the command and runs it, both in a task of the engine's own.
@@ -186,7 +199,7 @@ impl Engine {
         let answer = |told| Ok(Answer { operation_id, told });
         match claim::claim(node, &command, intent.begin).await {
             Ok(Claim::Owned(ownership)) => {
-                conduct::conduct(Arc::clone(node), ownership, Some(place), work, reply).await;
+                conduct::conduct(Arc::clone(node), ownership, place, work, reply).await;
             }
             Ok(Claim::Judged(reading)) => {
                 let judged = judged(node, &command, &reading);

@@ -3,7 +3,6 @@
 //! What lives here: the store and how it is asked, the clock, and what this node knows. What must never: the course of
 //! an attempt.
 
-use crate::backoff::Backoff;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::observe::{Call, Event, Observer};
@@ -20,7 +19,6 @@ use semel_core::record::{Record, Token};
 use semel_core::store::{self, Cursor, Fresh, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// One engine, as its own tasks see it.
 pub(crate) struct Node {
@@ -61,11 +59,6 @@ impl Node {
 
     pub(crate) fn fresh_token(&self) -> Token {
         Token::from_random(self.random.bits())
-    }
-
-    /// A pause that grows, for whatever has to be tried again.
-    pub(crate) fn backoff(&self, min: Duration, max: Duration) -> Backoff {
-        Backoff::new(min, max)
     }
 
     pub(crate) async fn insert(&self, id: CommandId, fresh: Fresh<'_>) -> Result<Written, store::Error> {

@@ -136,7 +136,7 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time) -> Done {
         Due::Purge => {
             let Ok(expect) = machine::purge(record, now) else { return Done::SomebodyElse };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
-            settled(node.remove(item.id, expect).await, done)
+            settled(&node.remove(item.id, expect).await, done)
         }
     }
 }
@@ -155,10 +155,10 @@ async fn set_aside(node: &Arc<Node>, id: CommandId, record: &Record, now: Time) 
 }
 
 async fn swap(node: &Arc<Node>, id: CommandId, write: &machine::Write, done: Done) -> Done {
-    settled(node.swap(id, write.expect, &write.next).await, done)
+    settled(&node.swap(id, write.expect, &write.next).await, done)
 }
 
-fn settled(result: Result<Written, store::Error>, done: Done) -> Done {
+fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {
     match result {
         Ok(Written::Done { .. }) => done,
         Ok(Written::Refused(_)) => Done::SomebodyElse,

@@ -4,6 +4,7 @@
 //! progress to a waiter.
 
 use crate::answer::Told;
+use crate::backoff::Backoff;
 use crate::node::Node;
 use crate::running::{Place, Progress};
 use crate::telling::{self, Subject};
@@ -75,7 +76,7 @@ pub(crate) async fn for_remote<L>(
     place: Option<&Place>,
     until: Duration,
 ) -> Result<Told<L>, store::Error> {
-    let mut backoff = node.backoff(node.settings.poll_min, node.settings.poll_max);
+    let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
     loop {
         let changed = node.store.changed(command.id);
         let reply = machine::attend(reading.found(), command, reading.now);

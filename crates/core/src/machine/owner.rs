@@ -143,8 +143,9 @@ pub fn overtaken(found: Found<'_>) -> Reply<'_> {
         Found::Unreadable => return Reply::Unreadable,
     };
     match &record.state {
-        State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Reply::Replay(outcome),
-        State::FailedNotReplayable { outcome: Some(outcome), bound: true, .. } => Reply::Replay(outcome),
+        State::Succeeded { outcome, .. }
+        | State::FailedReplayable { outcome, .. }
+        | State::FailedNotReplayable { outcome: Some(outcome), bound: true, .. } => Reply::Replay(outcome),
         // Somebody else's attempt runs, or would with the next request.
         State::Claimed { .. } | State::Processing { .. } | State::FailedNotReplayable { .. } => {
             Reply::InProgress
