@@ -4,6 +4,7 @@
 //! reconcile. **What must never**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
 
 mod clock;
+pub mod memory;
 mod random;
 mod spawn;
 

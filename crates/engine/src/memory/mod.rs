@@ -1,0 +1,254 @@
+//! A store that lives in this process and dies with it: for tests, demonstrations, and a first try.
+//!
+//! **What lives here**: the [`Store`] trait's promises over a map behind a lock. Entries are kept as the bytes that any
+//! other store would keep, so that what is read here went through the same codec.
+//! **What must never**: a clock of its own, or an iteration order that differs between two runs.
+
+mod shelf;
+
+use crate::SystemClock;
+use bytes::Bytes;
+use semel_core::codec;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::Expect;
+use semel_core::record::{Entry, Record};
+use semel_core::store::{
+    self, Capabilities, Clock, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page,
+    Pending, Reading, Setting, Severity, Written,
+};
+use semel_core::time::Time;
+use shelf::{Place, Shelf};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How many entries one page looks at, wanted or not.
+const PAGE_WORK_MAX: usize = 1_000;
+
+/// Keeps everything in this process's memory. Nothing survives it.
+///
+/// ```
+/// use semel::core::store::Store as _;
+/// use semel::memory;
+///
+/// let store = memory::Store::new();
+/// assert!(!store.capabilities().durable);
+/// ```
+pub struct Store {
+    clock: Arc<dyn Clock>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    shelf: Shelf,
+    settings: BTreeMap<String, Bytes>,
+}
+
+impl Store {
+    /// An empty store that goes by the machine's clock.
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// An empty store that goes by `clock`.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, held: Mutex::default() }
+    }
+
+    /// The lock is never held while anything is waited for. A panic under it leaves a store that cannot be trusted.
+    fn held(&self) -> Result<MutexGuard<'_, Held>, Error> {
+        let unfit =
+            |_| Error::new(Kind::Unfit, "opening the memory store after a panic in the middle of a write");
+        self.held.lock().map_err(unfit)
+    }
+
+    /// Changes what stands under `id` where `allowed` says so of what stands there now.
+    fn change(
+        &self,
+        id: CommandId,
+        allowed: impl FnOnce(&Reading) -> bool,
+        change: impl FnOnce(&mut Shelf),
+    ) -> Result<Written, Error> {
+        let mut held = self.held()?;
+        let reading = self.reading(&held.shelf, id);
+        if !allowed(&reading) {
+            return Ok(Written::Refused(reading));
+        }
+        change(&mut held.shelf);
+        Ok(Written::Done { now: reading.now })
+    }
+
+    /// Read under the lock, so that the time belongs to what was read.
+    fn reading(&self, shelf: &Shelf, id: CommandId) -> Reading {
+        Reading { now: self.clock.now(), entry: shelf.bytes(id).map(codec::decode) }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The name only: entries hold other people's data.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory::Store")
+    }
+}
+
+/// Entries that no write leads to, for tests that must show what becomes of them.
+#[cfg(feature = "tamper")]
+impl Store {
+    /// Puts `bytes` in the place of what stands under `id`, as damage to a disk would: whatever the store keeps beside
+    /// them stays as it was. Says whether anything stood there.
+    pub fn overwrite(&self, id: CommandId, bytes: impl Into<Bytes>) -> Result<bool, Error> {
+        Ok(self.held()?.shelf.overwrite(id, bytes.into()))
+    }
+}
+
+impl store::Store for Store {
+    fn name(&self) -> String {
+        "memory:".to_owned()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durable: false,
+            shared: false,
+            own_clock: false,
+            notifies: false,
+            entry_bytes_max: u64::MAX,
+        }
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        let hazard = Hazard {
+            severity: Severity::Danger,
+            code: "memory-only",
+            what: "nothing survives the process: after a restart every command is new, and a retry runs it again"
+                .to_owned(),
+            mend: "use a durable store, such as sqlite:semel.db; keep this one for tests".to_owned(),
+        };
+        Box::pin(async move { Ok(vec![hazard]) })
+    }
+
+    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
+        Box::pin(async move {
+            let (place, bytes) = match fresh {
+                Fresh::Record(record) => (Place::of(record), codec::encode_record(record)),
+                Fresh::Moved => (Place::Marker, codec::encode(&Entry::Moved)),
+            };
+            self.change(id, |found| found.entry.is_none(), |shelf| shelf.put(id, place, bytes.into()))
+        })
+    }
+
+    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
+        Box::pin(async move {
+            let bytes = codec::encode_record(next);
+            let put = |shelf: &mut Shelf| shelf.put(id, Place::of(next), bytes.into());
+            self.change(id, |reading| expect.met_by(reading.found()), put)
+        })
+    }
+
+    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
+        Box::pin(
+            async move { self.change(id, |reading| expect.met_by(reading.found()), |shelf| shelf.take(id)) },
+        )
+    }
+
+    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
+        Box::pin(async move {
+            self.change(id, |reading| reading.entry == Some(Ok(Entry::Moved)), |shelf| shelf.take(id))
+        })
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        Box::pin(async move { Ok(self.reading(&self.held()?.shelf, id)) })
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        Box::pin(async move {
+            let held = self.held()?;
+            Ok((self.clock.now(), held.shelf.named(operation_id).map(|id| held.shelf.item(id))))
+        })
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        // What cannot be read may be what is looked for: it is shown under every filter.
+        let wanted = |item: &Item| match &item.entry {
+            Ok(Entry::Record(record)) => filter.wants(record),
+            Ok(Entry::Moved) => false,
+            Err(_) => true,
+        };
+        Box::pin(async move {
+            let after = after.map(shelf::read_cursor).transpose()?;
+            let held = self.held()?;
+            let (mut items, mut next) = (Vec::new(), None);
+            for (looked_at, (position, id)) in held.shelf.oldest_first(after).enumerate() {
+                if looked_at == PAGE_WORK_MAX || items.len() == limit {
+                    next = next.or_else(|| after.map(shelf::cursor));
+                    return Ok(Page { now: self.clock.now(), items, next });
+                }
+                let item = held.shelf.item(id);
+                if wanted(&item) {
+                    items.push(item);
+                }
+                next = Some(shelf::cursor((position, id)));
+            }
+            Ok(Page { now: self.clock.now(), items, next: None })
+        })
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Box::pin(async move {
+            let after = after.map(shelf::read_cursor).transpose()?;
+            let held = self.held()?;
+            let now = self.clock.now();
+            Ok(held.shelf.chunk(now, held.shelf.longest_overdue_first(after, now), limit))
+        })
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Box::pin(async move {
+            let after = after.map(shelf::read_cursor).transpose()?;
+            let held = self.held()?;
+            Ok(held.shelf.chunk(self.clock.now(), held.shelf.markers(after), limit))
+        })
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        Box::pin(async move {
+            let count = self.held()?.shelf.count(what).min(at_most);
+            Ok(Counted { now: self.clock.now(), count })
+        })
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        Box::pin(async move {
+            let held = self.held()?;
+            Ok(held.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+        })
+    }
+
+    fn set<'a>(
+        &'a self,
+        name: &'a str,
+        expect: Option<&'a [u8]>,
+        next: Option<&'a [u8]>,
+    ) -> Pending<'a, Setting> {
+        Box::pin(async move {
+            let settings = &mut self.held()?.settings;
+            let found = settings.get(name);
+            if found.map(|value| &**value) != expect {
+                return Ok(Setting::Refused(found.cloned()));
+            }
+            match next {
+                Some(next) => settings.insert(name.to_owned(), Bytes::copy_from_slice(next)),
+                None => settings.remove(name),
+            };
+            Ok(Setting::Done)
+        })
+    }
+}
