@@ -1,0 +1,111 @@
+//! How long to wait before trying again.
+//!
+//! What lives here: spans that double up to a ceiling, each drawn at random below it. What must never: drawing the random
+//! bits, or sleeping.
+
+use std::time::Duration;
+
+/// Exponential back-off with full jitter above a floor.
+///
+/// The n-th span is drawn evenly between `min` and a ceiling that is twice `min` at first, doubles every time and ends
+/// at `max`. Drawn over the whole range, because many waiters that were started by one event must not come back in
+/// step; never below `min`, because a chance of zero would be a busy loop.
+///
+/// ```
+/// use semel::backoff::Backoff;
+/// use std::time::Duration;
+///
+/// let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+/// let span = backoff.next_span(0x5eed); // 128 fresh random bits in real life
+/// assert!((Duration::from_millis(50)..=Duration::from_millis(100)).contains(&span));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backoff {
+    min: Duration,
+    max: Duration,
+    ceiling: Duration,
+}
+
+impl Backoff {
+    /// From `min` up to `max` (or `min`, where that is longer).
+    pub fn new(min: Duration, max: Duration) -> Self {
+        let max = max.max(min);
+        Self { min, max, ceiling: min.saturating_mul(2).min(max) }
+    }
+
+    /// The next span, drawn by `bits`: 128 random ones.
+    pub fn next_span(&mut self, bits: u128) -> Duration {
+        let ceiling = self.ceiling;
+        self.ceiling = ceiling.saturating_mul(2).min(self.max);
+        let choices = ceiling.saturating_sub(self.min).as_nanos() + 1;
+        // The bias of the remainder is below one in 2^32 for any span, since no span has more than 2^94 nanoseconds.
+        self.min.saturating_add(Duration::from_nanos_u128(bits % choices))
+    }
+
+    /// The spans one after the other, each drawn by what `bits` gives. Never ends.
+    pub fn spans(mut self, mut bits: impl FnMut() -> u128) -> impl Iterator<Item = Duration> {
+        std::iter::repeat_with(move || self.next_span(bits()))
+    }
+
+    /// Begins anew: something worked.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.min, self.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    /// The longest of the next spans.
+    fn ceilings(backoff: &Backoff, number: usize) -> Vec<Duration> {
+        let mut backoff = backoff.clone();
+        let longest = |backoff: &mut Backoff| {
+            let choices = backoff.ceiling.saturating_sub(backoff.min).as_nanos() + 1;
+            backoff.next_span(choices - 1)
+        };
+        (0..number).map(|_| longest(&mut backoff)).collect()
+    }
+
+    #[test]
+    fn the_ceiling_doubles_until_it_is_reached() {
+        let backoff = Backoff::new(MS(100), MS(1_000));
+        assert_eq!(ceilings(&backoff, 5), [MS(200), MS(400), MS(800), MS(1_000), MS(1_000)]);
+    }
+
+    #[test]
+    fn every_span_lies_between_the_floor_and_its_ceiling_and_reaches_both() {
+        let backoff = Backoff::new(MS(100), MS(1_000));
+        assert!(backoff.clone().spans(|| 0).take(9).all(|span| span == MS(100)));
+        let mut bits = 1_u128;
+        let drawn = backoff.spans(|| {
+            bits = bits.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
+            bits >> 20
+        });
+        let drawn: Vec<_> = drawn.skip(4).take(2_000).collect();
+        assert!(drawn.iter().all(|span| (MS(100)..=MS(1_000)).contains(span)));
+        let low = drawn.iter().filter(|span| **span < MS(550)).count();
+        assert!((800..1_200).contains(&low), "evenly over the whole range, not around its end: {low}");
+    }
+
+    #[test]
+    fn after_a_success_it_begins_anew() {
+        let mut backoff = Backoff::new(MS(100), MS(1_000));
+        for _ in 0..5 {
+            backoff.next_span(7);
+        }
+        assert_eq!(ceilings(&backoff, 1), [MS(1_000)]);
+        backoff.reset();
+        assert_eq!(ceilings(&backoff, 1), [MS(200)]);
+    }
+
+    #[test]
+    fn odd_settings_are_taken_at_their_word() {
+        assert_eq!(Backoff::new(MS(9), MS(5)).next_span(u128::MAX), MS(9));
+        assert_eq!(Backoff::new(MS(0), MS(0)).next_span(u128::MAX), MS(0));
+        let mut longest = Backoff::new(Duration::MAX, Duration::MAX);
+        assert_eq!(longest.next_span(u128::MAX), Duration::MAX);
+    }
+}
