@@ -3,6 +3,7 @@
 //! **What lives here**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
 //! reconcile. **What must never**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
 
+pub mod archive;
 pub mod backoff;
 mod clock;
 pub mod clockwatch;
