@@ -4,12 +4,14 @@
 //! reconcile. **What must never**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
 
 mod answer;
+pub mod archive;
 mod attempt;
 pub mod backoff;
 mod builder;
 mod cache;
 mod claim;
 mod clock;
+mod clockwatch;
 mod conduct;
 mod engine;
 mod intent;
@@ -20,6 +22,7 @@ mod observe;
 mod operator;
 mod ownership;
 pub mod payload;
+pub mod quota;
 mod random;
 mod reconcile;
 mod running;
