@@ -3,11 +3,14 @@
 //! What lives here: what can be handed in, and what is taken otherwise. What must never: an engine that has not spoken
 //! with its store.
 
+use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::clock::{Clock, SystemClock};
+use crate::clockwatch::ClockWatch;
 use crate::engine::Engine;
 use crate::node::Node;
 use crate::observe::{Observer, Unobserved};
+use crate::quota::{QuotaKeeper, Quotas, QuotasError};
 use crate::random::{Random, SystemRandom};
 use crate::reconcile::{Reconcile, Reconcilers};
 use crate::running::Running;
@@ -20,7 +23,7 @@ use semel_core::id::CommandId;
 use semel_core::scope::Secret;
 use semel_core::store::{self, Store};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Builds an [`Engine`].
 #[must_use]
@@ -34,6 +37,8 @@ pub struct Builder {
     settings: Settings,
     reconcilers: Reconcilers,
     secret: Secret,
+    quotas: Quotas,
+    archive: Option<Arc<dyn Archive>>,
 }
 
 impl Builder {
@@ -48,6 +53,8 @@ impl Builder {
             settings: Settings::default(),
             reconcilers: Reconcilers::default(),
             secret,
+            quotas: Quotas::default(),
+            archive: None,
         }
     }
 
@@ -75,6 +82,18 @@ impl Builder {
         self
     }
 
+    /// Limits on new keys and on records. None otherwise.
+    pub fn quotas(mut self, quotas: Quotas) -> Self {
+        self.quotas = quotas;
+        self
+    }
+
+    /// Where records are kept before the sweeper deletes them, or drops their outcomes. Nowhere otherwise.
+    pub fn archive(mut self, archive: impl Archive) -> Self {
+        self.archive = Some(Arc::new(archive));
+        self
+    }
+
     /// Another clock, randomness or place for tasks to run: for simulations, and runtimes other than the current.
     pub fn on(mut self, clock: Arc<dyn Clock>, random: Arc<dyn Random>, spawn: Arc<dyn Spawn>) -> Self {
         self.clock = clock;
@@ -88,11 +107,13 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime, unless another place for tasks was handed in.
     pub async fn build(self) -> Result<Engine, BuildError> {
+        let quota = QuotaKeeper::new(&self.quotas).map_err(BuildError::Quotas)?;
         let spawn = self.spawn.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
         let asked = self.clock.uptime();
         let told = self.store.get(CommandId::from_bytes([0; 32])).await.map_err(BuildError::Store)?.now;
         let timeline = Timeline::new(told, asked, self.clock.uptime());
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
+        let watch = ClockWatch::new(self.settings.sweep.skew, self.settings.sweep.steady_for);
         let cache = Cache::new(self.settings.cache_bytes_max);
         let node = Arc::new(Node {
             store: self.store,
@@ -108,6 +129,9 @@ impl Builder {
             tasks: Tasks::new(),
             reconcilers: self.reconcilers,
             secret: self.secret,
+            quota,
+            archive: self.archive,
+            watch: Mutex::new(watch),
         });
         sweep::begin(&node);
         reconcile::begin(&node);
@@ -121,12 +145,15 @@ impl Builder {
 pub enum BuildError {
     /// The store did not answer.
     Store(store::Error),
+    /// The quotas make no sense.
+    Quotas(QuotasError),
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => write!(f, "the store did not answer: {error}"),
+            Self::Quotas(error) => write!(f, "the quotas make no sense: {error}"),
         }
     }
 }
@@ -135,6 +162,7 @@ impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Store(error) => Some(error),
+            Self::Quotas(error) => Some(error),
         }
     }
 }

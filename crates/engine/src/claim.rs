@@ -4,12 +4,15 @@
 //! claim costs one round trip: it is inserted at once, as if nothing stood there. What must never: an attempt that is
 //! not known to be stored.
 
+use crate::answer::Error;
 use crate::backoff::Backoff;
+use crate::intent::Intent;
 use crate::node::Node;
+use crate::observe::Event;
 use crate::ownership::Ownership;
 use crate::settings::Settings;
 use semel_core::id::CommandId;
-use semel_core::machine::{self, Begin, Command, Decision, Ticket, Write};
+use semel_core::machine::{self, Command, Decision, Expect, Ticket, Write};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{self, Kind, Reading, Written};
 use std::sync::Arc;
@@ -39,22 +42,27 @@ pub(crate) struct Loose {
 
 /// Why there is no claim.
 pub(crate) struct Unclaimed {
-    pub(crate) error: store::Error,
+    pub(crate) error: Error,
     /// A claim that may stand in the store all the same.
     pub(crate) loose: Option<Loose>,
 }
 
-impl From<store::Error> for Unclaimed {
-    fn from(error: store::Error) -> Self {
-        Self { error, loose: None }
+impl<E: Into<Error>> From<E> for Unclaimed {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), loose: None }
     }
 }
 
-/// Claims `command`, or tells what stands in its way.
-pub(crate) async fn claim(node: &Arc<Node>, command: &Command<'_>, begin: Begin) -> Result<Claim, Unclaimed> {
+/// Claims `command`, which `intent` was recognised as, or tells what stands in its way.
+pub(crate) async fn claim(
+    node: &Arc<Node>,
+    command: &Command<'_>,
+    intent: &Intent,
+) -> Result<Claim, Unclaimed> {
     let mut reading = Reading::nothing(node.now());
+    let mut looked = false;
     for _ in 0..ROUNDS_MAX {
-        let ticket = Ticket { token: node.fresh_token(), begin };
+        let ticket = Ticket { token: node.fresh_token(), begin: intent.begin };
         let decision = machine::decide(reading.found(), command, ticket, node.stamp(reading.now, ""));
         let (write, run) = match decision {
             Decision::Run(write) => (write, true),
@@ -62,7 +70,27 @@ pub(crate) async fn claim(node: &Arc<Node>, command: &Command<'_>, begin: Begin)
             Decision::Answer(_) => return Ok(Claim::Judged(reading)),
             Decision::Follow => return Ok(Claim::Elsewhere),
         };
+        let permit = match write.expect {
+            Expect::Unchanged { .. } => None,
+            Expect::Absent => match node.admit(command, intent.address).await {
+                Ok(permit) => Some(permit),
+                // Only a new key is refused: is it one? A claim is tried without looking first.
+                Err(Error::Quota(_)) if !looked => {
+                    reading = node.get(command.id).await?;
+                    looked = true;
+                    continue;
+                }
+                Err(error) => {
+                    let (operation, caller) = (&*command.operation, command.caller_hash);
+                    node.observe(&Event::QuotaExceeded { operation, caller });
+                    return Err(error.into());
+                }
+            },
+        };
         let written = node.write(command.id, &write).await;
+        if let (Some(permit), true) = (permit, nothing_was_written(&written)) {
+            permit.refund();
+        }
         reading = match (written, run) {
             (Ok(Written::Done { .. }), true) => {
                 return Ok(Claim::Owned(Ownership::new(Arc::clone(node), command.id, write.next)));
@@ -76,7 +104,7 @@ pub(crate) async fn claim(node: &Arc<Node>, command: &Command<'_>, begin: Begin)
                         Some(claim) => return Ok(claim),
                         None => reading,
                     },
-                    Err(error) => return Err(Unclaimed { error, loose: Some(loose) }),
+                    Err(error) => return Err(Unclaimed { error: error.into(), loose: Some(loose) }),
                 }
             }
             (Err(error), false) if error.is_ambiguous() => node.get(command.id).await?,
@@ -85,6 +113,14 @@ pub(crate) async fn claim(node: &Arc<Node>, command: &Command<'_>, begin: Begin)
     }
     let context = "claiming a record that somebody else keeps changing";
     Err(store::Error::new(Kind::Unavailable, context).into())
+}
+
+fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
+    match written {
+        Ok(Written::Done { .. }) => false,
+        Ok(Written::Refused(_)) => true,
+        Err(error) => !error.is_ambiguous(),
+    }
 }
 
 /// The claim whose answer was lost, if it stands in the store after all.

@@ -12,13 +12,14 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::running::Place;
+use crate::sweep::{self, Swept};
 use crate::tasks::Closing;
 use crate::telling::{self, Subject};
 use crate::wait::{self, Waited};
 use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Ticket};
 use semel_core::record::Token;
 use semel_core::scope::Secret;
-use semel_core::store::{Reading, Store};
+use semel_core::store::{self, Reading, Store};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -126,6 +127,16 @@ impl Engine {
         Farewell { running, cut_off, unstored: node.tasks.under_way() }
     }
 
+    /// Goes once through everything that is due, now.
+    pub async fn sweep(&self) -> Result<Swept, store::Error> {
+        sweep::sweep(&self.node).await
+    }
+
+    /// Somebody has looked at the store's clock, which had moved, and finds it right: the sweeper goes on.
+    pub fn trust_clock(&self) {
+        self.node.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner).acknowledge();
+    }
+
     /// How many attempts this engine has under way.
     pub fn running(&self) -> usize {
         self.node.running.len()
@@ -197,7 +208,7 @@ impl Engine {
         };
         let operation_id = command.operation_id;
         let answer = |told| Ok(Answer { operation_id, told });
-        match claim::claim(node, &command, intent.begin).await {
+        match claim::claim(node, &command, intent).await {
             Ok(Claim::Owned(ownership)) => {
                 conduct::conduct(Arc::clone(node), ownership, place, work, reply).await;
             }
@@ -228,7 +239,7 @@ impl Engine {
             }
             Err(unclaimed) => {
                 drop(place);
-                drop(reply.send(Err(Error::Store(unclaimed.error))));
+                drop(reply.send(Err(unclaimed.error)));
                 if let Some(loose) = unclaimed.loose {
                     claim::give_back(node, loose).await;
                 }

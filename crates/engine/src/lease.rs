@@ -43,7 +43,7 @@ impl Engine {
         intent.policy.check().map_err(Error::Policy)?;
         let command = self.recognise(intent)?;
         let told = |told| Ok(Claimed::Told(Answer { operation_id: command.operation_id, told }));
-        match claim::claim(node, &command, intent.begin).await {
+        match claim::claim(node, &command, intent).await {
             Ok(Claim::Owned(ownership)) => {
                 let record = ownership.record();
                 node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
@@ -63,7 +63,7 @@ impl Engine {
                     let node = Arc::clone(node);
                     self.node.spawn.spawn(Box::pin(async move { claim::give_back(&node, loose).await }));
                 }
-                Err(Error::Store(unclaimed.error))
+                Err(unclaimed.error)
             }
         }
     }

@@ -11,7 +11,7 @@ mod builder;
 mod cache;
 mod claim;
 mod clock;
-mod clockwatch;
+pub mod clockwatch;
 mod conduct;
 mod engine;
 mod intent;

@@ -3,9 +3,12 @@
 //! What lives here: the store and how it is asked, the clock, and what this node knows. What must never: the course of
 //! an attempt.
 
+use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::clock::Clock;
+use crate::clockwatch::ClockWatch;
 use crate::observe::{Call, Event, Observer};
+use crate::quota::{Denied, Permit, QuotaKeeper};
 use crate::random::Random;
 use crate::reconcile::Reconcilers;
 use crate::running::Running;
@@ -14,11 +17,12 @@ use crate::spawn::Spawn;
 use crate::tasks::Tasks;
 use crate::timeline::Timeline;
 use semel_core::id::CommandId;
-use semel_core::machine::{Expect, Stamp};
+use semel_core::machine::{Command, Expect, Stamp};
 use semel_core::record::{Record, Token};
 use semel_core::store::{self, Cursor, Fresh, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
 /// One engine, as its own tasks see it.
 pub(crate) struct Node {
@@ -35,6 +39,9 @@ pub(crate) struct Node {
     pub(crate) cache: Cache,
     pub(crate) tasks: Tasks,
     pub(crate) reconcilers: Reconcilers,
+    pub(crate) quota: QuotaKeeper,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) watch: Mutex<ClockWatch>,
     pub(crate) secret: semel_core::scope::Secret,
 }
 
@@ -59,6 +66,20 @@ impl Node {
 
     pub(crate) fn fresh_token(&self) -> Token {
         Token::from_random(self.random.bits())
+    }
+
+    /// Leave to mint the key of a command that seems to be new.
+    pub(crate) async fn admit(
+        &self,
+        command: &Command<'_>,
+        address: Option<IpAddr>,
+    ) -> Result<Permit, crate::Error> {
+        let now = self.clock.uptime();
+        let admitted = self.quota.admit_counting(&*self.store, command.caller_hash, address, now).await;
+        admitted.map_err(|denied| match denied {
+            Denied::Exceeded(exceeded) => crate::Error::Quota(exceeded),
+            Denied::Store(error) => crate::Error::Store(error),
+        })
     }
 
     pub(crate) async fn insert(&self, id: CommandId, fresh: Fresh<'_>) -> Result<Written, store::Error> {

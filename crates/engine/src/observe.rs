@@ -173,6 +173,11 @@ pub enum Event<'a> {
         /// By how much, in milliseconds; negative where it was set back.
         by_millis: i64,
     },
+    /// Records could not be archived; none of them is deleted.
+    ArchiveFailed {
+        /// Why.
+        error: &'a crate::archive::Error,
+    },
     /// A reconciler settled an unknown outcome.
     Reconciled {
         /// Which command.
