@@ -5,6 +5,8 @@
 
 mod clock;
 mod random;
+pub mod sealing;
+pub mod secrets;
 mod spawn;
 
 pub use clock::{Clock, Sleep, SystemClock};
