@@ -9,18 +9,19 @@ use crate::clock::{Clock, SystemClock};
 use crate::clockwatch::ClockWatch;
 use crate::engine::Engine;
 use crate::node::Node;
-use crate::observe::{Observer, Unobserved};
+use crate::observe::{Event, Observer, Unobserved};
 use crate::quota::{QuotaKeeper, Quotas, QuotasError};
 use crate::random::{Random, SystemRandom};
 use crate::reconcile::{Reconcile, Reconcilers};
 use crate::running::Running;
+use crate::sealing::KeyRing;
+use crate::secrets::{self, Configured, Terms};
 use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::tasks::Tasks;
 use crate::timeline::Timeline;
 use crate::{reconcile, sweep};
 use semel_core::id::CommandId;
-use semel_core::scope::Secret;
 use semel_core::store::{self, Store};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -36,13 +37,16 @@ pub struct Builder {
     name: Option<Arc<str>>,
     settings: Settings,
     reconcilers: Reconcilers,
-    secret: Secret,
+    secret: Option<Vec<u8>>,
+    rotate_to: Option<Vec<u8>>,
+    terms: Terms,
+    sealing: Option<KeyRing>,
     quotas: Quotas,
     archive: Option<Arc<dyn Archive>>,
 }
 
 impl Builder {
-    pub(crate) fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             clock: Arc::new(SystemClock),
@@ -52,7 +56,10 @@ impl Builder {
             name: None,
             settings: Settings::default(),
             reconcilers: Reconcilers::default(),
-            secret,
+            secret: None,
+            rotate_to: None,
+            terms: Terms::default(),
+            sealing: None,
             quotas: Quotas::default(),
             archive: None,
         }
@@ -79,6 +86,32 @@ impl Builder {
     /// Who is asked what became of an operation's effect, where nobody can tell.
     pub fn reconciler(mut self, operation: impl Into<String>, reconcile: impl Reconcile) -> Self {
         self.reconcilers.register(operation.into(), Arc::new(reconcile));
+        self
+    }
+
+    /// The hashing secret, at least 32 random bytes. Without it the store has one of its own, which every node uses.
+    ///
+    /// A secret other than the store's is refused: under another secret every key would be new.
+    pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// The secret that the store's is being replaced with; see [`secrets::rotation`](crate::secrets::rotation).
+    pub fn rotate_to(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.rotate_to = Some(secret.into());
+        self
+    }
+
+    /// How this node keeps up with a change of the hashing secret.
+    pub fn secret_terms(mut self, terms: Terms) -> Self {
+        self.terms = terms;
+        self
+    }
+
+    /// The keys that stored outcomes are sealed with. Stored as they are otherwise.
+    pub fn sealing(mut self, ring: KeyRing) -> Self {
+        self.sealing = Some(ring);
         self
     }
 
@@ -113,6 +146,11 @@ impl Builder {
         let told = self.store.get(CommandId::from_bytes([0; 32])).await.map_err(BuildError::Store)?.now;
         let timeline = Timeline::new(told, asked, self.clock.uptime());
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
+        let configured = Configured { secret: self.secret.as_deref(), rotate_to: self.rotate_to.as_deref() };
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms)
+            .await
+            .map_err(BuildError::Secrets)?;
         let watch = ClockWatch::new(self.settings.sweep.skew, self.settings.sweep.steady_for);
         let cache = Cache::new(self.settings.cache_bytes_max);
         let node = Arc::new(Node {
@@ -128,11 +166,18 @@ impl Builder {
             cache,
             tasks: Tasks::new(),
             reconcilers: self.reconcilers,
-            secret: self.secret,
+            secrets: Arc::clone(&secrets),
+            sealing: self.sealing,
             quota,
             archive: self.archive,
             watch: Mutex::new(watch),
         });
+        let alarmed = Arc::downgrade(&node);
+        node.spawn.spawn(secrets.tend(move |error| {
+            if let Some(node) = alarmed.upgrade() {
+                node.observe(&Event::SecretsBehind { error });
+            }
+        }));
         sweep::begin(&node);
         reconcile::begin(&node);
         Ok(Engine::of(node))
@@ -147,6 +192,8 @@ pub enum BuildError {
     Store(store::Error),
     /// The quotas make no sense.
     Quotas(QuotasError),
+    /// The hashing secret is not to be had.
+    Secrets(secrets::Error),
 }
 
 impl fmt::Display for BuildError {
@@ -154,6 +201,7 @@ impl fmt::Display for BuildError {
         match self {
             Self::Store(error) => write!(f, "the store did not answer: {error}"),
             Self::Quotas(error) => write!(f, "the quotas make no sense: {error}"),
+            Self::Secrets(error) => error.fmt(f),
         }
     }
 }
@@ -163,6 +211,7 @@ impl std::error::Error for BuildError {
         match self {
             Self::Store(error) => Some(error),
             Self::Quotas(error) => Some(error),
+            Self::Secrets(error) => Some(error),
         }
     }
 }

@@ -98,7 +98,7 @@ impl Kept {
 
 fn outcome_bytes(outcome: &Outcome) -> usize {
     let body = match &outcome.body {
-        Body::Kept(body) => body.len(),
+        Body::Kept(body) | Body::Sealed(body) => body.len(),
         Body::NotRetained => 0,
     };
     let fields = |fields: &semel_core::outcome::Fields| -> usize {

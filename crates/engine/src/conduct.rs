@@ -8,7 +8,7 @@ use crate::attempt::Attempt;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::ownership::{Finished, Ownership};
-use crate::running::{Place, Progress};
+use crate::running::{Place, Progress, Standing};
 use crate::tasks::Closing;
 use crate::telling::{self, Subject};
 use futures_util::FutureExt;
@@ -60,7 +60,7 @@ pub(crate) async fn conduct<L: Send>(
 ) {
     let ownership = Arc::new(ownership);
     let record = ownership.record();
-    place.show(Progress::Running(Arc::clone(&record)));
+    place.show(Progress::Running(Standing { id: ownership.id, record: Arc::clone(&record) }));
     node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
     let begun = !telling::has_not_begun(&record);
     if begun && !ownership.may_send() {
@@ -125,7 +125,8 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
 async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ending: Ending, local: L) {
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
-    let mut finish = pin!(ownership.finish(ending.clone(), ""));
+    let kept = node.sealed_ending(ownership.id, ending.clone());
+    let mut finish = pin!(ownership.finish(kept.clone(), ""));
     let in_time = tokio::select! {
         biased;
         finished = &mut finish => Some(finished),
@@ -135,11 +136,11 @@ async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ending
         let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });
         answer(reply, &ownership.record(), told);
         let finished = finish.await;
-        let _: Told = concluded(ownership, place, &ending, finished, |_| None);
+        let _: Told = concluded(ownership, place, &kept, finished, |_| None);
         return;
     };
     let ran = |stored| Some(Told::Ran(Ran { ending: ending.clone(), stored: Some(stored), attempt, local }));
-    let told = concluded(ownership, place, &ending, finished, ran);
+    let told = concluded(ownership, place, &kept, finished, ran);
     answer(reply, &ownership.record(), told);
 }
 
@@ -157,7 +158,7 @@ fn concluded<L>(
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             node.cache.keep(ownership.id, &record);
             let stored = telling::stored(&record);
-            place.show(Progress::Ended(record));
+            place.show(Progress::Ended(Standing { id: ownership.id, record }));
             ran(stored).unwrap_or(Told::Unknown)
         }
         Finished::Overtaken(reading) => overtaken(ownership, ending, &reading),

@@ -12,12 +12,16 @@ use crate::quota::{Denied, Permit, QuotaKeeper};
 use crate::random::Random;
 use crate::reconcile::Reconcilers;
 use crate::running::Running;
+use crate::sealing::KeyRing;
+use crate::secrets::Secrets;
 use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::tasks::Tasks;
 use crate::timeline::Timeline;
-use semel_core::id::CommandId;
-use semel_core::machine::{Command, Expect, Stamp};
+use semel_core::classify::Ending;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::{Command, Expect, Stamp, Verdict};
+use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
 use semel_core::store::{self, Cursor, Fresh, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
@@ -42,7 +46,8 @@ pub(crate) struct Node {
     pub(crate) quota: QuotaKeeper,
     pub(crate) archive: Option<Arc<dyn Archive>>,
     pub(crate) watch: Mutex<ClockWatch>,
-    pub(crate) secret: semel_core::scope::Secret,
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) sealing: Option<KeyRing>,
 }
 
 impl Node {
@@ -66,6 +71,49 @@ impl Node {
 
     pub(crate) fn fresh_token(&self) -> Token {
         Token::from_random(self.random.bits())
+    }
+
+    /// An outcome as it is stored under `id`.
+    pub(crate) fn sealed(&self, id: CommandId, outcome: Outcome) -> Outcome {
+        match &self.sealing {
+            Some(ring) => ring.seal(&id, &outcome, &*self.random),
+            None => outcome,
+        }
+    }
+
+    /// An ending as it is stored under `id`.
+    pub(crate) fn sealed_ending(&self, id: CommandId, ending: Ending) -> Ending {
+        let seal = |outcome| self.sealed(id, outcome);
+        match ending {
+            Ending::Succeeded(outcome) => Ending::Succeeded(seal(outcome)),
+            Ending::FailedReplayable(outcome) => Ending::FailedReplayable(seal(outcome)),
+            Ending::NotApplied(outcome) => Ending::NotApplied(outcome.map(seal)),
+            Ending::NotAppliedForGood(outcome) => Ending::NotAppliedForGood(seal(outcome)),
+            Ending::InDoubt => Ending::InDoubt,
+        }
+    }
+
+    /// A verdict as it is stored under `id`.
+    pub(crate) fn sealed_verdict(&self, id: CommandId, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Applied(outcome) => Verdict::Applied(outcome.map(|outcome| self.sealed(id, outcome))),
+            Verdict::Failed(outcome) => Verdict::Failed(self.sealed(id, outcome)),
+            Verdict::NotApplied { .. } | Verdict::Refused => verdict,
+        }
+    }
+
+    /// A stored outcome as it was before it was sealed. One that cannot be opened is known to have been given, and not
+    /// retained.
+    pub(crate) fn opened(&self, id: CommandId, operation_id: OperationId, outcome: &Outcome) -> Outcome {
+        let opened = match (&self.sealing, &outcome.body) {
+            (_, Body::Kept(_) | Body::NotRetained) => return outcome.clone(),
+            (Some(ring), Body::Sealed(_)) => ring.open(&id, outcome).ok(),
+            (None, Body::Sealed(_)) => None,
+        };
+        opened.unwrap_or_else(|| {
+            self.observe(&Event::Unopened { operation_id });
+            Outcome::not_retained(outcome.status)
+        })
     }
 
     /// Leave to mint the key of a command that seems to be new.

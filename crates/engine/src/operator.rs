@@ -76,24 +76,25 @@ impl Engine {
         who: &str,
         why: &str,
     ) -> Result<Record, NotDone> {
-        self.by_hand(operation_id, who, why, |record, stamp| machine::resolve(record, verdict.clone(), stamp))
-            .await
+        let looked = self.look_up(operation_id).await?;
+        let verdict = self.node.sealed_verdict(looked.id, verdict);
+        self.by_hand(looked, who, why, |record, stamp| machine::resolve(record, verdict.clone(), stamp)).await
     }
 
     /// Lets go of a key under which nothing took effect: the next request with it is the next attempt, whatever its
     /// payload.
     pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, NotDone> {
-        self.by_hand(operation_id, who, why, machine::release).await
+        let looked = self.look_up(operation_id).await?;
+        self.by_hand(looked, who, why, machine::release).await
     }
 
     async fn by_hand(
         &self,
-        operation_id: OperationId,
+        mut looked: Looked,
         who: &str,
         why: &str,
         transition: impl Fn(&Record, Stamp<'_>) -> Result<Write, Refusal>,
     ) -> Result<Record, NotDone> {
-        let mut looked = self.look_up(operation_id).await?;
         let mut tried: Vec<Write> = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let stamp = Stamp { now: looked.now, who, why };

@@ -115,10 +115,8 @@ async fn archived(node: &Node, page: &Page) -> bool {
     let Some(archive) = &node.archive else { return true };
     let goes = |record: &Record| matches!(machine::due(record, page.now), Due::Expire | Due::Purge);
     let records = page.items.iter().filter_map(|item| item.record().map(|record| (item.id, record)));
-    let batch: Vec<_> = records
-        .filter(|(_, record)| goes(record))
-        .map(|(id, record)| Archived { id, record, sealed: false })
-        .collect();
+    let batch: Vec<_> =
+        records.filter(|(_, record)| goes(record)).map(|(id, record)| Archived { id, record }).collect();
     if batch.is_empty() {
         return true;
     }

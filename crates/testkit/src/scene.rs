@@ -53,6 +53,7 @@ impl Ask {
             policy: Arc::clone(&self.policy),
             fingerprint: self.fingerprint,
             payload: &self.fingerprint,
+            generation: 0,
         }
     }
 }
@@ -85,8 +86,7 @@ pub(crate) fn command_in(scope: &Scope, key: &str, policy: Policy) -> Ask {
     let key = Key::from_source(key).expect("a fit key");
     let command =
         Command::new(&secret, scope, &key, Arc::new(policy), &SAME).expect("a fingerprint is its own");
-    let Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload: _ } =
-        command;
+    let Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, .. } = command;
     Ask { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint }
 }
 

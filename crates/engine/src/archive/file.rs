@@ -142,8 +142,7 @@ mod tests {
     }
 
     async fn keep(archive: &FileArchive, records: &[(CommandId, Record)]) -> Result<(), Error> {
-        let batch: Vec<_> =
-            records.iter().map(|(id, record)| Archived { id: *id, record, sealed: false }).collect();
+        let batch: Vec<_> = records.iter().map(|(id, record)| Archived { id: *id, record }).collect();
         archive.keep(&batch).await
     }
 

@@ -97,7 +97,7 @@ fn line<'a>(archived: &Archived<'a>) -> Line<'a> {
         created_at: rfc3339::text(record.created_at()),
         updated_at: rfc3339::text(record.updated_at()),
         expires_at: expires_at(record),
-        outcome: outcome(record).map(|outcome| answer(outcome, archived.sealed)),
+        outcome: outcome(record).map(answer),
         history_dropped: record.history().dropped(),
         history: record.history().entries().iter().map(event).collect(),
     }
@@ -124,7 +124,7 @@ fn outcome(record: &Record) -> Option<&Outcome> {
     }
 }
 
-fn answer(outcome: &Outcome, sealed: bool) -> Answer<'_> {
+fn answer(outcome: &Outcome) -> Answer<'_> {
     let (protocol, status) = match outcome.status {
         Status::Http(code) => ("http", Some(u32::from(code))),
         Status::Grpc(code) => ("grpc", Some(code)),
@@ -132,7 +132,7 @@ fn answer(outcome: &Outcome, sealed: bool) -> Answer<'_> {
     };
     let body = match &outcome.body {
         Body::NotRetained => Bytes::NotRetained { retained: false },
-        Body::Kept(bytes) if sealed => Bytes::Sealed { body_base64: base64::encode(bytes), sealed },
+        Body::Sealed(bytes) => Bytes::Sealed { body_base64: base64::encode(bytes), sealed: true },
         Body::Kept(bytes) => match std::str::from_utf8(bytes) {
             Ok(body) => Bytes::Plain { body },
             Err(_) => Bytes::Binary { body_base64: base64::encode(bytes) },
@@ -189,9 +189,9 @@ pub(super) mod tests {
         (command.id, done.next)
     }
 
-    fn parsed(id: CommandId, record: &Record, sealed: bool) -> Value {
+    fn parsed(id: CommandId, record: &Record) -> Value {
         let mut lines = Vec::new();
-        write(&Archived { id, record, sealed }, &mut lines).expect("written to memory");
+        write(&Archived { id, record }, &mut lines).expect("written to memory");
         assert_eq!(lines.iter().filter(|byte| **byte == b'\n').count(), 1);
         assert_eq!(lines.last(), Some(&b'\n'));
         serde_json::from_slice(&lines).expect("a line of JSON")
@@ -228,7 +228,7 @@ pub(super) mod tests {
                 {"attempt": 1, "to": "SUCCEEDED", "at": "2009-02-13T23:31:31.123Z", "who": "worker-1", "why": ""},
             ],
         });
-        assert_eq!(parsed(id, &record, false), expected);
+        assert_eq!(parsed(id, &record), expected);
     }
 
     #[test]
@@ -236,7 +236,7 @@ pub(super) mod tests {
         let outcome =
             Outcome::http(200, [(b"x-raw".as_slice(), [0xff, 0x00].as_slice())], vec![0xff, 0xfe, 0x00]);
         let (id, record) = finished("order-1234-charge", outcome);
-        let line = parsed(id, &record, false);
+        let line = parsed(id, &record);
         assert_eq!(line["outcome"]["body_base64"], "//4A");
         assert_eq!(line["outcome"]["body"], Value::Null);
         assert_eq!(line["outcome"]["headers"], json!([["x-raw", {"base64": "/wA="}]]));
@@ -244,8 +244,9 @@ pub(super) mod tests {
 
     #[test]
     fn a_sealed_body_stays_sealed_and_says_so() {
-        let (id, record) = finished("order-1234-charge", Outcome::http::<&str, &str>(200, [], "abc"));
-        let line = parsed(id, &record, true);
+        let sealed = Outcome { body: Body::Sealed("abc".into()), ..Outcome::not_retained(Status::Http(200)) };
+        let (id, record) = finished("order-1234-charge", sealed);
+        let line = parsed(id, &record);
         assert_eq!(line["outcome"]["body_base64"], "YWJj");
         assert_eq!(line["outcome"]["sealed"], true);
         assert_eq!(line["outcome"]["body"], Value::Null);
@@ -254,21 +255,21 @@ pub(super) mod tests {
     #[test]
     fn what_was_not_retained_is_not_taken_for_empty() {
         let (id, record) = finished("order-1234-charge", Outcome::not_retained(Status::Http(200)));
-        let line = parsed(id, &record, true);
+        let line = parsed(id, &record);
         assert_eq!(line["outcome"]["retained"], false);
         assert_eq!((&line["outcome"]["body"], &line["outcome"]["sealed"]), (&Value::Null, &Value::Null));
         let (id, record) = finished("order-1234-charge", Outcome::http::<&str, &str>(200, [], ""));
-        assert_eq!(parsed(id, &record, false)["outcome"]["body"], "");
+        assert_eq!(parsed(id, &record)["outcome"]["body"], "");
     }
 
     #[test]
     fn a_tombstone_has_no_outcome_and_tells_when_it_goes() {
         let (id, record) = finished("order-1234-charge", Outcome::value("false"));
-        assert_eq!(parsed(id, &record, false)["outcome"]["protocol"], "value");
+        assert_eq!(parsed(id, &record)["outcome"]["protocol"], "value");
         let now = record.expires_at().expect("it expires");
         let stamp = Stamp { now, who: "sweeper", why: "" };
         let tombstone = machine::expire(&record, stamp).expect("it is past its time").next;
-        let line = parsed(id, &tombstone, false);
+        let line = parsed(id, &tombstone);
         assert_eq!((&line["state"], &line["outcome"]), (&json!("EXPIRED"), &Value::Null));
         assert_eq!(line["expires_at"], "2009-03-16T23:31:31.123Z");
     }
@@ -276,7 +277,7 @@ pub(super) mod tests {
     #[test]
     fn no_line_gives_a_token_away() {
         let (id, record) = finished("order-1234-charge", Outcome::value("1"));
-        let line = parsed(id, &record, false).to_string();
+        let line = parsed(id, &record).to_string();
         assert!(!line.contains("5eed") && !line.contains(&record.token().bits().to_string()), "{line}");
     }
 }

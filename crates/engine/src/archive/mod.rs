@@ -26,10 +26,8 @@ use std::pin::Pin;
 pub struct Archived<'a> {
     /// The id that it stands under; what its body was sealed to.
     pub id: CommandId,
-    /// The record.
+    /// The record. An outcome that is sealed is archived as it is.
     pub record: &'a Record,
-    /// Whether its outcome's body is sealed. It is archived as it is.
-    pub sealed: bool,
 }
 
 /// An answer on its way.
