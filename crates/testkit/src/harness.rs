@@ -153,7 +153,10 @@ impl Subject {
     pub(crate) async fn damage(&self, id: CommandId, bytes: Bytes) -> bool {
         match (&self.damage, &self.damage_waived) {
             (Some(damage), _) => damage(id, bytes).await,
-            (None, Some(_)) => return false,
+            (None, Some(why)) => {
+                eprintln!("not shown: what becomes of entries that cannot be read ({why})");
+                return false;
+            }
             (None, None) => panic!(
                 "what becomes of entries that cannot be read has to be shown: Subject::damaged_by, or \
                  Subject::without_damage with the reason"

@@ -82,6 +82,7 @@ macro_rules! __promises {
                 every_record_is_shown_once_the_oldest_first
                 an_empty_store_has_one_empty_page
                 a_filter_shows_exactly_what_it_wants
+                a_filter_finds_the_few_among_thousands
                 what_is_there_throughout_is_shown_once_while_others_write
             }
             settings {
