@@ -103,6 +103,10 @@ caught! {
     outcomes_are_text: OutcomesAreText by values::binary_outcomes_are_kept_to_the_byte;
     empty_outcomes_are_not_kept: EmptyOutcomesAreDropped by values::values_that_look_like_nothing_are_kept;
     a_restart_forgets: ForgetsOnRestart by durability::what_was_answered_as_done_survives_a_restart;
+    a_hazard_comes_without_advice: HazardsWithoutAdvice by durability::hazards_say_what_is_wrong_and_what_mends_it;
+    who_says_it_notifies_does_not: SaysItNotifies by handles::a_waiter_is_told_of_a_change;
+    a_swap_never_inserts: SwapNeverInserts by swaps::a_swap_that_expects_nothing_is_an_insert;
+    tokens_are_cut_in_half: HalvesTokens by lost_answers::a_claim_whose_answer_was_lost_is_recognised;
     a_danger_is_not_told: HidesItsDanger by durability::what_was_answered_as_done_survives_a_restart;
 }
 
@@ -115,4 +119,13 @@ fn a_wrapper_that_is_wrong_nowhere_keeps_every_promise() {
 #[should_panic(expected = "paging::every_record_is_shown_once_the_oldest_first")]
 fn a_run_of_all_names_what_is_broken() {
     contract::run_all(|| open(Wrong::PageSkips));
+}
+
+#[test]
+fn every_promise_is_broken_by_some_wrong_store() {
+    let mut unbroken: Vec<String> = PROMISES.iter().map(ToString::to_string).collect();
+    for wrong in Wrong::ALL {
+        unbroken.retain(|name| contract::show(promise(name), open(*wrong)).is_ok());
+    }
+    assert_eq!(unbroken, [""; 0], "promises that no wrong store breaks");
 }

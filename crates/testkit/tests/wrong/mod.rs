@@ -44,7 +44,8 @@ ways! {
     SettingWritesOver SettingLooksThenWrites EmptySettingIsNone
     FindsFirstWriteOnly FindsByDerivation FoldsIds
     OutcomesAreText EmptyOutcomesAreDropped
-    ForgetsOnRestart HidesItsDanger
+    ForgetsOnRestart HidesItsDanger HazardsWithoutAdvice SaysItNotifies
+    SwapNeverInserts HalvesTokens
 }
 
 pub(crate) struct Store {
@@ -94,11 +95,20 @@ impl store::Store for Store {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: self.is(Wrong::ForgetsOnRestart), ..self.inner.capabilities() }
+        let (durable, notifies) = (self.is(Wrong::ForgetsOnRestart), self.is(Wrong::SaysItNotifies));
+        Capabilities { durable, notifies, ..self.inner.capabilities() }
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
-        if self.is(Wrong::HidesItsDanger) { Box::pin(async { Ok(Vec::new()) }) } else { self.inner.hazards() }
+        Box::pin(async move {
+            let mut hazards = self.inner.hazards().await?;
+            match self.wrong {
+                Wrong::HidesItsDanger => hazards.clear(),
+                Wrong::HazardsWithoutAdvice => hazards.iter_mut().for_each(|hazard| hazard.mend.clear()),
+                _ => {}
+            }
+            Ok(hazards)
+        })
     }
 
     fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {

@@ -6,7 +6,7 @@ use semel_core::codec;
 use semel_core::id::CommandId;
 use semel_core::machine::{Expect, Found};
 use semel_core::outcome::{Body, Outcome};
-use semel_core::record::{Entry, Record, State};
+use semel_core::record::{Entry, Record, State, Token};
 use semel_core::store::{Error, Fresh, Reading, Setting, Store as _, Written};
 use tokio::task::yield_now;
 
@@ -70,6 +70,7 @@ impl Store {
             Wrong::SwapInserts if reading.entry.is_none() => {
                 self.inner.insert(id, Fresh::Record(&next)).await
             }
+            Wrong::SwapNeverInserts if expect == Expect::Absent => Ok(Written::Refused(reading)),
             Wrong::SwapLooksThenWrites if expect.met_by(reading.found()) => {
                 yield_now().await;
                 self.force(id, Fresh::Record(&next)).await
@@ -117,6 +118,9 @@ impl Store {
     /// The record as a store would keep it that is careless with outcomes.
     fn mangled(&self, record: &Record) -> Record {
         let mut next = record.clone();
+        if self.is(Wrong::HalvesTokens) {
+            next.set_token(Token::from_random(record.token().bits() & u128::from(u64::MAX)));
+        }
         let State::Succeeded { outcome, expires_at } = record.state() else { return next };
         let body = match (&outcome.body, self.wrong) {
             (Body::Kept(body), Wrong::OutcomesAreText) => {
