@@ -81,7 +81,8 @@ impl Subject {
         self
     }
 
-    /// How the same data is opened again after every handle was dropped: as after a restart.
+    /// How the same data is opened again after every handle was dropped: as after a restart. The other closures of this
+    /// subject must not hold a handle, or it is none.
     #[must_use]
     pub fn reopened_by(mut self, reopen: impl Fn() -> Doing<Arc<dyn Store>> + Send + Sync + 'static) -> Self {
         self.reopen = Some(Box::new(reopen));
