@@ -81,7 +81,8 @@ impl Subject {
         self
     }
 
-    /// How the same data is opened again after every handle was dropped: as after a restart.
+    /// How the same data is opened again after every handle was dropped: as after a restart. The other closures of this
+    /// subject must not hold a handle, or it is none.
     #[must_use]
     pub fn reopened_by(mut self, reopen: impl Fn() -> Doing<Arc<dyn Store>> + Send + Sync + 'static) -> Self {
         self.reopen = Some(Box::new(reopen));
@@ -153,7 +154,10 @@ impl Subject {
     pub(crate) async fn damage(&self, id: CommandId, bytes: Bytes) -> bool {
         match (&self.damage, &self.damage_waived) {
             (Some(damage), _) => damage(id, bytes).await,
-            (None, Some(_)) => return false,
+            (None, Some(why)) => {
+                eprintln!("not shown: what becomes of entries that cannot be read ({why})");
+                return false;
+            }
             (None, None) => panic!(
                 "what becomes of entries that cannot be read has to be shown: Subject::damaged_by, or \
                  Subject::without_damage with the reason"

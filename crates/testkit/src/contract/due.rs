@@ -1,15 +1,17 @@
 //! What is due: all of it, nothing else, the longest overdue first, in chunks.
 
+use crate::crowd::at_once;
 use crate::harness::Subject;
 use crate::scene::{
-    HOUR, START, bring, command, command_under, first, insert, policy, renew, stamp, swap, token,
+    HOUR, START, bring, command, command_under, first, insert, is_done, policy, renew, stamp, swap, token,
 };
 use crate::walk;
-use semel_core::machine::{self, Due, Found};
+use semel_core::machine::{self, Due};
 use semel_core::policy::Policy;
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Count, Fresh, Item, Store};
+use semel_core::store::{Count, Item, Store};
 use semel_core::time::Time;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn due_times(items: &[Item]) -> Vec<Option<Time>> {
@@ -97,46 +99,55 @@ pub async fn nothing_is_due_before_its_time(subject: Subject) {
 /// Ten thousand records past their time are swept in chunks, each exactly once, and nothing else goes with them.
 pub async fn ten_thousand_are_swept_in_chunks(subject: Subject) {
     const OLD: u64 = 10_000;
+    const WRITERS: u64 = 50;
     const CHUNK: usize = 500;
-    let store = &**subject.store();
+    let store = subject.store();
     subject.turn(START).await;
-    let short = |n| command_under(n, Policy { ttl: 2 * HOUR, ..policy() });
-    for n in 0..OLD {
-        // Claimed and given up: past its time it is as good as gone.
-        let claim = crate::scene::attempt(Found::Nothing, &short(n), token(n), START);
-        let gone = machine::abandon(&claim.next, token(n), stamp(START)).expect("its own claim");
-        let written = store.insert(short(n).id, Fresh::Record(&gone.next)).await.expect("an answer");
-        assert!(crate::scene::is_done(&written));
-    }
+    let fill = |writer: u64| {
+        let store = Arc::clone(store);
+        async move {
+            for n in (writer * OLD / WRITERS)..((writer + 1) * OLD / WRITERS) {
+                given_up(&*store, n).await;
+            }
+        }
+    };
+    at_once((0..WRITERS).map(fill)).await;
     for n in OLD..OLD + 10 {
-        bring(store, StateName::Succeeded, &command(n), token(n), START).await;
+        bring(&**store, StateName::Succeeded, &command(n), token(n), START).await;
     }
     subject.turn(START + 3 * HOUR).await;
-    let mut swept = 0;
-    let mut chunks = 0;
+    let (mut swept, mut chunks) = (0, 0);
     loop {
         let due = store.due(None, CHUNK).await.expect("an answer");
         assert!(due.items.len() <= CHUNK, "{} in a chunk of {CHUNK}", due.items.len());
         chunks += 1;
         assert!(chunks <= OLD, "the sweep does not come to an end");
-        swept += sweep(store, &due.items, due.now).await;
+        swept += due.items.len() as u64;
         if due.items.is_empty() && due.next.is_none() {
             break;
         }
+        let sweeper = |items: &[Item]| sweep(Arc::clone(store), items.to_vec(), due.now);
+        at_once(due.items.chunks(20).map(sweeper)).await;
     }
     assert_eq!(swept, OLD, "how many were swept");
     assert_eq!(store.count(Count::Records, OLD).await.expect("an answer").count, 10, "what is left");
 }
 
-async fn sweep(store: &dyn Store, items: &[Item], now: Time) -> u64 {
-    let mut swept = 0;
+/// Claimed and given up: past its time it is as good as gone.
+async fn given_up(store: &dyn Store, n: u64) {
+    let command = command_under(n, Policy { ttl: 2 * HOUR, ..policy() });
+    let claim = first(&command, token(n), START);
+    insert(store, &command, &claim).await;
+    let abandoned = machine::abandon(&claim, token(n), stamp(START)).expect("its own claim");
+    swap(store, &command, &abandoned).await;
+}
+
+async fn sweep(store: Arc<dyn Store>, items: Vec<Item>, now: Time) {
     for item in items {
         let record = item.record().expect("a record");
         assert_eq!(machine::due(record, now), Due::Purge);
         let expect = machine::purge(record, now).expect("past its time");
         let written = store.remove(item.id, expect).await.expect("an answer");
-        assert!(crate::scene::is_done(&written), "one sweeper, one removal: {written:?}");
-        swept += 1;
+        assert!(is_done(&written), "one sweeper, one removal: {written:?}");
     }
-    swept
 }

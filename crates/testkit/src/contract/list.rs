@@ -82,6 +82,7 @@ macro_rules! __promises {
                 every_record_is_shown_once_the_oldest_first
                 an_empty_store_has_one_empty_page
                 a_filter_shows_exactly_what_it_wants
+                a_filter_finds_the_few_among_thousands
                 what_is_there_throughout_is_shown_once_while_others_write
             }
             settings {
@@ -125,14 +126,12 @@ macro_rules! __generate {
             show: |under_test| Box::pin($crate::contract::$subject::$promise(under_test)),
         }),*),*]
     };
-    ([tests $open:tt] $($subject:ident { $($promise:ident)* })*) => {
+    ([tests] $($subject:ident { $($promise:ident)* })*) => {
         $(mod $subject {
-            use super::*;
-
             $(#[test]
             fn $promise() {
                 let name = concat!(stringify!($subject), "::", stringify!($promise));
-                $crate::contract::show_named(name, $open());
+                $crate::contract::show_named(name, super::open_fresh());
             })*
         })*
     };
@@ -140,26 +139,30 @@ macro_rules! __generate {
 
 /// One test for each promise of the contract, in a module `$name`.
 ///
-/// `$open` is called for each: it opens a fresh, empty store and yields it as a [`Subject`](crate::Subject).
+/// `$open` is called for each: a closure or function that opens a fresh, empty store, and yields a
+/// future of it as a [`Subject`](crate::Subject).
 ///
 /// ```
 /// use semel_testkit::Subject;
 ///
-/// async fn open() -> Subject {
-///     Subject::memory()
-/// }
-///
-/// semel_testkit::contract!(memory, open);
+/// semel_testkit::contract!(memory, || async { Subject::memory() });
 /// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! contract {
     ($name:ident, $open:expr) => {
         mod $name {
-            #[allow(unused_imports, reason = "what opens the store may be a closure that names nothing")]
+            #[allow(
+                unused_imports,
+                reason = "what opens the store may name everything by its full path"
+            )]
             use super::*;
 
-            $crate::__promises! { tests ($open) }
+            fn open_fresh() -> impl ::std::future::Future<Output = $crate::Subject> + Send + 'static {
+                ($open)()
+            }
+
+            $crate::__promises! { tests }
         }
     };
 }

@@ -96,6 +96,32 @@ async fn varied(subject: &Subject) -> Vec<Record> {
     records
 }
 
+/// A filter that wants a few among thousands finds them, however the store divides the work.
+pub async fn a_filter_finds_the_few_among_thousands(subject: Subject) {
+    const ALL: u64 = 2_500;
+    subject.turn(START).await;
+    let rare = |n| n % 1_000 == 7;
+    let insert_some = |writer: u64| {
+        let store = Arc::clone(subject.store());
+        async move {
+            for n in (writer * ALL / 25)..((writer + 1) * ALL / 25) {
+                let operation = Operation::named(if rare(n) { "rare" } else { "charge" });
+                let scope = Scope::new(Identity::api_key("a caller"), operation);
+                let command = command_in(&scope, &format!("key {n}"), policy());
+                insert(&*store, &command, &first(&command, token(n), START)).await;
+            }
+        }
+    };
+    at_once((0..25).map(insert_some)).await;
+    let wanted = Filter { operation: Some("rare".to_owned()), ..Filter::default() };
+    for limit in [1, 2, 100] {
+        let shown = walk::page(&**subject.store(), &wanted, limit).await;
+        let are_wanted = shown.iter().all(|item| item.record().is_some_and(|record| wanted.wants(record)));
+        assert_eq!((shown.len(), are_wanted), (3, true), "in pages of {limit}");
+    }
+    assert_eq!(walk::page(&**subject.store(), &Filter::default(), 400).await.len() as u64, ALL);
+}
+
 /// While others write, come and go, every record that is there throughout is shown exactly once.
 pub async fn what_is_there_throughout_is_shown_once_while_others_write(subject: Subject) {
     const STAY: u64 = 60;
