@@ -98,7 +98,6 @@ caught! {
     a_setting_is_read_and_then_written: SettingLooksThenWrites by settings::of_many_who_create_a_setting_one_does;
     an_empty_setting_is_none: EmptySettingIsNone by settings::settings_keep_their_names_and_bytes;
     only_the_first_state_is_found: FindsFirstWriteOnly by finding::a_record_is_found_by_its_operation_id_as_it_stands;
-    the_id_is_searched_by_derivation: FindsByDerivation by finding::a_record_is_found_by_its_own_operation_id_and_no_derived_one;
     ids_are_compared_without_case: FoldsIds by identity::ids_are_told_apart_to_the_last_bit;
     outcomes_are_text: OutcomesAreText by values::binary_outcomes_are_kept_to_the_byte;
     empty_outcomes_are_not_kept: EmptyOutcomesAreDropped by values::values_that_look_like_nothing_are_kept;

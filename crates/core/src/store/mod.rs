@@ -118,7 +118,8 @@ pub trait Store: Send + Sync + 'static {
     /// What is dangerous about this store's settings right now. What cannot be looked at is reported as unverified.
     fn hazards(&self) -> Pending<'_, Vec<Hazard>>;
 
-    /// Puts `fresh` where nothing stands. One round trip, also where it is refused.
+    /// Puts `fresh` where nothing stands. A record stands under the id that its operation id follows from
+    /// ([`OperationId::of`]); a store may rely on that. One round trip, also where it is refused.
     fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written>;
 
     /// Puts `next` where `expect` still holds: where [`Expect::met_by`] would say so. One round trip, also where it is

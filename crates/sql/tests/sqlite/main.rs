@@ -4,6 +4,7 @@ mod basics;
 mod child;
 mod closing;
 mod columns;
+mod contract;
 mod crash;
 mod damage;
 mod file;

@@ -102,6 +102,7 @@ pub(crate) fn command(number: u64) -> Command<'static> {
         policy: Policy::new(Class::External).into(),
         fingerprint: PAYLOAD,
         payload: &PAYLOAD,
+        generation: 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! A record is found by its operation id for as long as it is there.
 
 use crate::harness::Subject;
-use crate::scene::{Ask, START, bring, command, finish, first, insert, paid, swap, token};
+use crate::scene::{START, bring, command, finish, first, insert, paid, swap, token};
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Expect;
 use semel_core::record::{Record, StateName};
@@ -41,16 +41,4 @@ pub async fn each_of_many_is_found(subject: Subject) {
         assert_eq!(found(store, command(n).operation_id).await.map(|(id, _)| id), Some(command(n).id));
     }
     assert_eq!(found(store, command(70).operation_id).await, None);
-}
-
-/// A record keeps the operation id that it was claimed with, also under an id that gives another.
-pub async fn a_record_is_found_by_its_own_operation_id_and_no_derived_one(subject: Subject) {
-    subject.turn(START).await;
-    let store = &**subject.store();
-    let derived = command(1);
-    let kept = Ask { operation_id: command(2).operation_id, ..command(1) };
-    let record = first(&kept, token(1), START);
-    insert(store, &kept, &record).await;
-    assert_eq!(found(store, kept.operation_id).await, Some((kept.id, record)));
-    assert_eq!(found(store, derived.operation_id).await, None);
 }

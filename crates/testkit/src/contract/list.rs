@@ -45,7 +45,6 @@ macro_rules! __promises {
             finding {
                 a_record_is_found_by_its_operation_id_as_it_stands
                 each_of_many_is_found
-                a_record_is_found_by_its_own_operation_id_and_no_derived_one
             }
             handles {
                 a_write_is_seen_at_once_through_another_handle

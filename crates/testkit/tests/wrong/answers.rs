@@ -42,10 +42,6 @@ impl Store {
             (Wrong::FindsFirstWriteOnly, Some(item)) => first
                 .get(&item.id)
                 .map(|first| Item { id: item.id, entry: Ok(Entry::Record(Box::new(first.clone()))) }),
-            (Wrong::FindsByDerivation, _) => {
-                let derived = first.iter().find(|(id, _)| OperationId::of(id) == operation_id);
-                derived.map(|(id, first)| Item { id: *id, entry: Ok(Entry::Record(Box::new(first.clone()))) })
-            }
             (_, found) => found,
         };
         Ok((now, item))

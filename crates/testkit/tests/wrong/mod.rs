@@ -42,7 +42,7 @@ ways! {
     PageSkips PageRepeats PageUnbounded PageNeverEnds FilterIgnoresCase FilterIgnoresTime
     RecordOverMarker RecordGoesAsMarker MarkersCountAsRecords CountUnbounded
     SettingWritesOver SettingLooksThenWrites EmptySettingIsNone
-    FindsFirstWriteOnly FindsByDerivation FoldsIds
+    FindsFirstWriteOnly FoldsIds
     OutcomesAreText EmptyOutcomesAreDropped
     ForgetsOnRestart HidesItsDanger HazardsWithoutAdvice SaysItNotifies
     SwapNeverInserts HalvesTokens
