@@ -114,7 +114,7 @@ fn describe_outcome(outcome: &Outcome, line: &mut Line<'_>) {
         Body::Kept(body) => line("outcome.body", &format_args!("{} bytes {}", body.len(), hex(body))),
         Body::NotRetained => line("outcome.body", &"not retained"),
         Body::Sealed(body) => {
-            line("outcome.body", &format_args!("sealed, {} bytes {}", body.len(), hex(body)))
+            line("outcome.body", &format_args!("sealed, {} bytes {}", body.len(), hex(body)));
         }
     }
 }
