@@ -1,9 +1,11 @@
 //! Durable claim + finish: the embedded store beside a bare log that syncs as often and keeps nothing else.
 //!
-//! `cargo run --release -p semel-bench --example sqlite_store -- [records] [tasks] [seconds] [rounds]`
+//! `cargo run --release -p semel-bench --example sqlite_store -- [records] [tasks] [milliseconds] [rounds]`
 //!
 //! The two run in turns, so that what the machine does besides hits both; the ratio is what counts. CPU is that of the
 //! whole process: the tasks that ask, encoding included, and the threads that answer.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
 use semel_bench::barelog::BareLog;
 use semel_bench::lifecycle::{claim, finish, id};
@@ -17,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 struct Run {
+    done: u64,
     per_second: f64,
     cpu_micros: f64,
 }
@@ -24,22 +27,22 @@ struct Run {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<u64> = std::env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
     let argument = |index: usize, default| arguments.get(index).copied().unwrap_or(default);
-    let (records, tasks, seconds, rounds) =
-        (argument(0, 0), argument(1, 512), argument(2, 3), argument(3, 5));
+    let (records, tasks, millis, rounds) =
+        (argument(0, 0), argument(1, 512), argument(2, 500), argument(3, 15));
     let directory = scratch()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let store = Arc::new(Store::open(directory.join("semel.db"), Options::default())?);
     let log = Arc::new(BareLog::create(&directory.join("bare.log"))?);
     let next = Arc::new(AtomicU64::new(0));
-    let span = Duration::from_secs(seconds);
+    let span = Duration::from_millis(millis);
 
     let started = Instant::now();
     fill(&runtime, &store, &next, records);
     println!(
-        "{records} records in {:.1} s; {tasks} tasks, {seconds} s a turn",
+        "{records} records in {:.1} s; {tasks} tasks, {millis} ms a turn",
         started.elapsed().as_secs_f64()
     );
-    let mut ratios = Vec::new();
+    let (mut ratios, mut kept_total) = (Vec::new(), 0.0);
     for _ in 0..rounds {
         let bare = measure(
             &runtime,
@@ -54,6 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             },
         );
         let kept = measure(&runtime, tasks, span, &next, || store.clone(), one);
+        kept_total += kept.done as f64;
         ratios.push(kept.per_second / bare.per_second);
         println!(
             "bare log {:>7.0}/s {:>5.1} us CPU   store {:>7.0}/s {:>5.1} us CPU   ratio {:.2}",
@@ -66,6 +70,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     ratios.sort_by(f64::total_cmp);
     println!("median ratio {:.2}", ratios[ratios.len() / 2]);
+    for (name, seconds) in cpu_by_thread() {
+        println!(
+            "  {name:<16} {:>5.1} us CPU a command of the store",
+            seconds * 1e6 / (kept_total + records as f64)
+        );
+    }
     drop(store);
     drop(log);
     std::fs::remove_dir_all(&directory)?;
@@ -96,7 +106,9 @@ fn fill(runtime: &tokio::runtime::Runtime, store: &Arc<Store>, next: &Arc<Atomic
             })
         })
         .collect();
-    tasks.into_iter().for_each(|task| runtime.block_on(task).expect("no panic"));
+    for task in tasks {
+        runtime.block_on(task).expect("no panic");
+    }
 }
 
 fn measure<S: Send + 'static, F: Future<Output = ()> + Send>(
@@ -110,7 +122,8 @@ fn measure<S: Send + 'static, F: Future<Output = ()> + Send>(
 where
     Arc<S>: Send,
 {
-    let (started, cpu) = (Instant::now(), cpu_seconds());
+    let process = Path::new("/proc/self/stat");
+    let (started, cpu) = (Instant::now(), cpu_seconds(process));
     let tasks: Vec<_> = (0..tasks)
         .map(|_| {
             let (subject, next) = (subject(), next.clone());
@@ -125,16 +138,28 @@ where
         })
         .collect();
     let done: u64 = tasks.into_iter().map(|task| runtime.block_on(task).expect("no panic")).sum();
-    let (elapsed, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-    Run { per_second: done as f64 / elapsed, cpu_micros: cpu * 1e6 / done as f64 }
+    let (elapsed, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds(process) - cpu);
+    Run { done, per_second: done as f64 / elapsed, cpu_micros: cpu * 1e6 / done as f64 }
 }
 
-/// User and system time of this process, from `/proc` (hundredths of a second); zero where there is none.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+/// User and system time of a process or thread, from `/proc` (hundredths of a second); zero where there is none.
+fn cpu_seconds(stat: &Path) -> f64 {
+    let stat = std::fs::read_to_string(stat).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |index: usize| fields.get(index).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / 100.0
+}
+
+/// CPU of the store's own threads since they began.
+fn cpu_by_thread() -> std::collections::BTreeMap<String, f64> {
+    let mut found = std::collections::BTreeMap::new();
+    for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default().trim().to_owned();
+        if name.starts_with("semel-") {
+            *found.entry(name).or_default() += cpu_seconds(&task.path().join("stat"));
+        }
+    }
+    found
 }
 
 fn scratch() -> std::io::Result<PathBuf> {

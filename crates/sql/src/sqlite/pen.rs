@@ -10,9 +10,10 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use semel_core::codec;
 use semel_core::machine::{Expect, Found};
-use semel_core::record::Entry;
+use semel_core::record::{Entry, Record};
 use semel_core::store::{Kind, Setting};
 use semel_core::time::Time;
+use std::collections::BTreeMap;
 
 /// Every state, and the marker.
 const STATES: usize = 8;
@@ -24,9 +25,12 @@ pub(super) struct Pen<'c> {
     update: Statement<'c>,
     replace: Statement<'c>,
     delete: Statement<'c>,
-    count: Statement<'c>,
+    count_of_state: Statement<'c>,
+    count_of_caller: Statement<'c>,
     /// How many rows more or less there are in each state since the transaction began.
     deltas: [i64; STATES],
+    /// And how many records of each caller.
+    caller_deltas: BTreeMap<i64, i64>,
 }
 
 /// A row as it stands.
@@ -55,22 +59,32 @@ impl<'c> Pen<'c> {
                  key = ?7, operation = ?8 WHERE row = ?1",
             )?,
             delete: connection.prepare("DELETE FROM semel_records WHERE row = ?1")?,
-            count: connection.prepare("UPDATE semel_counts SET rows = rows + ?2 WHERE state = ?1")?,
+            count_of_state: connection.prepare("UPDATE semel_counts SET rows = rows + ?2 WHERE state = ?1")?,
+            count_of_caller: connection.prepare(
+                "INSERT INTO semel_callers (caller, rows) VALUES (?1, ?2) \
+                 ON CONFLICT (caller) DO UPDATE SET rows = rows + excluded.rows",
+            )?,
             deltas: [0; STATES],
+            caller_deltas: BTreeMap::new(),
         })
     }
 
     /// A transaction begins: nothing is carried over from one that was rolled back.
     pub(super) fn begin(&mut self) {
         self.deltas = [0; STATES];
+        self.caller_deltas.clear();
     }
 
     /// Right before the transaction is committed.
     pub(super) fn finish(&mut self) -> rusqlite::Result<()> {
         for (state, delta) in (0_i64..).zip(self.deltas) {
             if delta != 0 {
-                self.count.execute([state, delta])?;
+                self.count_of_state.execute([state, delta])?;
             }
+        }
+        // In the order of the table: neighbours share a page.
+        for (caller, delta) in &self.caller_deltas {
+            self.count_of_caller.execute([caller, delta])?;
         }
         Ok(())
     }
@@ -106,7 +120,8 @@ impl<'c> Pen<'c> {
             entry,
         ])?;
         if inserted == 1 {
-            self.moved(None, Some(*state));
+            self.count(*state, 1);
+            self.count_caller(*caller, 1);
             return Ok(Said::Done(now));
         }
         Ok(match self.standing(place)? {
@@ -138,38 +153,40 @@ impl<'c> Pen<'c> {
             return Ok(Said::Refused(now, Standing::Read(entry)));
         }
         match (next, &entry) {
-            (Some(next), Ok(Entry::Record(record))) if next.same_command(record) => {
-                self.update.execute(params![
-                    standing.row,
-                    next.state,
-                    next.due_at,
-                    next.updated_at,
-                    next.entry
-                ])?;
-            }
-            (Some(next), _) => {
-                let Row { state, due_at, updated_at, caller, key, operation, entry } = next;
-                let operation = operation.as_deref();
-                self.replace.execute(params![
-                    standing.row,
-                    state,
-                    due_at,
-                    updated_at,
-                    entry,
-                    caller,
-                    key,
-                    operation
-                ])?;
-            }
+            (Some(next), Ok(Entry::Record(record))) => self.put(&standing, record, next)?,
+            // What cannot be read meets no condition, and a marker none that a swap can have.
+            (Some(_), _) => return Ok(Said::Refused(now, Standing::Read(entry))),
             // Its count is taken care of by a trigger.
             (None, _) => {
                 self.delete.execute([standing.row])?;
             }
         }
-        if let Some(next) = next {
-            self.moved(Some(standing.state), Some(next.state));
-        }
         Ok(Said::Done(now))
+    }
+
+    fn put(&mut self, standing: &Stored, record: &Record, next: &Row) -> rusqlite::Result<()> {
+        let Row { state, due_at, updated_at, caller, key, operation, entry } = next;
+        if next.same_command(record) {
+            self.update.execute(params![standing.row, state, due_at, updated_at, entry])?;
+        } else {
+            // All three go into the command's id, so that this does not happen; but it is not for a store to say so.
+            let operation = operation.as_deref();
+            self.replace.execute(params![
+                standing.row,
+                state,
+                due_at,
+                updated_at,
+                entry,
+                caller,
+                key,
+                operation
+            ])?;
+            self.count_caller(Some(row::caller(&record.caller_hash())), -1);
+            self.count_caller(*caller, 1);
+        }
+        self.count(standing.state, -1);
+        self.count(*state, 1);
+        Ok(())
     }
 
     fn standing(&mut self, place: Place) -> rusqlite::Result<Result<Option<Stored>, Fault>> {
@@ -182,15 +199,17 @@ impl<'c> Pen<'c> {
         Ok(Ok(Some(Stored { row: found.get(0)?, state: found.get(2)?, bytes })))
     }
 
-    fn moved(&mut self, from: Option<i64>, to: Option<i64>) {
-        let mut add = |state: Option<i64>, delta| {
-            let index = state.and_then(|state| usize::try_from(state).ok());
-            if let Some(count) = index.and_then(|index| self.deltas.get_mut(index)) {
-                *count += delta;
-            }
-        };
-        add(from, -1);
-        add(to, 1);
+    fn count(&mut self, state: i64, delta: i64) {
+        let index = usize::try_from(state).ok();
+        if let Some(count) = index.and_then(|index| self.deltas.get_mut(index)) {
+            *count += delta;
+        }
+    }
+
+    fn count_caller(&mut self, caller: Option<i64>, delta: i64) {
+        if let Some(caller) = caller {
+            *self.caller_deltas.entry(caller).or_default() += delta;
+        }
     }
 
     fn set(&mut self, name: &str, expect: Option<&[u8]>, next: Option<&[u8]>) -> rusqlite::Result<Said> {

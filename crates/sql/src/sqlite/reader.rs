@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::row::{self, MARKER};
 use super::write::Place;
 use bytes::Bytes;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use semel_core::codec;
 use semel_core::id::OperationId;
 use semel_core::store::{Clock, Count, Counted, Error, Item, Kind, Reading};
@@ -91,25 +91,24 @@ impl Reader {
     }
 
     pub(super) fn count(&self, what: Count, at_most: u64) -> Result<Counted, Error> {
-        const IN_STATE: &str = "SELECT min(rows, ?2) FROM semel_counts WHERE state = ?1";
+        const IN_STATE: &str = "SELECT sum(rows) FROM semel_counts WHERE state = ?1";
         let now = self.now();
-        let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
         let read = |sql: &str, about: i64| {
             let mut statement = self.connection.prepare_cached(sql)?;
-            statement.query_row(params![about, limit], |row| row.get::<_, i64>(0))
+            statement.query_row([about], |row| row.get::<_, Option<i64>>(0))
         };
         let count = match what {
-            Count::Records => read("SELECT min(sum(rows), ?2) FROM semel_counts WHERE state <> ?1", MARKER),
+            Count::Records => read("SELECT sum(rows) FROM semel_counts WHERE state <> ?1", MARKER),
             Count::State(name) => read(IN_STATE, row::state(name)),
             Count::Markers => read(IN_STATE, MARKER),
-            // The index has the first bytes of the hash: enough for a quota.
-            Count::Caller(caller) => read(
-                "SELECT count(*) FROM (SELECT 1 FROM semel_records WHERE caller = ?1 LIMIT ?2)",
-                row::caller(&caller),
-            ),
+            // By the first bytes of the hash: enough for a quota.
+            Count::Caller(caller) => {
+                read("SELECT sum(rows) FROM semel_callers WHERE caller = ?1", row::caller(&caller))
+            }
         };
         let count = count.map_err(|error| failed(&error))?;
-        Ok(Counted { now, count: u64::try_from(count).unwrap_or(0) })
+        let count = count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+        Ok(Counted { now, count: count.min(at_most) })
     }
 
     pub(super) fn settings(&self) -> Result<Vec<(String, Bytes)>, Error> {
@@ -137,7 +136,11 @@ impl Reader {
         let miscounted = lines(
             "SELECT format('semel_counts has %d rows in state %d, and there are %d', rows, state, real) FROM \
              (SELECT state, rows, (SELECT count(*) FROM semel_records r WHERE r.state = c.state) AS real \
-             FROM semel_counts c) WHERE rows <> real",
+             FROM semel_counts c) WHERE rows <> real UNION ALL \
+             SELECT format('semel_callers has %d rows of caller %d, and there are %d', rows, caller, real) FROM \
+             (SELECT caller, rows, coalesce(real, 0) AS real FROM semel_callers LEFT JOIN \
+             (SELECT caller, count(*) AS real FROM semel_records GROUP BY caller) USING (caller)) \
+             WHERE rows <> real",
         );
         found.extend(miscounted.unwrap_or_else(|error| vec![format!("the rows cannot be counted: {error}")]));
         Ok(found)

@@ -51,8 +51,6 @@ macro_rules! select {
 }
 
 const ALL: &str = select!("WHERE row > ?1 ORDER BY row");
-const OF_CALLER: &str =
-    select!("INDEXED BY semel_records_caller WHERE caller = ?2 AND row > ?1 ORDER BY row");
 const UNKNOWN: &str = select!("INDEXED BY semel_records_unknown WHERE state = 5 AND row > ?1 ORDER BY row");
 const MARKERS: &str = select!("INDEXED BY semel_records_markers WHERE state = 7 AND row > ?1 ORDER BY row");
 const DUE: &str = select!(
@@ -63,19 +61,13 @@ const DUE: &str = select!(
 impl Reader {
     pub(super) fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
         let mark = Mark::read(after)?;
-        let (sql, about) = match (filter.state, &filter.caller) {
-            (Some(StateName::Unknown), _) => (UNKNOWN, None),
-            (_, Some(caller)) => (OF_CALLER, Some(row::caller(caller))),
-            _ => (ALL, None),
-        };
+        let sql = if filter.state == Some(StateName::Unknown) { UNKNOWN } else { ALL };
         let wanted = |item: &Item| match &item.entry {
             Ok(Entry::Record(record)) => filter.wants(record),
             Ok(Entry::Moved) => false,
             Err(_) => true,
         };
-        let mut parameters = vec![mark.row];
-        parameters.extend(about);
-        self.walk(sql, &parameters, after, limit, |row| may_be_wanted(filter, row), wanted)
+        self.walk(sql, &[mark.row], after, limit, |row| may_be_wanted(filter, row), wanted)
     }
 
     pub(super) fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {

@@ -114,7 +114,7 @@ async fn a_damaged_page_spoils_what_lies_on_it_and_is_found() {
     }
     let root: u32 = scratch
         .raw()
-        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'semel_records_caller'", [], |row| {
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'semel_records_due_at'", [], |row| {
             row.get(0)
         })
         .expect("it is there");

@@ -19,19 +19,24 @@ CREATE TABLE semel_records (
 );
 CREATE UNIQUE INDEX semel_records_operation_id ON semel_records (operation_id);
 CREATE INDEX semel_records_due_at ON semel_records (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX semel_records_caller ON semel_records (caller) WHERE caller IS NOT NULL;
 CREATE INDEX semel_records_unknown ON semel_records (state) WHERE state = 5;
 CREATE INDEX semel_records_markers ON semel_records (state) WHERE state = 7;
 
--- How many rows there are in each state. Inserts and updates are added up once for each batch of writes; deletions
--- count themselves, also those that a person makes by hand.
+-- How many rows there are in each state, and records of each caller. Inserts and updates are added up once for each
+-- batch of writes; deletions count themselves, also those that a person makes by hand.
 CREATE TABLE semel_counts (
     state INTEGER PRIMARY KEY,
     rows INTEGER NOT NULL
 );
 INSERT INTO semel_counts (state, rows) VALUES (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0);
+CREATE TABLE semel_callers (
+    caller INTEGER PRIMARY KEY,
+    rows INTEGER NOT NULL
+);
 CREATE TRIGGER semel_records_deleted AFTER DELETE ON semel_records BEGIN
     UPDATE semel_counts SET rows = rows - 1 WHERE state = OLD.state;
+    UPDATE semel_callers SET rows = rows - 1 WHERE caller = OLD.caller;
+    DELETE FROM semel_callers WHERE caller = OLD.caller AND rows = 0;
 END;
 
 -- Small values that every process on the file shares.
