@@ -1,19 +1,111 @@
-//! An engine on a memory store, and intents to try on it.
+//! An engine on a memory store and a clock that tests turn, and intents to try on it.
 
 use semel::core::key::Key;
 use semel::core::policy::{Class, Policy};
+use semel::core::record::Record;
 use semel::core::scope::{Identity, Operation, Scope};
 use semel::core::store::Store;
+use semel::core::time::Time;
 use semel::payload::Json;
-use semel::{Engine, Intent, memory};
-use std::sync::Arc;
+use semel::{Attempt, Builder, Engine, Event, Failed, Intent, Observer, SystemRandom, memory};
+use semel_testkit::FakeClock;
+use semel_testkit::faults::{Call, Fault, Faulty};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-pub(crate) async fn engine() -> Engine {
-    on(Arc::new(memory::Store::new())).await
+pub(crate) const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
 }
 
-pub(crate) async fn on(store: Arc<dyn Store>) -> Engine {
-    Engine::builder(store).build().await.expect("the store answers")
+/// How long the engines under test go from one sweep to the next.
+pub(crate) const SWEEP: Duration = secs(1);
+
+type Fate = Box<dyn Fn(&Call) -> Fault + Send + Sync>;
+
+/// A store with a network in front of it, a clock, and any number of engines on it.
+pub(crate) struct World {
+    pub(crate) clock: FakeClock,
+    pub(crate) store: Arc<Faulty>,
+    fate: Arc<Mutex<Fate>>,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+struct Seen(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Seen {
+    fn observe(&self, event: &Event<'_>) {
+        if !matches!(event, Event::Asked { .. } | Event::Swept(_)) {
+            self.0.lock().expect("no panic").push(format!("{event:?}"));
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = FakeClock::at(Time::from_millis(1_800_000_000_000));
+        let fate: Arc<Mutex<Fate>> = Arc::new(Mutex::new(Box::new(|_: &Call| Fault::Pass)));
+        let decides = Arc::clone(&fate);
+        let plan = move |call: &Call| decides.lock().expect("no panic")(call);
+        let inner = Arc::new(memory::Store::with_clock(Arc::new(clock.clone())));
+        Self { clock, store: Arc::new(Faulty::new(inner, plan)), fate, seen: Arc::default() }
+    }
+
+    /// What becomes of every call from now on.
+    pub(crate) fn fate(&self, fate: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
+        *self.fate.lock().expect("no panic") = Box::new(fate);
+    }
+
+    pub(crate) async fn engine(&self) -> Engine {
+        self.engine_with(|builder| builder).await
+    }
+
+    pub(crate) async fn engine_with(&self, with: impl FnOnce(Builder) -> Builder) -> Engine {
+        let store: Arc<dyn Store> = self.store.clone();
+        let builder = Engine::builder(store).observer(Seen(Arc::clone(&self.seen))).on(
+            Arc::new(self.clock.clone()),
+            Arc::new(SystemRandom),
+            Arc::new(tokio::runtime::Handle::current()),
+        );
+        with(builder).build().await.expect("the store answers")
+    }
+
+    /// Lets every task that can run come to rest.
+    pub(crate) async fn rest(&self) {
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Lets `span` pass, and everybody who sleeps wake in time.
+    pub(crate) async fn pass(&self, span: Duration) {
+        let mut left = span;
+        loop {
+            self.rest().await;
+            let step = self.clock.next_wake().unwrap_or(left).min(left).max(Duration::from_millis(1));
+            if left.is_zero() {
+                return;
+            }
+            self.clock.advance(step);
+            left = left.saturating_sub(step);
+        }
+    }
+
+    /// Whether an event was seen whose text contains `text`.
+    pub(crate) fn saw(&self, text: &str) -> bool {
+        self.seen.lock().expect("no panic").iter().any(|event| event.contains(text))
+    }
+
+    /// The only record in the store.
+    pub(crate) async fn record(&self) -> Record {
+        self.fate(|_| Fault::Pass);
+        let page = self.store.page(&semel::core::store::Filter::default(), None, 10).await.expect("a page");
+        assert_eq!(page.items.len(), 1, "{page:?}");
+        page.items[0].record().expect("it can be read").clone()
+    }
+}
+
+pub(crate) async fn engine() -> Engine {
+    Engine::builder(Arc::new(memory::Store::new())).build().await.expect("the store answers")
 }
 
 pub(crate) fn intent(key: &str, payload: &str) -> Intent {
@@ -24,4 +116,19 @@ pub(crate) fn intent_under(policy: Policy, key: &str, payload: &str) -> Intent {
     let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
     let key = Key::from_source(key).expect("a good key");
     Intent::new(scope, key, policy, Json::of(payload).expect("a string is JSON"))
+}
+
+/// Work that charges the number of its attempt.
+pub(crate) async fn charge(attempt: Attempt) -> Result<u32, Failed> {
+    Ok(attempt.number())
+}
+
+/// Work that must not be run.
+pub(crate) async fn never(attempt: Attempt) -> Result<u32, Failed> {
+    panic!("attempt {} was made", attempt.number())
+}
+
+/// Work that never ends.
+pub(crate) async fn forever(_: Attempt) -> Result<u32, Failed> {
+    std::future::pending().await
 }

@@ -1,0 +1,134 @@
+//! What nobody can prove is asked about, settled by an operator, or told by its owner.
+
+use super::world::{World, charge, intent, never, secs};
+use semel::core::machine::{Refusal, Verdict};
+use semel::core::outcome::Outcome;
+use semel::core::record::StateName;
+use semel::{Builder, Case, Engine, Failed, Finding, NotDone, RunError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A provider that is asked, and what it says.
+#[derive(Clone)]
+struct Provider {
+    says: Arc<Mutex<Finding>>,
+    asked: Arc<AtomicU32>,
+}
+
+impl Provider {
+    fn that_says(finding: Finding) -> Self {
+        Self { says: Arc::new(Mutex::new(finding)), asked: Arc::default() }
+    }
+
+    fn reconciles(&self, builder: Builder) -> Builder {
+        let provider = self.clone();
+        builder.reconciler("POST /charges", move |_: Case| {
+            provider.asked.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(provider.says.lock().expect("no panic").clone())
+        })
+    }
+
+    fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+async fn lose(engine: &Engine) {
+    let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+    let told = engine.run(intent("k", "5"), lost).await;
+    assert!(matches!(told, Err(RunError::Failed(Failed::InDoubt(_)))), "{told:?}");
+}
+
+#[tokio::test]
+async fn what_the_provider_knows_settles_it_at_once() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::Applied(Some(Outcome::value("7"))));
+    let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
+    lose(&engine).await;
+    world.pass(secs(2)).await;
+    assert_eq!((provider.asked(), world.record().await.state_name()), (1, StateName::Succeeded));
+    let done = engine.run(intent("k", "5"), never).await.expect("what the provider told");
+    assert_eq!((done.value, done.replayed), (7, true));
+    assert!(world.saw("Reconciled"));
+}
+
+#[tokio::test]
+async fn not_found_counts_only_after_the_quiet_period() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::NotFound);
+    let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
+    lose(&engine).await;
+    world.pass(secs(90)).await;
+    assert!(provider.asked() >= 1);
+    assert_eq!(world.record().await.state_name(), StateName::Unknown, "95 s of quiet are not over");
+    world.pass(secs(40)).await;
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+    assert_eq!(engine.run(intent("k", "5"), charge).await.expect("the second attempt").value, 2);
+}
+
+#[tokio::test]
+async fn a_provider_that_does_not_answer_is_asked_less_and_less_and_then_left_to_an_operator() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::NoAnswer);
+    let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
+    lose(&engine).await;
+    world.pass(secs(120)).await;
+    let soon = provider.asked();
+    assert!((2..=6).contains(&soon), "asked {soon} times in two minutes");
+    world.pass(secs(3 * 3600)).await;
+    let later = provider.asked();
+    assert!(later - soon <= 25, "asked {} more times in three hours", later - soon);
+    world.pass(secs(23 * 3600)).await;
+    assert!(world.saw("LeftToOperator"));
+    let last = provider.asked();
+    world.pass(secs(3600)).await;
+    assert_eq!(provider.asked(), last, "nobody asks any more");
+    assert_eq!(world.record().await.state_name(), StateName::Unknown, "and it is still unknown");
+}
+
+#[tokio::test]
+async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::NoAnswer);
+    let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
+    lose(&engine).await;
+    world.pass(secs(3600)).await;
+    *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
+    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
+    world.rest().await;
+    assert_eq!(engine.run(intent("k", "5"), never).await.expect("settled").value, 7);
+}
+
+#[tokio::test]
+async fn an_operator_settles_what_is_unknown_and_stands_in_its_history() {
+    let world = World::new();
+    let engine = world.engine().await;
+    lose(&engine).await;
+    let operation_id = world.record().await.operation_id();
+    let applied = Verdict::Applied(Some(Outcome::value("7")));
+    let record =
+        engine.resolve(operation_id, applied, "ann", "seen in the bank's list").await.expect("settled");
+    let last = record.history().entries().last().expect("a history");
+    assert_eq!((&*last.who, &*last.why), ("ann", "seen in the bank's list"));
+    assert_eq!(engine.run(intent("k", "5"), never).await.expect("the outcome").value, 7);
+    let again = engine.resolve(operation_id, Verdict::Refused, "bob", "no").await;
+    assert!(matches!(again, Err(NotDone::Refused(Refusal::WrongState))), "{again:?}");
+    let released = engine.release(operation_id, "bob", "no").await;
+    assert!(matches!(released, Err(NotDone::Refused(Refusal::WrongState))), "{released:?}");
+}
+
+#[tokio::test]
+async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
+    drop(engine.run(intent("k", "5"), busy).await);
+    assert!(matches!(engine.run(intent("k", "6"), never).await, Err(RunError::Mismatch)));
+    engine
+        .release(world.record().await.operation_id(), "ann", "typed the wrong amount")
+        .await
+        .expect("released");
+    assert_eq!(engine.run(intent("k", "6"), charge).await.expect("another payload").value, 2);
+    let unknown = semel::core::id::OperationId::from_bytes([9; 16]);
+    assert!(matches!(engine.release(unknown, "ann", "?").await, Err(NotDone::NotFound)));
+}

@@ -1,0 +1,214 @@
+//! How an attempt ends that does not simply end: a panic, a deadline, a shutdown, a guard that is dropped.
+
+use super::world::{World, charge, forever, intent, intent_under, never, secs};
+use semel::core::classify::Ending;
+use semel::core::outcome::Outcome;
+use semel::core::policy::{Class, Policy};
+use semel::core::record::StateName;
+use semel::{Claimed, Error, Failed, GivenUp, RunError, Told};
+
+async fn panics(_: semel::Attempt) -> Result<u32, Failed> {
+    panic!("in the middle of the effect")
+}
+
+#[tokio::test]
+async fn a_panic_is_never_a_release_and_its_record_stands_until_the_lease_dies() {
+    let world = World::new();
+    let engine = world.engine().await;
+    assert!(matches!(engine.run(intent("k", "5"), panics).await, Err(RunError::Unknown)));
+    assert!(world.saw("Panicked"));
+    assert_eq!(world.record().await.state_name(), StateName::Processing);
+    let now = engine.run(intent("k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(now, Err(RunError::InProgress)), "{now:?}");
+    world.pass(secs(31)).await;
+    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
+    assert_eq!(world.record().await.state_name(), StateName::Unknown);
+}
+
+#[tokio::test]
+async fn where_the_provider_deduplicates_the_attempt_after_a_panic_is_made_again() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let ask = || intent_under(Policy::new(Class::Downstream), "k", "5");
+    assert!(matches!(engine.run(ask(), panics).await, Err(RunError::Unknown)));
+    world.pass(secs(31)).await;
+    assert_eq!(engine.run(ask(), charge).await.expect("the second attempt").value, 2);
+}
+
+#[tokio::test]
+async fn what_had_not_begun_is_given_back_whatever_came_in_between() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let panicked = engine.run(intent("k", "5").reserved(), panics).await;
+    assert!(matches!(panicked, Err(RunError::NotRun(Error::GivenUp(GivenUp::Panicked)))), "{panicked:?}");
+    world.rest().await;
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+    let started = |attempt: semel::Attempt| async move {
+        attempt.start().await?;
+        Ok(attempt.number())
+    };
+    let second = engine.run(intent("k", "5").reserved(), started).await.expect("the next attempt");
+    assert_eq!((second.value, world.record().await.state_name()), (2, StateName::Succeeded));
+}
+
+#[tokio::test]
+async fn work_that_outlives_its_deadline_is_dropped_and_in_doubt() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), forever).await }
+    });
+    world.pass(secs(64)).await;
+    assert_eq!(world.record().await.state_name(), StateName::Processing, "renewed while it runs");
+    world.pass(secs(2)).await;
+    assert!(matches!(call.await.expect("no panic"), Err(RunError::Unknown)));
+    assert_eq!(world.record().await.state_name(), StateName::Unknown);
+    assert!(world.saw("Overran"));
+}
+
+#[tokio::test]
+async fn a_running_attempt_keeps_its_lease_for_as_long_as_it_runs() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let policy = Policy { work_deadline: secs(3600), ..Policy::new(Class::External) };
+    let (go, gate) = tokio::sync::oneshot::channel::<()>();
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        let work = |attempt: semel::Attempt| async move {
+            gate.await.expect("opened");
+            attempt.check()?;
+            Ok(attempt.number())
+        };
+        async move { engine.run(intent_under(policy, "k", "5"), work).await }
+    });
+    world.pass(secs(600)).await;
+    let other = world.engine().await;
+    let told = other.run(intent("k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(told, Err(RunError::InProgress)), "{told:?}");
+    go.send(()).expect("it waits");
+    assert_eq!(call.await.expect("no panic").expect("a value").value, 1);
+    assert!(!world.saw("LeaseLost"));
+}
+
+#[tokio::test]
+async fn a_dropped_lease_releases_nothing() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+        panic!("nobody else has it")
+    };
+    drop(lease);
+    world.pass(secs(29)).await;
+    let told = engine.run(intent("k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(told, Err(RunError::InProgress)), "{told:?}");
+    world.pass(secs(2)).await;
+    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
+}
+
+#[tokio::test]
+async fn a_worker_claims_renews_and_finishes_by_hand_also_from_another_request() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+        panic!("nobody else has it")
+    };
+    let (id, token) = (lease.id(), lease.token());
+    world.pass(secs(20)).await;
+    lease.renew().await.expect("still ours");
+    world.pass(secs(20)).await;
+    lease.check().expect("renewed");
+    drop(lease);
+    let lease = engine.lease(id, token).await.expect("an answer").expect("still that attempt");
+    let paid = Outcome::value("paid");
+    let stored = lease.finish(Ending::Succeeded(paid.clone())).await.expect("stored");
+    assert_eq!(stored.state, StateName::Succeeded);
+    let Claimed::Told(answer) = engine.claim(&intent("k", "5")).await.expect("an answer") else {
+        panic!("it is finished")
+    };
+    assert!(matches!(answer.told, Told::Replayed(replayed) if replayed.outcome == paid));
+}
+
+#[tokio::test]
+async fn a_worker_that_was_taken_for_dead_still_tells_how_its_attempt_ended() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+        panic!("nobody else has it")
+    };
+    world.pass(secs(40)).await;
+    assert_eq!(world.record().await.state_name(), StateName::Unknown, "the sweeper has been by");
+    assert!(lease.check().is_err() && lease.renew().await.is_err());
+    lease.finish(Ending::Succeeded(Outcome::value("paid"))).await.expect("it holds the true outcome");
+    assert_eq!(world.record().await.state_name(), StateName::Succeeded);
+}
+
+#[tokio::test]
+async fn a_worker_whose_attempt_was_taken_over_is_told_what_its_successor_did() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let ask = || intent_under(Policy::new(Class::Downstream), "k", "5");
+    let Claimed::Yours(stale) = engine.claim(&ask()).await.expect("claimed") else {
+        panic!("nobody else has it")
+    };
+    world.pass(secs(40)).await;
+    assert_eq!(engine.run(ask(), charge).await.expect("taken over").value, 2);
+    let told = stale.finish(Ending::Succeeded(Outcome::value("99"))).await.expect_err("fenced");
+    assert!(matches!(&told, Told::Replayed(replayed) if replayed.outcome == Outcome::value("2")), "{told:?}");
+    assert!(world.saw("Fenced") && world.saw("differs: true"));
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_what_runs_and_takes_nothing_new() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let (go, gate) = tokio::sync::oneshot::channel::<()>();
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        let work = |attempt: semel::Attempt| async move {
+            gate.await.expect("opened");
+            Ok::<_, Failed>(attempt.number())
+        };
+        async move { engine.run(intent("k", "5"), work).await }
+    });
+    world.rest().await;
+    let closing = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.shutdown(secs(30)).await }
+    });
+    world.rest().await;
+    let refused = engine.run(intent("other", "5"), never).await;
+    assert!(matches!(refused, Err(RunError::NotRun(Error::Closing))), "{refused:?}");
+    go.send(()).expect("it waits");
+    assert_eq!(call.await.expect("no panic").expect("a value").value, 1);
+    let farewell = closing.await.expect("no panic");
+    assert_eq!((farewell.running, farewell.cut_off, farewell.unstored), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn what_a_shutdown_cuts_off_says_so_in_its_record() {
+    for (reserved, state) in [(false, StateName::Unknown), (true, StateName::FailedNotReplayable)] {
+        let world = World::new();
+        let engine = world.engine().await;
+        let ask = if reserved { intent("k", "5").reserved() } else { intent("k", "5") };
+        let call = tokio::spawn({
+            let engine = engine.clone();
+            async move { engine.run(ask, forever).await }
+        });
+        world.rest().await;
+        let closing = tokio::spawn({
+            let engine = engine.clone();
+            async move { engine.shutdown(secs(3)).await }
+        });
+        world.pass(secs(4)).await;
+        let farewell = closing.await.expect("no panic");
+        assert_eq!((farewell.running, farewell.cut_off, farewell.unstored), (1, 1, 0));
+        let told = call.await.expect("no panic").expect_err("cut off");
+        match told {
+            RunError::Unknown => assert!(!reserved),
+            RunError::NotRun(Error::GivenUp(GivenUp::Closing)) => assert!(reserved),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(world.record().await.state_name(), state);
+    }
+}

@@ -1,0 +1,198 @@
+//! What the store loses, delays and refuses costs at most an honest answer.
+
+use super::world::{World, charge, forever, intent, intent_under, never, secs};
+use semel::core::policy::{Class, Policy};
+use semel::core::record::StateName;
+use semel::{Error, Failed, GivenUp, RunError};
+use semel_testkit::faults::{Call, Fault, Gate, Question};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// `fault` to the first call that asks `question`, and nothing to the others.
+fn once(question: Question, fault: fn() -> Fault) -> impl Fn(&Call) -> Fault + Send + Sync {
+    let due = AtomicBool::new(true);
+    move |call| {
+        if call.question == question && due.swap(false, Ordering::SeqCst) { fault() } else { Fault::Pass }
+    }
+}
+
+#[tokio::test]
+async fn peer_bug_a_claim_whose_acknowledgement_was_lost_is_not_recognised() {
+    let world = World::new();
+    let engine = world.engine().await;
+    world.fate(once(Question::Insert, || Fault::FailAfter));
+    let done = engine.run(intent("k", "5"), charge).await.expect("its own claim");
+    assert_eq!((done.value, done.stored, world.record().await.attempt()), (1, true, 1));
+}
+
+#[tokio::test]
+async fn a_finish_whose_acknowledgement_was_lost_is_looked_for_and_found() {
+    let world = World::new();
+    let engine = world.engine().await;
+    world.fate(once(Question::Swap, || Fault::FailAfter));
+    let done = engine.run(intent("k", "5"), charge).await.expect("a value");
+    assert_eq!((done.value, done.stored, done.replayed), (1, true, false));
+    assert!(!world.saw("Fenced"));
+}
+
+#[tokio::test]
+async fn a_finish_that_arrives_after_its_own_repetition_is_still_the_same_finish() {
+    let world = World::new();
+    let engine = world.engine().await;
+    world.fate(once(Question::Swap, || Fault::Late));
+    let done = engine.run(intent("k", "5"), charge).await.expect("a value");
+    assert!(done.stored);
+    let before = world.record().await;
+    world.store.deliver().await.expect("one is on its way").expect("an answer");
+    assert_eq!(world.record().await, before, "the late copy changes nothing");
+}
+
+#[tokio::test]
+async fn a_claim_that_arrives_late_does_not_run_twice() {
+    let world = World::new();
+    let engine = world.engine().await;
+    world.fate(once(Question::Insert, || Fault::Late));
+    assert_eq!(engine.run(intent("k", "5"), charge).await.expect("a fresh claim").value, 1);
+    world.store.deliver().await.expect("one is on its way").expect("an answer");
+    let again = engine.run(intent("k", "5"), never).await.expect("the outcome");
+    assert_eq!((again.value, again.replayed), (1, true));
+}
+
+#[tokio::test]
+async fn peer_bug_a_store_that_is_down_lets_work_run_unprotected() {
+    let world = World::new();
+    let engine = world.engine().await;
+    world.fate(|_| Fault::FailBefore);
+    let refused = engine.run(intent("k", "5"), never).await;
+    assert!(matches!(&refused, Err(RunError::NotRun(Error::Store(error))) if error.is_retryable()));
+    world.fate(|_| Fault::Pass);
+    assert_eq!(engine.run(intent("k", "5"), charge).await.expect("the first attempt").value, 1);
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_stored_is_handed_out_as_such_and_stored_later() {
+    let world = World::new();
+    let engine = world.engine().await;
+    world.fate(|call| if call.question == Question::Swap { Fault::FailBefore } else { Fault::Pass });
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), charge).await }
+    });
+    world.pass(secs(4)).await;
+    assert!(!call.is_finished(), "it may still be stored in time");
+    world.pass(secs(2)).await;
+    let done = call.await.expect("no panic").expect("a value");
+    assert_eq!((done.value, done.stored), (1, false));
+    assert!(world.saw("Unstored"));
+    // A twin that asks meanwhile is not given what is not stored.
+    let twin = engine.run(intent("k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(twin, Err(RunError::InProgress)), "{twin:?}");
+    world.fate(|_| Fault::Pass);
+    world.pass(secs(3)).await;
+    let again = engine.run(intent("k", "5"), never).await.expect("stored by now");
+    assert_eq!((again.value, again.replayed, again.stored), (1, true, true));
+}
+
+#[tokio::test]
+async fn a_claim_that_took_longer_than_its_lease_is_given_back_unused() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let policy = Policy { lease: secs(5), ..Policy::new(Class::External) };
+    let gate = Arc::new(Gate::new());
+    let slow = Arc::clone(&gate);
+    let due = AtomicBool::new(true);
+    world.fate(move |call| {
+        let hit = call.question == Question::Insert && due.swap(false, Ordering::SeqCst);
+        if hit { Fault::DelayAfter(slow.pause()) } else { Fault::Pass }
+    });
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent_under(policy, "k", "5"), never).await }
+    });
+    world.pass(secs(4)).await;
+    // The answer comes when the lease is almost over by the store's clock, and over by the most cautious reading.
+    world.clock.advance(secs(2));
+    gate.open();
+    world.rest().await;
+    let told = call.await.expect("no panic");
+    assert!(matches!(told, Err(RunError::NotRun(Error::GivenUp(GivenUp::Lapsed)))), "{told:?}");
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn a_claim_of_which_nobody_could_tell_is_given_back_once_it_is_found() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let down = Arc::new(AtomicBool::new(true));
+    let is_down = Arc::clone(&down);
+    world.fate(move |call| match call.question {
+        Question::Insert if is_down.load(Ordering::SeqCst) => Fault::FailAfter,
+        Question::Get if is_down.load(Ordering::SeqCst) => Fault::FailBefore,
+        _ => Fault::Pass,
+    });
+    let refused = engine.run(intent("k", "5"), never).await;
+    assert!(matches!(refused, Err(RunError::NotRun(Error::Store(_)))), "{refused:?}");
+    down.store(false, Ordering::SeqCst);
+    world.pass(secs(1)).await;
+    assert_eq!(engine.run(intent("k", "5"), charge).await.expect("the next attempt").value, 2);
+}
+
+#[tokio::test]
+async fn a_store_that_never_answers_is_given_up_on() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let never_opened = Arc::new(Gate::new());
+    let gate = Arc::clone(&never_opened);
+    world.fate(move |_| Fault::DelayBefore(gate.pause()));
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), never).await }
+    });
+    world.pass(secs(25)).await;
+    let told = call.await.expect("no panic");
+    assert!(matches!(told, Err(RunError::NotRun(Error::Store(_)))), "{told:?}");
+}
+
+#[tokio::test]
+async fn an_owner_that_cannot_renew_does_not_send() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let (go, gate) = tokio::sync::oneshot::channel::<()>();
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        let work = |attempt: semel::Attempt| async move {
+            gate.await.expect("opened");
+            attempt.check().map_err(|lost| Failed::NotApplied(lost.to_string()))?;
+            Ok(attempt.number())
+        };
+        async move { engine.run(intent("k", "5"), work).await }
+    });
+    world.rest().await;
+    world.fate(|call| if call.question == Question::Swap { Fault::FailBefore } else { Fault::Pass });
+    world.pass(secs(31)).await;
+    go.send(()).expect("it waits");
+    world.rest().await;
+    world.fate(|_| Fault::Pass);
+    world.pass(secs(3)).await;
+    assert!(matches!(call.await.expect("no panic"), Err(RunError::Failed(Failed::NotApplied(_)))));
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn the_engine_goes_on_when_its_caller_never_comes_back() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), forever).await }
+    });
+    world.rest().await;
+    call.abort();
+    drop(call.await);
+    world.pass(secs(70)).await;
+    assert_eq!(
+        world.record().await.state_name(),
+        StateName::Unknown,
+        "ended by its deadline, not by the caller"
+    );
+}

@@ -1,0 +1,143 @@
+//! What is kept, for how long, how much of it, and who can read it.
+
+use super::world::{SWEEP, World, charge, intent, never, secs};
+use semel::archive::FileArchive;
+use semel::core::record::StateName;
+use semel::core::store::{Count, Store as _};
+use semel::quota::{Quotas, Rate};
+use semel::sealing::{KeyRing, SealingKey};
+use semel::{Error, Failed, RunError};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+const DAY: Duration = secs(24 * 3600);
+
+async fn records(world: &World) -> u64 {
+    world.store.count(Count::Records, u64::MAX).await.expect("counted").count
+}
+
+#[tokio::test]
+async fn an_outcome_is_replayed_then_refused_as_expired_and_then_gone() {
+    let world = World::new();
+    let engine = world.engine().await;
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    world.pass(DAY - secs(1)).await;
+    assert!(engine.run(intent("k", "5"), never).await.expect("still kept").replayed);
+    world.pass(secs(1) + 2 * SWEEP).await;
+    assert_eq!(world.record().await.state_name(), StateName::Expired, "the sweeper has been by");
+    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Expired)));
+    engine.shutdown(secs(1)).await;
+    world.clock.advance(30 * DAY);
+    let next = world.engine().await;
+    next.sweep().await.expect("swept");
+    assert_eq!(records(&world).await, 0);
+    assert_eq!(next.run(intent("k", "5"), charge).await.expect("a key never seen").value, 1);
+}
+
+#[tokio::test]
+async fn a_sweep_goes_through_everything_that_is_due_in_chunks() {
+    let world = World::new();
+    let engine = world
+        .engine_with(|builder| {
+            let mut settings = semel::Settings::default();
+            settings.sweep.every = Duration::ZERO;
+            settings.sweep.chunk = 7;
+            settings.sweep.records_per_second_max = u32::MAX;
+            builder.settings(settings)
+        })
+        .await;
+    for n in 0..100 {
+        engine.run(intent(&format!("key-{n}"), "5"), charge).await.expect("a value");
+    }
+    world.pass(DAY + secs(1)).await;
+    let swept = engine.sweep().await.expect("swept");
+    assert_eq!((swept.seen, swept.expired, swept.failed, swept.stopped), (100, 100, 0, false));
+    assert_eq!(engine.sweep().await.expect("swept").seen, 0);
+}
+
+#[tokio::test]
+async fn a_sweeper_stands_still_when_time_jumps_until_somebody_has_looked() {
+    let world = World::new();
+    let engine = world.engine().await;
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    world.pass(3 * SWEEP).await;
+    let now = semel::core::store::Clock::now(&world.clock);
+    world.clock.set(now + 365 * DAY);
+    world.pass(3 * SWEEP).await;
+    assert!(world.saw("ClockMoved"));
+    assert_eq!(world.record().await.state_name(), StateName::Succeeded, "nothing is touched");
+    engine.trust_clock();
+    world.pass(3 * SWEEP).await;
+    assert_eq!(records(&world).await, 0, "a year later it is gone");
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_archived_first() {
+    let folder = std::env::temp_dir().join(format!("semel-archive-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("archive.jsonl");
+    let world = World::new();
+    let archive = FileArchive::open(&path).expect("it opens");
+    let engine = world.engine_with(|builder| builder.archive(archive)).await;
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    engine.shutdown(secs(1)).await;
+    world.clock.advance(DAY + secs(1));
+    engine.sweep().await.expect("swept");
+    let lines = std::fs::read_to_string(&path).expect("it is there");
+    let line: serde_json::Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(line["state"], "SUCCEEDED");
+    assert_eq!(line["outcome"]["body"], "1");
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[tokio::test]
+async fn a_quota_refuses_new_keys_and_never_a_retry() {
+    let world = World::new();
+    let two = Rate { count: NonZeroU32::new(2).expect("two"), per: secs(60) };
+    let quotas = Quotas { new_per_caller: Some(two), ..Quotas::default() };
+    let engine = world.engine_with(|builder| builder.quotas(quotas)).await;
+    let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
+    drop(engine.run(intent("first", "5"), busy).await);
+    engine.run(intent("second", "5"), charge).await.expect("the second key");
+    let third = engine.run(intent("third", "5"), never).await;
+    assert!(matches!(third, Err(RunError::NotRun(Error::Quota(_)))), "{third:?}");
+    assert_eq!(engine.run(intent("first", "5"), charge).await.expect("a retry").value, 2);
+    assert!(engine.run(intent("second", "5"), never).await.expect("a replay").replayed);
+    assert!(world.saw("QuotaExceeded"));
+    world.pass(secs(31)).await;
+    engine.run(intent("third", "5"), charge).await.expect("one more by now");
+}
+
+#[tokio::test]
+async fn sealed_outcomes_are_read_with_their_key_and_answered_as_not_retained_without() {
+    let world = World::new();
+    let key = |name: &str, byte| SealingKey::new(name, &[byte; 32]).expect("a key");
+    let secret = |_| async { Ok::<_, Failed>("4111 1111 1111 1111".to_owned()) };
+    let again = |_| async { Err::<String, _>(Failed::InDoubt("it ran again".into())) };
+    let sealing = world.engine_with(|builder| builder.sealing(KeyRing::new(key("a", 1)))).await;
+    sealing.run(intent("k", "5"), secret).await.expect("a value");
+    let stored = semel::core::codec::encode_record(&world.record().await);
+    assert!(!stored.windows(9).any(|bytes| bytes == b"4111 1111"), "the card's number is readable");
+    let rotated = KeyRing::new(key("b", 2)).and(key("a", 1)).expect("two names");
+    let rotated = world.engine_with(|builder| builder.sealing(rotated)).await;
+    let done = rotated.run(intent("k", "5"), again).await.expect("opened with the older key");
+    assert_eq!(done.value, "4111 1111 1111 1111");
+    for other in
+        [world.engine().await, world.engine_with(|builder| builder.sealing(KeyRing::new(key("b", 2)))).await]
+    {
+        let told = other.run(intent("k", "5"), again).await;
+        assert!(matches!(told, Err(RunError::NotRetained)), "{told:?}");
+    }
+    assert!(world.saw("Unopened"));
+}
+
+#[tokio::test]
+async fn every_node_on_a_store_goes_by_the_same_secret_and_another_is_refused() {
+    let world = World::new();
+    let (one, other) = (world.engine().await, world.engine().await);
+    one.run(intent("k", "5"), charge).await.expect("a value");
+    assert!(other.run(intent("k", "5"), never).await.expect("the same key").replayed);
+    let store: std::sync::Arc<dyn semel::core::store::Store> = world.store.clone();
+    let stranger = semel::Engine::builder(store).secret([7; 32]).build().await;
+    assert!(matches!(stranger, Err(semel::BuildError::Secrets(_))));
+}
