@@ -130,3 +130,61 @@ fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Progress>
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAMES_MAX: u64 = 100;
+
+    /// A file whose log holds more than it should, and a pulse that knows.
+    fn long_log(name: &str) -> (std::path::PathBuf, Connection, Pulse) {
+        let directory = std::env::temp_dir().join(format!("semel-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the test");
+        let connection = Connection::open(directory.join("file")).expect("it opens");
+        connection
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t (x); \
+                 INSERT INTO t VALUES (zeroblob(2000000))",
+            )
+            .expect("written");
+        let pulse = Pulse::new(FRAMES_MAX);
+        pulse.frames.store(frames(&connection), Ordering::Relaxed);
+        assert!(frames(&connection) > FRAMES_MAX);
+        (directory, connection, pulse)
+    }
+
+    /// After one more write, as the log is begun anew by whoever writes next.
+    fn frames(connection: &Connection) -> u64 {
+        connection.execute_batch("INSERT INTO t VALUES (1)").expect("written");
+        checkpoint(connection, "NOOP").expect("asked").frames
+    }
+
+    #[test]
+    fn a_long_log_is_begun_anew_by_the_writer() {
+        let (directory, connection, pulse) = long_log("restart");
+        pulse.keep_log_short(&connection);
+        assert!(frames(&connection) < FRAMES_MAX);
+        assert_eq!(pulse.frames_next.load(Ordering::Relaxed), FRAMES_MAX);
+        drop(connection);
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+
+    #[test]
+    fn a_reader_that_stays_is_not_waited_for_again_before_the_log_has_grown_as_much_once_more() {
+        let (directory, connection, pulse) = long_log("held");
+        let reader = Connection::open(directory.join("file")).expect("it opens");
+        reader.execute_batch("BEGIN; SELECT count(*) FROM t").expect("a snapshot");
+        connection.execute_batch("INSERT INTO t VALUES (2)").expect("written");
+        let before = pulse.frames.load(Ordering::Relaxed);
+        pulse.keep_log_short(&connection);
+        assert_eq!(pulse.frames_next.load(Ordering::Relaxed), before + FRAMES_MAX);
+        assert!(frames(&connection) > FRAMES_MAX, "the reader keeps it");
+        reader.execute_batch("COMMIT").expect("it ends");
+        pulse.frames.store(before + FRAMES_MAX, Ordering::Relaxed);
+        pulse.keep_log_short(&connection);
+        assert!(frames(&connection) < FRAMES_MAX);
+        drop((reader, connection));
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}

@@ -28,16 +28,22 @@ impl Identity {
     }
 }
 
+/// What the writer's connection is set to (`synchronous` and the journal mode), or why it could not be asked.
+pub(super) type Settings = Result<(i64, String), String>;
+
 /// Everything at once.
-pub(super) fn look(
-    file: &File,
-    opened: Option<Identity>,
-    synchronous: i64,
-    journal_mode: &str,
-) -> Vec<Hazard> {
-    let settings = settings(synchronous, journal_mode);
+pub(super) fn look(file: &File, opened: Option<Identity>, settings: Settings) -> Vec<Hazard> {
+    let set = match settings {
+        Ok((synchronous, journal_mode)) => self::settings(synchronous, &journal_mode),
+        Err(why) => vec![Hazard {
+            severity: Severity::Unverified,
+            code: "sqlite-settings-unverified",
+            what: format!("how the file is written could not be looked at: {why}"),
+            mend: "look again once the store answers".to_owned(),
+        }],
+    };
     let place = [file_system(&file.path), moved(&file.path, opened), long_log(file)];
-    settings.into_iter().chain(place.into_iter().flatten()).collect()
+    set.into_iter().chain(place.into_iter().flatten()).collect()
 }
 
 fn settings(synchronous: i64, journal_mode: &str) -> Vec<Hazard> {

@@ -34,12 +34,14 @@ impl store::Store for Store {
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
         Box::pin(async move {
-            match self.write(Work::Inspect).await? {
-                Said::Settings { synchronous, journal_mode } => {
-                    Ok(hazards::look(&self.file, self.opened, synchronous, &journal_mode))
-                }
-                other => unreachable!("a look at the settings is not answered {other:?}"),
-            }
+            let settings = match self.write(Work::Inspect).await {
+                Ok(Said::Settings { synchronous, journal_mode }) => Ok((synchronous, journal_mode)),
+                Ok(other) => unreachable!("a look at the settings is not answered {other:?}"),
+                Err(closed) if closed.kind() == Kind::Closed => return Err(closed),
+                // Somebody holds the lock, say: the rest can be looked at all the same.
+                Err(error) => Err(error.to_string()),
+            };
+            Ok(hazards::look(&self.file, self.opened, settings))
         })
     }
 
