@@ -21,9 +21,9 @@ async fn an_outcome_is_replayed_then_refused_as_expired_and_then_gone() {
     let world = World::new();
     let engine = world.engine().await;
     engine.run(intent("k", "5"), charge).await.expect("a value");
-    world.pass(DAY - secs(1)).await;
+    world.skip(DAY - secs(10)).await;
     assert!(engine.run(intent("k", "5"), never).await.expect("still kept").replayed);
-    world.pass(secs(1) + 2 * SWEEP).await;
+    world.pass(secs(10) + 2 * SWEEP).await;
     assert_eq!(world.record().await.state_name(), StateName::Expired, "the sweeper has been by");
     assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Expired)));
     engine.shutdown(secs(1)).await;
@@ -49,7 +49,7 @@ async fn a_sweep_goes_through_everything_that_is_due_in_chunks() {
     for n in 0..100 {
         engine.run(intent(&format!("key-{n}"), "5"), charge).await.expect("a value");
     }
-    world.pass(DAY + secs(1)).await;
+    world.skip(DAY).await;
     let swept = engine.sweep().await.expect("swept");
     assert_eq!((swept.seen, swept.expired, swept.failed, swept.stopped), (100, 100, 0, false));
     assert_eq!(engine.sweep().await.expect("swept").seen, 0);

@@ -81,13 +81,20 @@ impl World {
         let mut left = span;
         loop {
             self.rest().await;
-            let step = self.clock.next_wake().unwrap_or(left).min(left).max(Duration::from_millis(1));
             if left.is_zero() {
                 return;
             }
+            let step = self.clock.next_wake().unwrap_or(left).max(Duration::from_millis(1)).min(left);
             self.clock.advance(step);
             left = left.saturating_sub(step);
         }
+    }
+
+    /// Lets a long span pass in which nothing is to be observed but its end.
+    pub(crate) async fn skip(&self, span: Duration) {
+        self.rest().await;
+        self.clock.advance(span);
+        self.pass(2 * SWEEP).await;
     }
 
     /// Whether an event was seen whose text contains `text`.
