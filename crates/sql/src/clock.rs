@@ -1,0 +1,18 @@
+//! The clock of stores that have none.
+//!
+//! What lives here: the one place of this crate that reads a clock. What must never: a decision.
+
+use semel_core::store::Clock;
+use semel_core::time::Time;
+
+/// The machine's wall clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the file that reads the clock")]
+    fn now(&self) -> Time {
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Time::from_millis(0) + since_epoch.unwrap_or_default()
+    }
+}

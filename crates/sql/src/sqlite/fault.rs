@@ -1,0 +1,121 @@
+//! What an error of SQLite leaves open.
+//!
+//! What lives here: the translation into the kinds that every store speaks of. What must never: a guess. Each function
+//! says what has to be known before it may be asked.
+
+use rusqlite::ErrorCode;
+use semel_core::store::{Error, Kind};
+use std::path::Path;
+
+/// One cause, told to everybody whom it concerns.
+#[derive(Debug, Clone)]
+pub(super) struct Fault {
+    pub(super) kind: Kind,
+    context: &'static str,
+    cause: String,
+}
+
+impl Fault {
+    pub(super) fn new(kind: Kind, context: &'static str, cause: &(impl ToString + ?Sized)) -> Self {
+        Self { kind, context, cause: cause.to_string() }
+    }
+
+    /// Of an error after which it is certain that nothing was written: a read, a transaction that did not begin, or one
+    /// that was never asked to commit.
+    pub(super) fn nothing_written(context: &'static str, error: &rusqlite::Error) -> Self {
+        Self::new(kind(error), context, error)
+    }
+
+    /// Of an error of COMMIT, after which the transaction was rolled back.
+    ///
+    /// A full disk is the one cause that proves that nothing was written: it was met while the log was being written
+    /// to, and what makes a transaction in the log valid is the last thing written. Any other error may have come
+    /// after that, from the disk being asked to keep it: a crash from here on might still bring the transaction back.
+    pub(super) fn of_commit(error: &rusqlite::Error, rolled_back: bool) -> Self {
+        let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        let kind = if full && rolled_back { Kind::Full } else { Kind::Ambiguous };
+        Self::new(kind, "committing to the SQLite store", error)
+    }
+
+    /// With the file that it is about.
+    pub(super) fn about(mut self, path: &Path) -> Self {
+        self.cause = format!("{}: {}", path.display(), self.cause);
+        self
+    }
+
+    pub(super) fn error(&self) -> Error {
+        Error::new(self.kind, self.context).because(self.cause.clone())
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        fault.error()
+    }
+}
+
+/// The kind of an error that left nothing behind.
+fn kind(error: &rusqlite::Error) -> Kind {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => Kind::Full,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Kind::ReadOnly,
+        Some(ErrorCode::TooBig) => Kind::TooLarge,
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::CannotOpen
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::OutOfMemory
+            | ErrorCode::OperationInterrupted,
+        ) => Kind::Unavailable,
+        // Damage, a file that is no database, tables of another shape.
+        _ => Kind::Unfit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    fn error(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn of_a_failed_commit_only_a_full_disk_proves_that_nothing_was_written() {
+        assert_eq!(Fault::of_commit(&error(ffi::SQLITE_FULL), true).kind, Kind::Full);
+        assert_eq!(Fault::of_commit(&error(ffi::SQLITE_FULL), false).kind, Kind::Ambiguous);
+        for code in [
+            ffi::SQLITE_IOERR,
+            ffi::SQLITE_IOERR_FSYNC,
+            ffi::SQLITE_IOERR_WRITE,
+            ffi::SQLITE_BUSY,
+            ffi::SQLITE_READONLY,
+            ffi::SQLITE_NOMEM,
+            ffi::SQLITE_CORRUPT,
+        ] {
+            assert_eq!(Fault::of_commit(&error(code), true).kind, Kind::Ambiguous, "{code}");
+        }
+    }
+
+    #[test]
+    fn before_a_commit_every_error_is_told_by_what_mends_it() {
+        for (code, expected) in [
+            (ffi::SQLITE_FULL, Kind::Full),
+            (ffi::SQLITE_READONLY, Kind::ReadOnly),
+            (ffi::SQLITE_READONLY_DBMOVED, Kind::ReadOnly),
+            (ffi::SQLITE_BUSY, Kind::Unavailable),
+            (ffi::SQLITE_BUSY_RECOVERY, Kind::Unavailable),
+            (ffi::SQLITE_IOERR_READ, Kind::Unavailable),
+            (ffi::SQLITE_CANTOPEN, Kind::Unavailable),
+            (ffi::SQLITE_TOOBIG, Kind::TooLarge),
+            (ffi::SQLITE_CORRUPT, Kind::Unfit),
+            (ffi::SQLITE_NOTADB, Kind::Unfit),
+            (ffi::SQLITE_ERROR, Kind::Unfit),
+        ] {
+            assert_eq!(Fault::nothing_written("", &error(code)).kind, expected, "{code}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What can be wrong with where the file lies and how it is written.
+//!
+//! What lives here: a look at the settings of the very connection that writes, at the file system, and at the file's own
+//! place. What must never: an open of the file past SQLite.
+
+use super::open::File;
+use semel_core::store::{Hazard, Severity};
+use std::path::Path;
+
+/// `PRAGMA synchronous`: every commit waits for the disk.
+const FULL: i64 = 2;
+
+/// Which file a name led to when the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity(u64, u64);
+
+impl Identity {
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            std::fs::metadata(path).ok().map(|found| Self(found.dev(), found.ino()))
+        }
+        #[cfg(not(unix))]
+        {
+            path.exists().then_some(Self(0, 0))
+        }
+    }
+}
+
+/// Everything at once.
+pub(super) fn look(
+    file: &File,
+    opened: Option<Identity>,
+    synchronous: i64,
+    journal_mode: &str,
+) -> Vec<Hazard> {
+    let settings = settings(synchronous, journal_mode);
+    let place = [file_system(&file.path), moved(&file.path, opened), long_log(file)];
+    settings.into_iter().chain(place.into_iter().flatten()).collect()
+}
+
+fn settings(synchronous: i64, journal_mode: &str) -> Vec<Hazard> {
+    let mut found = Vec::new();
+    if synchronous < FULL {
+        found.push(Hazard {
+            severity: Severity::Danger,
+            code: "sqlite-synchronous",
+            what: format!(
+                "SQLite is set to synchronous={synchronous}: commits do not wait for the disk, and a power \
+                 failure can take back outcomes that were acknowledged"
+            ),
+            mend: "set PRAGMA synchronous=FULL; nothing in this software sets less".to_owned(),
+        });
+    }
+    if journal_mode != "wal" {
+        found.push(Hazard {
+            severity: Severity::Danger,
+            code: "sqlite-journal-mode",
+            what: format!("the journal mode is {journal_mode}: readers and the writer block each other"),
+            mend: "set PRAGMA journal_mode=WAL, and find out who changed it".to_owned(),
+        });
+    }
+    found
+}
+
+/// The name leads to another file by now, or to none: what is written goes where nobody will look for it.
+fn moved(path: &Path, opened: Option<Identity>) -> Option<Hazard> {
+    (opened.is_none() || Identity::of(path) != opened).then(|| Hazard {
+        severity: Severity::Danger,
+        code: "sqlite-file-replaced",
+        what: format!(
+            "{} was removed, renamed or replaced while this process has it open: what is written now will not be \
+             found after a restart",
+            path.display()
+        ),
+        mend: "stop this process; put the file back together with its -wal, or accept what is missing".to_owned(),
+    })
+}
+
+/// Somebody keeps the log from being begun anew.
+fn long_log(file: &File) -> Option<Hazard> {
+    let bytes = std::fs::metadata(file.wal()).map_or(0, |found| found.len());
+    (bytes > file.wal_bytes_max.saturating_mul(2)).then(|| Hazard {
+        severity: Severity::Notice,
+        code: "sqlite-long-log",
+        what: format!(
+            "the write-ahead log has grown to {} MiB: a reader holds on to an old state of the file, and the log \
+             cannot be used again from its beginning until it lets go",
+            bytes >> 20
+        ),
+        mend: "look for a backup or a forgotten transaction that has the file open".to_owned(),
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn file_system(path: &Path) -> Option<Hazard> {
+    match rustix::fs::statfs(path) {
+        Ok(system) => by_magic(u64::from_ne_bytes(system.f_type.to_ne_bytes()) & 0xffff_ffff),
+        Err(error) => Some(unverified(&format!("it could not be asked for ({error})"))),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn file_system(_: &Path) -> Option<Hazard> {
+    Some(unverified("on this operating system it is not looked at"))
+}
+
+/// By the number that `statfs` gives; see `linux/magic.h`.
+#[cfg(target_os = "linux")]
+fn by_magic(magic: u64) -> Option<Hazard> {
+    let shared = |name| Hazard {
+        severity: Severity::Danger,
+        code: "sqlite-network-file-system",
+        what: format!(
+            "the file lies on {name}: locks and shared memory do not work across machines, and two of them can \
+             damage it"
+        ),
+        mend: "move the file to a local disk, or use a database server".to_owned(),
+    };
+    let memory = |name| Hazard {
+        severity: Severity::Danger,
+        code: "sqlite-in-memory",
+        what: format!("the file lies on {name}, which is gone when the machine stops"),
+        mend: "move the file to a disk".to_owned(),
+    };
+    match magic {
+        0x6969 => Some(shared("NFS")),
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => Some(shared("SMB/CIFS")),
+        0x0102_1997 => Some(shared("9p")),
+        0x5346_414f | 0x6b41_4653 => Some(shared("AFS")),
+        0x00c3_6400 => Some(shared("CephFS")),
+        0x0bd0_0bd0 => Some(shared("Lustre")),
+        0x7461_636f => Some(shared("OCFS2")),
+        0x0116_1970 => Some(shared("GFS2")),
+        0x786f_4256 => Some(shared("a VirtualBox shared folder")),
+        0x0102_1994 => Some(memory("tmpfs")),
+        0x8584_58f6 => Some(memory("ramfs")),
+        0x6573_5546 => Some(unverified("it is a FUSE file system, which may do anything")),
+        _ => None,
+    }
+}
+
+fn unverified(why: &str) -> Hazard {
+    Hazard {
+        severity: Severity::Unverified,
+        code: "sqlite-file-system-unverified",
+        what: format!("whether the file system keeps what SQLite needs of it is not known: {why}"),
+        mend: "make sure that the file lies on a local disk".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_full_durability_is_a_danger() {
+        let codes = |synchronous, mode| -> Vec<_> {
+            settings(synchronous, mode).into_iter().map(|found| (found.severity, found.code)).collect()
+        };
+        assert_eq!(codes(2, "wal"), []);
+        assert_eq!(codes(3, "wal"), []);
+        assert_eq!(codes(1, "wal"), [(Severity::Danger, "sqlite-synchronous")]);
+        assert_eq!(codes(2, "delete"), [(Severity::Danger, "sqlite-journal-mode")]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn file_systems_that_lie_about_locks_or_forget_are_named() {
+        let severity = |magic| by_magic(magic).map(|found| (found.severity, found.code));
+        for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997] {
+            assert_eq!(severity(magic), Some((Severity::Danger, "sqlite-network-file-system")), "{magic:x}");
+        }
+        assert_eq!(severity(0x0102_1994), Some((Severity::Danger, "sqlite-in-memory")));
+        assert_eq!(severity(0x6573_5546), Some((Severity::Unverified, "sqlite-file-system-unverified")));
+        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x2fc1_2fc1, 0x794c_7630] {
+            assert_eq!(severity(local), None, "{local:x}");
+        }
+    }
+}

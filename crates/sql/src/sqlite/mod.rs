@@ -1,0 +1,204 @@
+//! The embedded store: one SQLite file, shared by the processes of one machine.
+//!
+//! **What lives here**: [`Store`], which keeps the promises of [`semel_core::store`] in a file: a thread that writes in
+//! batches, threads that read, and one that takes checkpoints.
+//! **What must never**: a rule about what a record means, or an answer to a write before the disk has it.
+//!
+//! ```
+//! use semel_core::id::CommandId;
+//! use semel_core::store::Store as _;
+//! use semel_sql::sqlite;
+//!
+//! # let directory = std::env::temp_dir().join(format!("semel-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory)?;
+//! # let path = directory.join("semel.db");
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let store = sqlite::Store::open(path, sqlite::Options::default())?;
+//! let reading = store.get(CommandId::from_bytes([7; 32])).await?;
+//! assert_eq!(reading.entry, None);
+//! store.close().await;
+//! # Ok::<(), semel_core::store::Error>(())
+//! # })?;
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod checkpoint;
+mod fault;
+mod hazards;
+mod open;
+mod options;
+mod pen;
+mod queue;
+mod reader;
+mod row;
+mod scan;
+mod schema;
+mod store;
+mod write;
+mod writer;
+
+pub use options::Options;
+
+use checkpoint::Pulse;
+use fault::Fault;
+use hazards::Identity;
+use open::File;
+use queue::Queue;
+use reader::{Question, Reader};
+use semel_core::store::{Error, Kind};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use tokio::sync::watch;
+use write::{Job, Said, Work};
+use writer::Writer;
+
+/// How many may wait; far more than any machine serves in a second.
+const WAITING_MAX: usize = 1 << 16;
+/// The most bytes of one entry: half of what SQLite can hold in a row.
+const ENTRY_BYTES_MAX: u64 = 1 << 29;
+
+/// A store in a file. See the [module](self), and [`Store`](semel_core::store::Store) for what it does.
+///
+/// Several processes may have the same file open; SQLite's locks part them. Dropping it answers everybody who waits,
+/// and closes the file; that blocks for as long as the disk takes. [`close`](Self::close) does the same without blocking.
+pub struct Store {
+    file: File,
+    opened: Option<Identity>,
+    writes: Arc<Queue<Job>>,
+    questions: Arc<Queue<Question>>,
+    pulse: Arc<Pulse>,
+    /// The thread that ends last.
+    keeper: Mutex<Option<JoinHandle<()>>>,
+    /// Its other end goes with that thread.
+    ended: watch::Receiver<()>,
+}
+
+impl Store {
+    /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only.
+    ///
+    /// Brings older files to this build's schema. Refuses a file that a newer build has written, tables that are not
+    /// ours, and an SQLite that could damage the file. Blocks: a disk is at work.
+    pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
+        let Options { clock, readers, wal_bytes_max } = options;
+        let file = File { path: path.into(), wal_bytes_max };
+        let connection = file.writer()?;
+        let opened = Identity::of(&file.path);
+        let frames_max = wal_bytes_max / u64::from(file.page_bytes(&connection)?);
+        let pulse = Arc::new(Pulse::new(frames_max.max(1)));
+        let (writes, questions) = (Arc::new(Queue::new(WAITING_MAX)), Arc::new(Queue::new(WAITING_MAX)));
+        let checkpointer = file.checkpointer()?;
+        let readers = (0..readers).map(|_| file.reader()).collect::<Result<Vec<_>, _>>()?;
+
+        let mut threads =
+            Threads { writes: writes.clone(), questions: questions.clone(), started: Vec::new() };
+        let (ready, is_ready) = mpsc::channel();
+        let writer = Writer { connection, queue: writes.clone(), clock: clock.clone(), pulse: pulse.clone() };
+        threads.start("semel-write", move || writer.run(|said| drop(ready.send(said))))?;
+        for connection in readers {
+            let reader = Reader { connection, clock: clock.clone() };
+            let questions = questions.clone();
+            threads.start("semel-read", move || reader.run(&questions))?;
+        }
+        match is_ready.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(Fault::nothing_written("opening the SQLite store", &error).into()),
+            Err(_) => return Err(Error::new(Kind::Unavailable, "starting the thread that writes")),
+        }
+        let (alive, ended) = watch::channel(());
+        let others = std::mem::take(&mut threads.started);
+        let keeper = {
+            let pulse = pulse.clone();
+            let keep = move || {
+                pulse.run(&checkpointer, others);
+                drop(checkpointer);
+                drop(alive);
+            };
+            thread::Builder::new().name("semel-checkpoint".to_owned()).spawn(keep).map_err(no_thread)?
+        };
+        Ok(Self { file, opened, writes, questions, pulse, keeper: Mutex::new(Some(keeper)), ended })
+    }
+
+    /// Lets no more questions in, and ends once every write that was accepted is answered and the file is closed.
+    pub async fn close(&self) {
+        self.stop();
+        let mut ended = self.ended.clone();
+        // The only thing that is ever told is that the sender is gone.
+        while ended.changed().await.is_ok() {}
+    }
+
+    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large.
+    pub async fn verify(&self) -> Result<Vec<String>, Error> {
+        self.ask(Reader::verify).await
+    }
+
+    fn stop(&self) {
+        self.writes.close();
+        self.questions.close();
+        self.pulse.close();
+    }
+
+    /// Has `work` done, and waits until it is durable.
+    async fn write(&self, work: Work) -> Result<Said, Error> {
+        let (job, answer) = Job::new(work);
+        self.writes.push(job)?;
+        // Taken by a writer that failed in the middle: whether it came to commit is not known.
+        let lost = |_| Error::new(Kind::Ambiguous, "waiting for a write to the SQLite store");
+        answer.await.map_err(lost)?
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Reader) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (question, answer) = Reader::question(ask);
+        self.questions.push(question)?;
+        answer.await.map_err(reader::lost)?
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.stop();
+        let keeper = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(keeper) = keeper {
+            drop(keeper.join());
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("sqlite::Store").field("path", &self.file.path).finish_non_exhaustive()
+    }
+}
+
+/// Threads of a store that is not open yet: where opening fails, they end.
+struct Threads {
+    writes: Arc<Queue<Job>>,
+    questions: Arc<Queue<Question>>,
+    started: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn start(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        self.started.push(thread::Builder::new().name(name.to_owned()).spawn(work).map_err(no_thread)?);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if !self.started.is_empty() {
+            self.writes.close();
+            self.questions.close();
+            self.started.drain(..).for_each(|thread| drop(thread.join()));
+        }
+    }
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::new(Kind::Unavailable, "starting a thread of the SQLite store").because(error)
+}

@@ -1,0 +1,193 @@
+//! Connections, and what each is set to.
+//!
+//! What lives here: how the file is opened. What must never: an open of the file past SQLite. POSIX drops every lock that
+//! a process holds on a file as soon as it closes any descriptor of it.
+
+use super::fault::Fault;
+use super::schema;
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+use semel_core::store::{Error, Kind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Older ones can damage a file when the log is begun anew while a reader comes in.
+const VERSION_MIN: i32 = 3_051_003;
+const OPENING: &str = "opening the SQLite store";
+
+/// How long somebody else's lock is waited for before the answer is "unavailable", and how often it is tried.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+const BUSY_STEP: Duration = Duration::from_millis(1);
+const BUSY_TRIES: u128 = BUSY_WAIT.as_millis() / BUSY_STEP.as_millis();
+/// How long writing pauses for readers that keep the log from beginning anew.
+const RESTART_TRIES: i32 = 50;
+
+/// Pages are small, because a random place in an index costs a whole page in the log.
+pub(super) const PAGE_BYTES: u32 = 4096;
+const WRITER_CACHE_KIB: i32 = 64 * 1024;
+const READER_CACHE_KIB: i32 = 8 * 1024;
+
+/// A file and how it is opened.
+#[derive(Debug, Clone)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) wal_bytes_max: u64,
+}
+
+impl File {
+    /// The connection that writes; makes the file what it has to be.
+    pub(super) fn writer(&self) -> Result<Connection, Error> {
+        check_version()?;
+        let is_new = !self.path.exists();
+        let mut connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        if connection.is_readonly(MAIN_DB).map_err(|error| Fault::nothing_written(OPENING, &error))? {
+            let cause = format!("{} may not be written to by this user, or here", self.path.display());
+            return Err(Error::new(Kind::ReadOnly, OPENING).because(cause));
+        }
+        if is_new {
+            keep_private(&self.path)?;
+        }
+        // Before the first table; a file that has some keeps the size it was made with.
+        self.set(&connection, "page_size", PAGE_BYTES)?;
+        self.use_wal(&connection)?;
+        schema::migrate(&mut connection)?;
+        self.set(&connection, "synchronous", "FULL")?;
+        // Only macOS knows the difference: its fsync does not reach the disk.
+        self.set(&connection, "fullfsync", true)?;
+        self.set(&connection, "cache_size", -WRITER_CACHE_KIB)?;
+        let pages = self.wal_bytes_max / u64::from(self.page_bytes(&connection)?);
+        // Checkpoints are taken elsewhere; this is the net under them.
+        self.set(&connection, "wal_autocheckpoint", i64::try_from(pages * 4).unwrap_or(i64::MAX))?;
+        self.set(&connection, "journal_size_limit", i64::try_from(self.wal_bytes_max).unwrap_or(i64::MAX))?;
+        Ok(connection)
+    }
+
+    /// A connection that takes checkpoints.
+    pub(super) fn checkpointer(&self) -> Result<Connection, Error> {
+        let connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        self.set(&connection, "synchronous", "FULL")?;
+        self.set(&connection, "fullfsync", true)?;
+        self.set(&connection, "checkpoint_fullfsync", true)?;
+        self.set(&connection, "wal_autocheckpoint", 0)?;
+        Ok(connection)
+    }
+
+    /// A connection that reads.
+    pub(super) fn reader(&self) -> Result<Connection, Error> {
+        let connection = self.open(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        self.set(&connection, "cache_size", -READER_CACHE_KIB)?;
+        Ok(connection)
+    }
+
+    pub(super) fn page_bytes(&self, connection: &Connection) -> Result<u32, Error> {
+        connection
+            .pragma_query_value(None, "page_size", |row| row.get(0))
+            .map_err(|error| self.failed(&error).into())
+    }
+
+    /// Where SQLite keeps the log of this file.
+    pub(super) fn wal(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push("-wal");
+        name.into()
+    }
+
+    fn open(&self, flags: OpenFlags) -> Result<Connection, Error> {
+        // Each connection belongs to one thread, so that SQLite need not lock it. No URIs: a path is a path.
+        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(&self.path, flags).map_err(|error| self.failed(&error))?;
+        connection.busy_handler(Some(wait_for_others)).map_err(|error| self.failed(&error))?;
+        Ok(connection)
+    }
+
+    fn set(&self, connection: &Connection, name: &str, value: impl rusqlite::ToSql) -> Result<(), Error> {
+        // Some pragmas answer with what they were set to.
+        connection
+            .pragma_update_and_check(None, name, value, |_| Ok(()))
+            .or_else(|error| if error == rusqlite::Error::QueryReturnedNoRows { Ok(()) } else { Err(error) })
+            .map_err(|error| self.failed(&error).into())
+    }
+
+    /// Switches to the write-ahead log, which is kept in the file. SQLite does not wait by itself where two processes
+    /// switch at once.
+    fn use_wal(&self, connection: &Connection) -> Result<(), Error> {
+        let mut tries = 0;
+        let mode: String = loop {
+            match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)) {
+                Ok(mode) => break mode,
+                Err(error) if is_busy(&error) && wait_for_others(tries) => tries += 1,
+                Err(error) => return Err(self.failed(&error).into()),
+            }
+        };
+        if mode != "wal" {
+            let cause = format!("the file system gives no write-ahead log (journal mode {mode})");
+            return Err(Error::new(Kind::Unfit, OPENING).because(cause));
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> Fault {
+        let mut fault = Fault::nothing_written(OPENING, error);
+        if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && is_read_only(&self.path) {
+            fault.kind = Kind::ReadOnly;
+        }
+        fault.about(&self.path)
+    }
+}
+
+fn check_version() -> Result<(), Error> {
+    let number = rusqlite::version_number();
+    if number >= VERSION_MIN {
+        return Ok(());
+    }
+    let version = rusqlite::version();
+    let cause = format!("SQLite {version} is linked; before 3.51.3 a write-ahead log can damage its file");
+    Err(Error::new(Kind::Unfit, OPENING).because(cause))
+}
+
+/// The file holds other people's answers and the hashing secret. Its log takes over what it allows.
+fn keep_private(path: &Path) -> Result<(), Error> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+            .map_err(|error| Fault::new(Kind::Unavailable, OPENING, &error).about(path))?;
+    }
+    Ok(())
+}
+
+/// Whether the file system that would hold the file takes no writes.
+fn is_read_only(path: &Path) -> bool {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or_else(|| Path::new("."));
+    rustix::fs::statvfs(directory)
+        .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// Another process has the lock: waits a little, and says whether to try again. Evenly, where SQLite's own handler waits
+/// longer each time: a process that has waited long would be the one that asks least often.
+fn wait_for_others(tries: i32) -> bool {
+    let again = u128::from(tries.unsigned_abs()) < BUSY_TRIES;
+    if again {
+        std::thread::sleep(BUSY_STEP);
+    }
+    again
+}
+
+/// Runs `work` on a connection that gives up soon where somebody is in its way.
+pub(super) fn briefly<T>(
+    connection: &Connection,
+    work: impl FnOnce() -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    fn wait(tries: i32) -> bool {
+        tries < RESTART_TRIES && wait_for_others(tries)
+    }
+    connection.busy_handler(Some(wait))?;
+    let result = work();
+    connection.busy_handler(Some(wait_for_others))?;
+    result
+}

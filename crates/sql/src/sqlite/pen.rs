@@ -1,0 +1,234 @@
+//! Writes one thing after another into an open transaction.
+//!
+//! What lives here: the prepared statements of the writer, and each write as a condition and a change. What must never:
+//! a change where the condition was not judged by the entry's own bytes; an entry that cannot be read meets none.
+
+use super::fault::Fault;
+use super::row::{self, Row};
+use super::write::{Place, Said, Standing, Work};
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Statement, params};
+use semel_core::codec;
+use semel_core::machine::{Expect, Found};
+use semel_core::record::Entry;
+use semel_core::store::{Kind, Setting};
+use semel_core::time::Time;
+
+/// Every state, and the marker.
+const STATES: usize = 8;
+
+pub(super) struct Pen<'c> {
+    connection: &'c Connection,
+    select: Statement<'c>,
+    insert: Statement<'c>,
+    update: Statement<'c>,
+    replace: Statement<'c>,
+    delete: Statement<'c>,
+    count: Statement<'c>,
+    /// How many rows more or less there are in each state since the transaction began.
+    deltas: [i64; STATES],
+}
+
+/// A row as it stands.
+struct Stored {
+    row: i64,
+    state: i64,
+    bytes: Bytes,
+}
+
+impl<'c> Pen<'c> {
+    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            connection,
+            select: connection
+                .prepare("SELECT row, command_id, state, entry FROM semel_records WHERE operation_id = ?1")?,
+            insert: connection.prepare(
+                "INSERT INTO semel_records \
+                 (operation_id, command_id, state, due_at, updated_at, caller, key, operation, entry) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (operation_id) DO NOTHING",
+            )?,
+            update: connection.prepare(
+                "UPDATE semel_records SET state = ?2, due_at = ?3, updated_at = ?4, entry = ?5 WHERE row = ?1",
+            )?,
+            replace: connection.prepare(
+                "UPDATE semel_records SET state = ?2, due_at = ?3, updated_at = ?4, entry = ?5, caller = ?6, \
+                 key = ?7, operation = ?8 WHERE row = ?1",
+            )?,
+            delete: connection.prepare("DELETE FROM semel_records WHERE row = ?1")?,
+            count: connection.prepare("UPDATE semel_counts SET rows = rows + ?2 WHERE state = ?1")?,
+            deltas: [0; STATES],
+        })
+    }
+
+    /// A transaction begins: nothing is carried over from one that was rolled back.
+    pub(super) fn begin(&mut self) {
+        self.deltas = [0; STATES];
+    }
+
+    /// Right before the transaction is committed.
+    pub(super) fn finish(&mut self) -> rusqlite::Result<()> {
+        for (state, delta) in (0_i64..).zip(self.deltas) {
+            if delta != 0 {
+                self.count.execute([state, delta])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies one write. An error leaves the transaction in doubt: it has to be rolled back.
+    pub(super) fn apply(&mut self, work: &Work, now: Time) -> rusqlite::Result<Said> {
+        match work {
+            Work::Insert { place, row } => self.insert(*place, row, now),
+            Work::Swap { place, expect: Expect::Absent, next } => self.insert(*place, next, now),
+            Work::Swap { place, expect, next } => {
+                self.change(*place, now, |found| expect.met_by(found), Some(next))
+            }
+            Work::Remove { place, expect } => self.change(*place, now, |found| expect.met_by(found), None),
+            Work::RemoveMarker { place } => {
+                self.change(*place, now, |found| matches!(found, Found::Moved), None)
+            }
+            Work::Set { name, expect, next } => self.set(name, expect.as_deref(), next.as_deref()),
+            Work::Inspect => self.inspect(),
+        }
+    }
+
+    fn insert(&mut self, place: Place, row: &Row, now: Time) -> rusqlite::Result<Said> {
+        let Row { state, due_at, updated_at, caller, key, operation, entry } = row;
+        let inserted = self.insert.execute(params![
+            place.operation_id.as_bytes(),
+            place.id.as_bytes(),
+            state,
+            due_at,
+            updated_at,
+            caller,
+            key,
+            operation.as_deref(),
+            entry,
+        ])?;
+        if inserted == 1 {
+            self.moved(None, Some(*state));
+            return Ok(Said::Done(now));
+        }
+        Ok(match self.standing(place)? {
+            Ok(Some(standing)) => Said::Refused(now, Standing::Bytes(standing.bytes)),
+            // Within one transaction what refused the insert cannot be gone.
+            Ok(None) => {
+                Said::Failed(Fault::new(Kind::Unfit, "inserting into the SQLite store", "an index lies"))
+            }
+            Err(fault) => Said::Failed(fault),
+        })
+    }
+
+    /// Puts `next` in the place of what stands there, or nothing, where `allowed` says so.
+    fn change(
+        &mut self,
+        place: Place,
+        now: Time,
+        allowed: impl FnOnce(Found<'_>) -> bool,
+        next: Option<&Row>,
+    ) -> rusqlite::Result<Said> {
+        let standing = match self.standing(place)? {
+            Ok(Some(standing)) => standing,
+            Ok(None) if allowed(Found::Nothing) => return Ok(Said::Done(now)),
+            Ok(None) => return Ok(Said::Refused(now, Standing::Nothing)),
+            Err(fault) => return Ok(Said::Failed(fault)),
+        };
+        let entry = codec::decode(&standing.bytes);
+        if !allowed(codec::found(&entry)) {
+            return Ok(Said::Refused(now, Standing::Read(entry)));
+        }
+        match (next, &entry) {
+            (Some(next), Ok(Entry::Record(record))) if next.same_command(record) => {
+                self.update.execute(params![
+                    standing.row,
+                    next.state,
+                    next.due_at,
+                    next.updated_at,
+                    next.entry
+                ])?;
+            }
+            (Some(next), _) => {
+                let Row { state, due_at, updated_at, caller, key, operation, entry } = next;
+                let operation = operation.as_deref();
+                self.replace.execute(params![
+                    standing.row,
+                    state,
+                    due_at,
+                    updated_at,
+                    entry,
+                    caller,
+                    key,
+                    operation
+                ])?;
+            }
+            // Its count is taken care of by a trigger.
+            (None, _) => {
+                self.delete.execute([standing.row])?;
+            }
+        }
+        if let Some(next) = next {
+            self.moved(Some(standing.state), Some(next.state));
+        }
+        Ok(Said::Done(now))
+    }
+
+    fn standing(&mut self, place: Place) -> rusqlite::Result<Result<Option<Stored>, Fault>> {
+        let mut rows = self.select.query([place.operation_id.as_bytes()])?;
+        let Some(found) = rows.next()? else { return Ok(Ok(None)) };
+        if row::command_id(found.get_ref(1)?) != Some(place.id) {
+            return Ok(Err(other_command()));
+        }
+        let bytes = row::entry_bytes(found.get_ref(3)?);
+        Ok(Ok(Some(Stored { row: found.get(0)?, state: found.get(2)?, bytes })))
+    }
+
+    fn moved(&mut self, from: Option<i64>, to: Option<i64>) {
+        let mut add = |state: Option<i64>, delta| {
+            let index = state.and_then(|state| usize::try_from(state).ok());
+            if let Some(count) = index.and_then(|index| self.deltas.get_mut(index)) {
+                *count += delta;
+            }
+        };
+        add(from, -1);
+        add(to, 1);
+    }
+
+    fn set(&mut self, name: &str, expect: Option<&[u8]>, next: Option<&[u8]>) -> rusqlite::Result<Said> {
+        let found: Option<Vec<u8>> = self
+            .connection
+            .prepare_cached("SELECT value FROM semel_settings WHERE name = ?1")?
+            .query_row([name], |row| row.get(0))
+            .optional()?;
+        if found.as_deref() != expect {
+            return Ok(Said::Set(Setting::Refused(found.map(Bytes::from))));
+        }
+        match next {
+            Some(value) => self
+                .connection
+                .prepare_cached("INSERT OR REPLACE INTO semel_settings (name, value) VALUES (?1, ?2)")?
+                .execute(params![name, value])?,
+            None => self
+                .connection
+                .prepare_cached("DELETE FROM semel_settings WHERE name = ?1")?
+                .execute([name])?,
+        };
+        Ok(Said::Set(Setting::Done))
+    }
+
+    fn inspect(&self) -> rusqlite::Result<Said> {
+        Ok(Said::Settings {
+            synchronous: self.connection.pragma_query_value(None, "synchronous", |row| row.get(0))?,
+            journal_mode: self.connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?,
+        })
+    }
+}
+
+/// Two commands cannot share an operation id but by damage, or a broken hash.
+pub(super) fn other_command() -> Fault {
+    Fault::new(
+        Kind::Unfit,
+        "looking up a command in the SQLite store",
+        "another command's id stands under this operation id; it was left as it is. Restore the file from a backup, \
+         or find out what the command did and remove the row by hand",
+    )
+}

@@ -1,0 +1,179 @@
+//! What waits for a thread.
+//!
+//! What lives here: a bounded queue that many tasks fill without waiting and a few threads empty. What must never: work
+//! under its lock, or a wake-up of a thread that is awake.
+
+use semel_core::store::{Error, Kind};
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+pub(super) struct Queue<T> {
+    held: Mutex<Held<T>>,
+    filled: Condvar,
+    /// More than this many are refused: whoever asks is better told than kept.
+    waiting_max: usize,
+}
+
+struct Held<T> {
+    waiting: VecDeque<T>,
+    /// Threads that sleep and have not been woken; never fewer than there are (one that woke by itself still counts).
+    asleep: usize,
+    door: Door,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Open,
+    /// Nothing more comes in; what is in is still served.
+    Closed,
+    /// Nobody is left to serve.
+    Abandoned,
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new(waiting_max: usize) -> Self {
+        let held = Held { waiting: VecDeque::new(), asleep: 0, door: Door::Open };
+        Self { held: Mutex::new(held), filled: Condvar::new(), waiting_max }
+    }
+
+    /// No code of others runs under the lock, so that what it holds is whole even after a panic.
+    fn held(&self) -> MutexGuard<'_, Held<T>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves `item` to be served. Refused, it is dropped: nobody has seen it.
+    pub(super) fn push(&self, item: T) -> Result<(), Error> {
+        let mut held = self.held();
+        match held.door {
+            Door::Open if held.waiting.len() < self.waiting_max => {}
+            Door::Open => {
+                return Err(Error::new(Kind::Unavailable, "asking the SQLite store").because(format!(
+                    "{} questions are waiting already; it is asked faster than the disk can answer",
+                    self.waiting_max
+                )));
+            }
+            Door::Closed => return Err(Error::new(Kind::Closed, "asking the SQLite store")),
+            Door::Abandoned => {
+                return Err(Error::new(Kind::Unavailable, "asking the SQLite store")
+                    .because("its thread has failed; open the store again"));
+            }
+        }
+        held.waiting.push_back(item);
+        let wake = held.asleep > 0;
+        if wake {
+            // Counted off here, so that the next push does not wake the same thread again: each wake-up is a system call.
+            held.asleep -= 1;
+        }
+        drop(held);
+        if wake {
+            self.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits for something to do; `None` once the queue is closed and served.
+    pub(super) fn take(&self) -> Option<T> {
+        self.filled(self.held())?.waiting.pop_front()
+    }
+
+    /// Waits for something to do and takes what has gathered, in order: at most `count_max`, and at most one beyond
+    /// `weight_max` together. `false` once the queue is closed and served.
+    pub(super) fn gather(
+        &self,
+        into: &mut Vec<T>,
+        count_max: usize,
+        weight_max: usize,
+        weight: impl Fn(&T) -> usize,
+    ) -> bool {
+        let Some(mut held) = self.filled(self.held()) else { return false };
+        let mut total = 0;
+        while into.len() < count_max && total < weight_max {
+            let Some(item) = held.waiting.pop_front() else { break };
+            total += weight(&item);
+            into.push(item);
+        }
+        true
+    }
+
+    fn filled<'a>(&self, mut held: MutexGuard<'a, Held<T>>) -> Option<MutexGuard<'a, Held<T>>> {
+        while held.waiting.is_empty() {
+            if held.door != Door::Open {
+                return None;
+            }
+            held.asleep += 1;
+            held = self.filled.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        Some(held)
+    }
+
+    /// Lets nothing more in. What waits is still served.
+    pub(super) fn close(&self) {
+        let mut held = self.held();
+        if held.door == Door::Open {
+            held.door = Door::Closed;
+        }
+        self.filled.notify_all();
+    }
+
+    /// Nobody serves any more. Drops what waits, which tells those who asked.
+    pub(super) fn abandon(&self) {
+        let mut held = self.held();
+        if held.door == Door::Open {
+            held.door = Door::Abandoned;
+        }
+        let left = std::mem::take(&mut held.waiting);
+        drop(held);
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(queue: &Queue<u8>, count_max: usize, weight_max: usize) -> Option<Vec<u8>> {
+        let mut into = Vec::new();
+        queue.gather(&mut into, count_max, weight_max, |item| usize::from(*item)).then_some(into)
+    }
+
+    #[test]
+    fn what_waits_is_taken_in_order_up_to_a_count_and_a_weight() {
+        let queue = Queue::new(10);
+        (1..=6).for_each(|item| queue.push(item).expect("there is room"));
+        assert_eq!(gathered(&queue, 2, 100), Some(vec![1, 2]));
+        assert_eq!(gathered(&queue, 9, 5), Some(vec![3, 4]));
+        assert_eq!(gathered(&queue, 9, 1), Some(vec![5]), "one is taken whatever it weighs");
+        assert_eq!(queue.take(), Some(6));
+    }
+
+    #[test]
+    fn a_closed_queue_serves_what_it_holds_and_lets_nothing_in() {
+        let queue = Queue::new(10);
+        queue.push(1).expect("there is room");
+        queue.close();
+        assert_eq!(queue.push(2).map_err(|error| error.kind()), Err(Kind::Closed));
+        assert_eq!(gathered(&queue, 9, 9), Some(vec![1]));
+        assert_eq!(gathered(&queue, 9, 9), None);
+        assert_eq!(queue.take(), None);
+    }
+
+    #[test]
+    fn an_overfull_queue_refuses_rather_than_grow() {
+        let queue = Queue::new(1);
+        queue.push(1).expect("there is room");
+        assert_eq!(queue.push(2).map_err(|error| error.kind()), Err(Kind::Unavailable));
+        assert_eq!(queue.take(), Some(1));
+        queue.push(3).expect("there is room again");
+    }
+
+    #[test]
+    fn an_abandoned_queue_drops_what_waits_and_says_so_to_whoever_comes() {
+        let queue = Queue::new(10);
+        let waits = std::sync::Arc::new(());
+        queue.push(waits.clone()).expect("there is room");
+        queue.abandon();
+        assert_eq!(std::sync::Arc::strong_count(&waits), 1);
+        assert_eq!(queue.push(waits).map_err(|error| error.kind()), Err(Kind::Unavailable));
+        assert!(queue.take().is_none());
+    }
+}

@@ -1,0 +1,162 @@
+//! The threads that read.
+//!
+//! What lives here: questions answered from a snapshot that is taken after the question was put, on connections that
+//! cannot write. What must never: a snapshot kept from one question to the next.
+
+use super::fault::Fault;
+use super::pen::other_command;
+use super::queue::Queue;
+use super::row::{self, MARKER};
+use super::write::Place;
+use bytes::Bytes;
+use rusqlite::{Connection, params};
+use semel_core::codec;
+use semel_core::id::OperationId;
+use semel_core::store::{Clock, Count, Counted, Error, Item, Kind, Reading};
+use semel_core::time::Time;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// A question, with whom to answer.
+pub(super) type Question = Box<dyn FnOnce(&Reader) + Send>;
+
+/// What a question that was never answered means: its thread met a bug. It was only a question.
+pub(super) fn lost(_: oneshot::error::RecvError) -> Error {
+    Error::new(Kind::Unavailable, READING).because("the thread that was reading has failed")
+}
+
+const READING: &str = "reading from the SQLite store";
+
+pub(super) struct Reader {
+    pub(super) connection: Connection,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Reader {
+    /// Serves until the queue is closed and empty.
+    pub(super) fn run(self, queue: &Queue<Question>) {
+        while let Some(question) = queue.take() {
+            // Whoever asked learns of a panic by never being answered; the next one has done nothing wrong.
+            drop(catch_unwind(AssertUnwindSafe(|| question(&self))));
+        }
+    }
+
+    /// `ask` as something to put into the queue, and where its answer comes out.
+    pub(super) fn question<T: Send + 'static>(
+        ask: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static,
+    ) -> (Question, oneshot::Receiver<Result<T, Error>>) {
+        let (reply, answer) = oneshot::channel();
+        (Box::new(move |reader| drop(reply.send(ask(reader)))), answer)
+    }
+
+    /// The store's time. Taken before the snapshot: a record is never judged by a moment after which it may have been
+    /// renewed unseen.
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    pub(super) fn get(&self, place: Place) -> Result<(Time, Option<Bytes>), Error> {
+        let now = self.now();
+        let found = self.stored(place.operation_id)?;
+        match found {
+            None => Ok((now, None)),
+            Some((id, _, bytes)) if id == Some(place.id) => Ok((now, Some(bytes))),
+            Some(_) => Err(other_command().error()),
+        }
+    }
+
+    pub(super) fn find(&self, operation_id: OperationId) -> Result<(Time, Option<Item>), Error> {
+        let now = self.now();
+        match self.stored(operation_id)? {
+            None | Some((_, MARKER, _)) => Ok((now, None)),
+            Some((Some(id), _, bytes)) if OperationId::of(&id) == operation_id => {
+                Ok((now, Some(Item { id, entry: codec::decode(&bytes) })))
+            }
+            Some(_) => Err(other_command().error()),
+        }
+    }
+
+    fn stored(&self, operation_id: OperationId) -> Result<Option<Stored>, Error> {
+        let read = || -> rusqlite::Result<_> {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT command_id, state, entry FROM semel_records WHERE operation_id = ?1",
+            )?;
+            let mut rows = statement.query([operation_id.as_bytes()])?;
+            let Some(found) = rows.next()? else { return Ok(None) };
+            let id = row::command_id(found.get_ref(0)?);
+            Ok(Some((id, found.get(1)?, row::entry_bytes(found.get_ref(2)?))))
+        };
+        read().map_err(|error| failed(&error))
+    }
+
+    pub(super) fn count(&self, what: Count, at_most: u64) -> Result<Counted, Error> {
+        const IN_STATE: &str = "SELECT min(rows, ?2) FROM semel_counts WHERE state = ?1";
+        let now = self.now();
+        let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
+        let read = |sql: &str, about: i64| {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            statement.query_row(params![about, limit], |row| row.get::<_, i64>(0))
+        };
+        let count = match what {
+            Count::Records => read("SELECT min(sum(rows), ?2) FROM semel_counts WHERE state <> ?1", MARKER),
+            Count::State(name) => read(IN_STATE, row::state(name)),
+            Count::Markers => read(IN_STATE, MARKER),
+            // The index has the first bytes of the hash: enough for a quota.
+            Count::Caller(caller) => read(
+                "SELECT count(*) FROM (SELECT 1 FROM semel_records WHERE caller = ?1 LIMIT ?2)",
+                row::caller(&caller),
+            ),
+        };
+        let count = count.map_err(|error| failed(&error))?;
+        Ok(Counted { now, count: u64::try_from(count).unwrap_or(0) })
+    }
+
+    pub(super) fn settings(&self) -> Result<Vec<(String, Bytes)>, Error> {
+        let read = || -> rusqlite::Result<Vec<_>> {
+            self.connection
+                .prepare_cached("SELECT name, value FROM semel_settings ORDER BY name")?
+                .query_map([], |row| Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?))))?
+                .collect()
+        };
+        read().map_err(|error| failed(&error))
+    }
+
+    /// What SQLite finds wrong with the file, and what the tables contradict each other in. Reads all of it.
+    pub(super) fn verify(&self) -> Result<Vec<String>, Error> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            let mut found: Vec<String> = self
+                .connection
+                .prepare("PRAGMA integrity_check")?
+                .query_map([], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            found.retain(|line| line != "ok");
+            let miscounted = self
+                .connection
+                .prepare(
+                    "SELECT state, rows, (SELECT count(*) FROM semel_records r WHERE r.state = c.state) AS real \
+                     FROM semel_counts c WHERE rows <> real",
+                )?
+                .query_map([], |row| {
+                    let (state, told, real): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                    Ok(format!("semel_counts has {told} rows in state {state}, and there are {real}"))
+                })?
+                .collect::<Result<Vec<_>, _>>()?;
+            found.extend(miscounted);
+            Ok(found)
+        };
+        read().map_err(|error| failed(&error))
+    }
+}
+
+/// The id in the row, its state, and its bytes.
+type Stored = (Option<semel_core::id::CommandId>, i64, Bytes);
+
+pub(super) fn failed(error: &rusqlite::Error) -> Error {
+    Fault::nothing_written(READING, error).error()
+}
+
+/// Decoded in the task that asked.
+pub(super) fn reading((now, bytes): (Time, Option<Bytes>)) -> Reading {
+    Reading { now, entry: bytes.map(|bytes| codec::decode(&bytes)) }
+}

@@ -1,0 +1,138 @@
+//! An entry as columns.
+//!
+//! What lives here: which columns stand beside an entry's bytes, and how numbers fit into SQLite's. What must never: a
+//! column that a condition is judged by. Conditions are judged by the entry's bytes; columns find it.
+
+use bytes::Bytes;
+use rusqlite::types::ValueRef;
+use semel_core::codec;
+use semel_core::id::{CallerHash, CommandId, KeyHash};
+use semel_core::record::{Entry, Record, StateName};
+use semel_core::time::Time;
+use std::sync::Arc;
+
+/// The number of a marker in the state column, after those of the states.
+pub(super) const MARKER: i64 = 7;
+
+/// A state's number in its column: the same as in the codec.
+pub(super) const fn state(name: StateName) -> i64 {
+    match name {
+        StateName::Claimed => 0,
+        StateName::Processing => 1,
+        StateName::Succeeded => 2,
+        StateName::FailedReplayable => 3,
+        StateName::FailedNotReplayable => 4,
+        StateName::Unknown => 5,
+        StateName::Expired => 6,
+    }
+}
+
+/// A moment in a signed column. Those beyond it, 292 million years away, count as its last one; wherever that could make
+/// a difference, the entry itself is looked at.
+pub(super) fn time(time: Time) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The first eight bytes of a keyed hash: one in 2^64 pairs shares them, and nobody can choose them.
+fn prefix(hash: &[u8; 32]) -> i64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    i64::from_be_bytes(first)
+}
+
+pub(super) fn caller(hash: &CallerHash) -> i64 {
+    prefix(hash.as_bytes())
+}
+
+pub(super) fn key(hash: &KeyHash) -> i64 {
+    prefix(hash.as_bytes())
+}
+
+/// What is written: the entry's bytes and what finds it. Made in the task that asks, not in the writer's thread.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) state: i64,
+    pub(super) due_at: Option<i64>,
+    pub(super) updated_at: Option<i64>,
+    pub(super) caller: Option<i64>,
+    pub(super) key: Option<i64>,
+    pub(super) operation: Option<Arc<str>>,
+    pub(super) entry: Vec<u8>,
+}
+
+impl Row {
+    pub(super) fn of(record: &Record) -> Self {
+        Self {
+            state: state(record.state_name()),
+            due_at: record.due_at().map(time),
+            updated_at: Some(time(record.updated_at())),
+            caller: Some(caller(&record.caller_hash())),
+            key: Some(key(&record.key_hash())),
+            operation: Some(record.operation().clone()),
+            entry: codec::encode_record(record),
+        }
+    }
+
+    pub(super) fn marker() -> Self {
+        let entry = codec::encode(&Entry::Moved);
+        Self {
+            state: MARKER,
+            due_at: None,
+            updated_at: None,
+            caller: None,
+            key: None,
+            operation: None,
+            entry,
+        }
+    }
+
+    /// Whether this differs from `record` only in what every write changes.
+    pub(super) fn same_command(&self, record: &Record) -> bool {
+        self.caller == Some(caller(&record.caller_hash()))
+            && self.key == Some(key(&record.key_hash()))
+            && self.operation.as_deref() == Some(&**record.operation())
+    }
+}
+
+/// The id in a column; `None` where something else stands there.
+pub(super) fn command_id(value: ValueRef<'_>) -> Option<CommandId> {
+    let ValueRef::Blob(bytes) = value else { return None };
+    bytes.try_into().ok().map(CommandId::from_bytes)
+}
+
+/// The entry's bytes. What is no byte string is read as one that is damaged.
+pub(super) fn entry_bytes(value: ValueRef<'_>) -> Bytes {
+    match value {
+        ValueRef::Blob(bytes) => Bytes::copy_from_slice(bytes),
+        _ => Bytes::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_keep_their_order_in_a_signed_column() {
+        let moments = [0, 1, 1_800_000_000_000, i64::MAX.unsigned_abs() - 1, i64::MAX.unsigned_abs()];
+        let columns = moments.map(|millis| time(Time::from_millis(millis)));
+        assert!(columns.is_sorted_by(|a, b| a < b) && columns[0] == 0, "{columns:?}");
+        assert_eq!(time(Time::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn every_state_has_a_number_of_its_own_and_a_marker_has_the_next() {
+        let numbers = StateName::ALL.map(state);
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(MARKER, 7);
+    }
+
+    #[test]
+    fn what_is_no_byte_string_is_damaged_and_not_absent() {
+        assert!(codec::decode(&entry_bytes(ValueRef::Null)).is_err());
+        assert!(codec::decode(&entry_bytes(ValueRef::Integer(7))).is_err());
+        assert_eq!(command_id(ValueRef::Blob(&[0; 31])), None);
+        assert_eq!(command_id(ValueRef::Text(&[0; 32])), None);
+        assert_eq!(command_id(ValueRef::Blob(&[9; 32])), Some(CommandId::from_bytes([9; 32])));
+    }
+}

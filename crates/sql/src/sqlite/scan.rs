@@ -1,0 +1,184 @@
+//! Walks through many rows, a page at a time.
+//!
+//! What lives here: the orders that records are listed in, and the bounds of one page. What must never: a page whose
+//! cost grows with the store, or an entry left out because it cannot be read.
+
+use super::reader::{Reader, failed};
+use super::row::{self, MARKER};
+use bytes::Bytes;
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+use semel_core::codec;
+use semel_core::id::CommandId;
+use semel_core::record::{Entry, StateName};
+use semel_core::store::{Cursor, Error, Filter, Item, Kind, Page};
+
+/// How many rows one page looks at, wanted or not.
+const LOOK_MAX: usize = 10_000;
+/// How many bytes of entries one page holds, give or take one entry.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Where a page ended: a number that the order goes by, and a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    at: i64,
+    row: i64,
+}
+
+impl Mark {
+    const START: Self = Self { at: i64::MIN, row: i64::MIN };
+
+    fn cursor(self) -> Cursor {
+        Cursor::from_bytes([self.at.to_be_bytes(), self.row.to_be_bytes()].concat())
+    }
+
+    /// Cursors pass through clients, and come back as anything.
+    fn read(cursor: Option<&Cursor>) -> Result<Self, Error> {
+        let Some(cursor) = cursor else { return Ok(Self::START) };
+        let number = |bytes: &[u8]| bytes.try_into().ok().map(i64::from_be_bytes);
+        match cursor.as_bytes().split_at_checked(8) {
+            Some((at, row)) => number(at).zip(number(row)).map(|(at, row)| Self { at, row }),
+            None => None,
+        }
+        .ok_or_else(|| Error::new(Kind::Unfit, "going on from a cursor that this store did not make"))
+    }
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!("SELECT row, command_id, entry, state, due_at, updated_at, caller, key, operation FROM semel_records ", $rest)
+    };
+}
+
+const ALL: &str = select!("WHERE row > ?1 ORDER BY row");
+const OF_CALLER: &str =
+    select!("INDEXED BY semel_records_caller WHERE caller = ?2 AND row > ?1 ORDER BY row");
+const UNKNOWN: &str = select!("INDEXED BY semel_records_unknown WHERE state = 5 AND row > ?1 ORDER BY row");
+const MARKERS: &str = select!("INDEXED BY semel_records_markers WHERE state = 7 AND row > ?1 ORDER BY row");
+const DUE: &str = select!(
+    "INDEXED BY semel_records_due_at WHERE due_at IS NOT NULL AND due_at <= ?1 AND (due_at, row) > (?2, ?3) \
+     ORDER BY due_at, row"
+);
+
+impl Reader {
+    pub(super) fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        let mark = Mark::read(after)?;
+        let (sql, about) = match (filter.state, &filter.caller) {
+            (Some(StateName::Unknown), _) => (UNKNOWN, None),
+            (_, Some(caller)) => (OF_CALLER, Some(row::caller(caller))),
+            _ => (ALL, None),
+        };
+        let wanted = |item: &Item| match &item.entry {
+            Ok(Entry::Record(record)) => filter.wants(record),
+            Ok(Entry::Moved) => false,
+            Err(_) => true,
+        };
+        let mut parameters = vec![mark.row];
+        parameters.extend(about);
+        self.walk(sql, &parameters, after, limit, |row| may_be_wanted(filter, row), wanted)
+    }
+
+    pub(super) fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        let mark = Mark::read(after)?;
+        let now = self.now();
+        let due = |item: &Item| {
+            item.record().is_none_or(|record| record.due_at().is_some_and(|due_at| due_at <= now))
+        };
+        let mut page =
+            self.walk(DUE, &[row::time(now), mark.at, mark.row], after, limit, |_| Ok(true), due)?;
+        page.now = now;
+        Ok(page)
+    }
+
+    pub(super) fn markers(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        let mark = Mark::read(after)?;
+        self.walk(MARKERS, &[mark.row], after, limit, |_| Ok(true), |_| true)
+    }
+
+    /// `look` is asked of the columns first, so that an entry of many pages is not read to be thrown away.
+    fn walk(
+        &self,
+        sql: &str,
+        parameters: &[i64],
+        after: Option<&Cursor>,
+        limit: usize,
+        look: impl Fn(&Row<'_>) -> rusqlite::Result<bool>,
+        wanted: impl Fn(&Item) -> bool,
+    ) -> Result<Page, Error> {
+        let now = self.now();
+        let walk = || -> rusqlite::Result<Page> {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut rows = statement.query(rusqlite::params_from_iter(parameters))?;
+            let (mut items, mut looked_at, mut bytes_held) = (Vec::new(), 0, 0);
+            let mut last = after.cloned();
+            while let Some(row) = rows.next()? {
+                if items.len() >= limit || looked_at >= LOOK_MAX || bytes_held >= BYTES_MAX {
+                    return Ok(Page { now, items, next: last });
+                }
+                looked_at += 1;
+                last =
+                    Some(Mark { at: row.get::<_, Option<i64>>(4)?.unwrap_or(0), row: row.get(0)? }.cursor());
+                if !look(row)? {
+                    continue;
+                }
+                let bytes = row::entry_bytes(row.get_ref(2)?);
+                bytes_held += bytes.len();
+                let item = item(row.get_ref(1)?, &bytes);
+                if wanted(&item) {
+                    items.push(item);
+                }
+            }
+            Ok(Page { now, items, next: None })
+        };
+        walk().map_err(|error| failed(&error))
+    }
+}
+
+/// A row without a proper id is handed out too: as damaged, under an id that nothing else stands under.
+fn item(id: ValueRef<'_>, bytes: &Bytes) -> Item {
+    match row::command_id(id) {
+        Some(id) => Item { id, entry: codec::decode(bytes) },
+        None => Item {
+            id: CommandId::from_bytes([0; 32]),
+            entry: Err(codec::Error::Damaged { at: 0, what: "the id beside it is not 32 bytes" }),
+        },
+    }
+}
+
+/// Whether the columns leave it open that the filter wants what stands there.
+fn may_be_wanted(filter: &Filter, row: &Row<'_>) -> rusqlite::Result<bool> {
+    let is = |column: usize, wanted: Option<i64>| -> rusqlite::Result<bool> {
+        Ok(wanted.is_none() || row.get::<_, Option<i64>>(column)? == wanted)
+    };
+    let updated_at = row.get::<_, Option<i64>>(5)?.unwrap_or(0);
+    let operation = row.get_ref(8)?;
+    Ok(row.get::<_, i64>(3)? != MARKER
+        && is(3, filter.state.map(row::state))?
+        && is(6, filter.caller.as_ref().map(row::caller))?
+        && is(7, filter.key.as_ref().map(row::key))?
+        && filter.operation.as_ref().is_none_or(|wanted| operation == ValueRef::Text(wanted.as_bytes()))
+        && filter.updated_from.is_none_or(|from| updated_at >= row::time(from))
+        // Not "less than": the last moment of the column stands for every later one.
+        && filter.updated_before.is_none_or(|before| updated_at <= row::time(before)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_survives_the_way_to_a_client_and_back() {
+        for mark in [Mark::START, Mark { at: 5, row: -7 }, Mark { at: i64::MAX, row: i64::MAX }] {
+            assert_eq!(Mark::read(Some(&mark.cursor())).expect("ours"), mark);
+        }
+        assert_eq!(Mark::read(None).expect("the start"), Mark::START);
+    }
+
+    #[test]
+    fn a_cursor_that_was_made_up_is_refused() {
+        for length in [0, 1, 8, 15, 17, 40] {
+            let refused = Mark::read(Some(&Cursor::from_bytes(vec![1; length])));
+            assert_eq!(refused.map_err(|error| error.kind()), Err(Kind::Unfit), "{length}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The trait, over the threads.
+//!
+//! What lives here: each question, put to the thread that answers it, and what the asking task does by itself: encoding
+//! and decoding. What must never: anything that blocks.
+
+use super::reader::Reader;
+use super::row::Row;
+use super::write::{Place, Said, Work};
+use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
+use bytes::Bytes;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::Expect;
+use semel_core::record::Record;
+use semel_core::store::{
+    self, Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending,
+    Reading, Setting, Written,
+};
+use semel_core::time::Time;
+
+impl store::Store for Store {
+    fn name(&self) -> String {
+        format!("sqlite:{}", self.file.path.display())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durable: true,
+            shared: true,
+            own_clock: false,
+            notifies: false,
+            entry_bytes_max: ENTRY_BYTES_MAX,
+        }
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        Box::pin(async move {
+            match self.write(Work::Inspect).await? {
+                Said::Settings { synchronous, journal_mode } => {
+                    Ok(hazards::look(&self.file, self.opened, synchronous, &journal_mode))
+                }
+                other => unreachable!("a look at the settings is not answered {other:?}"),
+            }
+        })
+    }
+
+    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
+        Box::pin(async move {
+            let place = Place::of(id);
+            let row = match fresh {
+                Fresh::Record(record) => encode(place, record)?,
+                Fresh::Moved => Row::marker(),
+            };
+            self.write(Work::Insert { place, row }).await.map(Said::written)
+        })
+    }
+
+    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
+        Box::pin(async move {
+            let place = Place::of(id);
+            let next = encode(place, next)?;
+            self.write(Work::Swap { place, expect, next }).await.map(Said::written)
+        })
+    }
+
+    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
+        Box::pin(
+            async move { self.write(Work::Remove { place: Place::of(id), expect }).await.map(Said::written) },
+        )
+    }
+
+    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
+        Box::pin(
+            async move { self.write(Work::RemoveMarker { place: Place::of(id) }).await.map(Said::written) },
+        )
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        Box::pin(async move {
+            let place = Place::of(id);
+            self.ask(move |reader| reader.get(place)).await.map(reader::reading)
+        })
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        Box::pin(self.ask(move |reader| reader.find(operation_id)))
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        let (filter, after) = (filter.clone(), after.cloned());
+        Box::pin(self.ask(move |reader| reader.page(&filter, after.as_ref(), limit)))
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        let after = after.cloned();
+        Box::pin(self.ask(move |reader| reader.due(after.as_ref(), limit)))
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        let after = after.cloned();
+        Box::pin(self.ask(move |reader| reader.markers(after.as_ref(), limit)))
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        Box::pin(self.ask(move |reader| reader.count(what, at_most)))
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        Box::pin(self.ask(Reader::settings))
+    }
+
+    fn set<'a>(
+        &'a self,
+        name: &'a str,
+        expect: Option<&'a [u8]>,
+        next: Option<&'a [u8]>,
+    ) -> Pending<'a, Setting> {
+        Box::pin(async move {
+            check_size("writing a setting", next.map_or(0, <[u8]>::len))?;
+            let (name, expect, next) = (name.to_owned(), expect.map(Vec::from), next.map(Vec::from));
+            match self.write(Work::Set { name, expect, next }).await? {
+                Said::Set(setting) => Ok(setting),
+                other => unreachable!("a setting is not answered {other:?}"),
+            }
+        })
+    }
+}
+
+fn encode(place: Place, record: &Record) -> Result<Row, Error> {
+    const WRITING: &str = "writing a record";
+    // What the index relies on. A record that says otherwise could be found under one id and not under the other.
+    if record.operation_id() != place.operation_id {
+        let cause = "its operation id is not the one that follows from its command id";
+        return Err(Error::new(Kind::Unfit, WRITING).because(cause));
+    }
+    let row = Row::of(record);
+    check_size(WRITING, row.entry.len())?;
+    Ok(row)
+}
+
+fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= ENTRY_BYTES_MAX) {
+        return Ok(());
+    }
+    let cause = format!("{bytes} bytes, and {ENTRY_BYTES_MAX} is the most");
+    Err(Error::new(Kind::TooLarge, context).because(cause))
+}

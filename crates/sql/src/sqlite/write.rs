@@ -1,0 +1,125 @@
+//! What is asked of the writer, and what it says.
+
+use super::fault::Fault;
+use super::row::Row;
+use bytes::Bytes;
+use semel_core::codec;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::Expect;
+use semel_core::record::Entry;
+use semel_core::store::{Error, Reading, Setting, Written};
+use semel_core::time::Time;
+use tokio::sync::oneshot;
+
+/// One write, encoded, with whom to answer.
+pub(super) struct Job {
+    pub(super) work: Work,
+    reply: oneshot::Sender<Result<Said, Error>>,
+}
+
+pub(super) type Answer = oneshot::Receiver<Result<Said, Error>>;
+
+/// Where an entry stands: its id, and what the index knows it by.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) id: CommandId,
+    pub(super) operation_id: OperationId,
+}
+
+impl Place {
+    pub(super) fn of(id: CommandId) -> Self {
+        Self { id, operation_id: OperationId::of(&id) }
+    }
+}
+
+pub(super) enum Work {
+    Insert {
+        place: Place,
+        row: Row,
+    },
+    Swap {
+        place: Place,
+        expect: Expect,
+        next: Row,
+    },
+    Remove {
+        place: Place,
+        expect: Expect,
+    },
+    RemoveMarker {
+        place: Place,
+    },
+    Set {
+        name: String,
+        expect: Option<Vec<u8>>,
+        next: Option<Vec<u8>>,
+    },
+    /// What this very connection is set to.
+    Inspect,
+}
+
+/// What came of it. Told only once it is durable.
+#[derive(Debug)]
+pub(super) enum Said {
+    Done(Time),
+    Refused(Time, Standing),
+    Set(Setting),
+    Settings {
+        synchronous: i64,
+        journal_mode: String,
+    },
+    /// This one failed and changed nothing, and the others need not care.
+    Failed(Fault),
+}
+
+/// What stood there instead.
+#[derive(Debug)]
+pub(super) enum Standing {
+    Nothing,
+    /// Not looked into yet: that is left to the task that asked.
+    Bytes(Bytes),
+    Read(Result<Entry, codec::Error>),
+}
+
+impl Said {
+    /// As the answer to a write of an entry.
+    pub(super) fn written(self) -> Written {
+        match self {
+            Self::Refused(now, standing) => {
+                let entry = match standing {
+                    Standing::Nothing => None,
+                    Standing::Bytes(bytes) => Some(codec::decode(&bytes)),
+                    Standing::Read(entry) => Some(entry),
+                };
+                Written::Refused(Reading { now, entry })
+            }
+            Self::Done(now) => Written::Done { now },
+            other => unreachable!("a write of an entry is not answered {other:?}"),
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn new(work: Work) -> (Self, Answer) {
+        let (reply, answer) = oneshot::channel();
+        (Self { work, reply }, answer)
+    }
+
+    /// Whoever asked may be gone; what was written stays written.
+    pub(super) fn answer(self, said: Result<Said, Error>) {
+        let said = match said {
+            Ok(Said::Failed(fault)) => Err(fault.error()),
+            said => said,
+        };
+        drop(self.reply.send(said));
+    }
+
+    /// The bytes that it brings.
+    pub(super) fn weight(&self) -> usize {
+        match &self.work {
+            Work::Insert { row, .. } | Work::Swap { next: row, .. } => row.entry.len(),
+            Work::Set { next, .. } => next.as_ref().map_or(0, Vec::len),
+            Work::Remove { .. } | Work::RemoveMarker { .. } | Work::Inspect => 0,
+        }
+    }
+}

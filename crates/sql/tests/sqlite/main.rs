@@ -1,0 +1,14 @@
+//! What the embedded store promises beyond what every store does.
+
+mod basics;
+mod child;
+mod closing;
+mod columns;
+mod crash;
+mod damage;
+mod file;
+mod listing;
+mod log;
+mod processes;
+mod room;
+mod scratch;
