@@ -5,7 +5,7 @@
  * written down in SEMEL_UNSYNCED_UNDO (what stood there, what was put there), and struck out when the file is synced.
  * The creation and removal of such files is written down likewise, until their directory is synced.
  * What must never: a write that is not written down first, or an operation that is let through although it is not
- * modelled: those abort the process.
+ * modelled: those abort the process. A lock on the journal makes a write and its entry one step, also between processes.
  *
  * Not modelled: mode bits and times of files, mmapped writes (SQLite maps only its -shm file, which is no durable state and
  * is left alone), rename, writev, fallocate (they abort). A sync does not reach the real disk: what a kill leaves in the
@@ -29,6 +29,7 @@ enum { WRITE = 1, TRUNCATE = 2, CREATE = 3, UNLINK = 4 };
 enum { OTHER = 0, TRACKED = 1, DIRECTORY = 2 };
 #define MAGIC 0x534d4c55u
 #define FDS_MAX 4096
+#define SYNC_MICROSECONDS 4000
 
 /* One entry of a journal: this, the old bytes, the new bytes (or a name), and MAGIC once more. */
 struct entry {
@@ -196,6 +197,8 @@ int fsync(int fd) {
     if (kind_of(fd) == OTHER) return (int)syscall(SYS_fsync, fd);
     if (lies) return 0;
     lock(fds[fd].journal);
+    /* As long as a disk takes: whoever is killed in here has synced nothing. */
+    usleep(SYNC_MICROSECONDS);
     if (syscall(SYS_ftruncate, fds[fd].journal, 0)) die("cannot strike out its journal");
     unlock(fds[fd].journal);
     return 0;
