@@ -54,7 +54,8 @@ pub(crate) fn read(arguments: &[String]) -> Result<Role, Failure> {
             ("--seed", _) => given.seed = Some(number()?),
             ("--rounds", "judge") => given.rounds = Some(number()?),
             ("--sabotage", _) => {
-                let known = Sabotage::by_name(value).ok_or_else(|| format!("no sabotage is called `{value}`"))?;
+                let known =
+                    Sabotage::by_name(value).ok_or_else(|| format!("no sabotage is called `{value}`"))?;
                 given.sabotage = Some(known);
             }
             ("--round", "worker") => given.round = number()?,
@@ -88,7 +89,9 @@ impl Given {
             return Err("no rounds prove nothing".into());
         }
         if sabotage == Some(Sabotage::NoSync) && !lose_unsynced {
-            return Err("a kill loses nothing that was written, synced or not: no-sync needs --lose-unsynced".into());
+            return Err(
+                "a kill loses nothing that was written, synced or not: no-sync needs --lose-unsynced".into(),
+            );
         }
         Ok(Case { address, rounds, seed, lose_unsynced, sabotage })
     }
@@ -121,7 +124,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        for arguments in [&["--fast"][..], &["--rounds"], &["--rounds", "many"], &["--rounds", "0"], &["--x", "1"]] {
+        for arguments in
+            [&["--fast"][..], &["--rounds"], &["--rounds", "many"], &["--rounds", "0"], &["--x", "1"]]
+        {
             assert!(told(arguments).is_err(), "{arguments:?}");
         }
     }

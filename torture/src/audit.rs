@@ -61,7 +61,9 @@ impl Auditor<'_> {
             .map_err(|error| Violation::new(format!("the store cannot be opened any more: {error}")))?;
         let unsound = open.verify().await?;
         if !unsound.is_empty() {
-            return Err(Violation { lines: unsound, ..Violation::new("the store's file is not sound") }.into());
+            return Err(
+                Violation { lines: unsound, ..Violation::new("the store's file is not sound") }.into()
+            );
         }
         let client = Client::new(open.engine.clone(), self.place, self.seed, &self.run, self.sabotage)?;
         let mut checked = Checked::default();
@@ -91,7 +93,8 @@ impl Auditor<'_> {
 
 /// What is acknowledged and kept long: the newest, and some of all.
 fn sample(evidence: &Evidence, chance: &mut Chance) -> Vec<String> {
-    let kept = |(key, trail): &(&String, &Trail)| trail.promise().is_some() && evidence.plan(key).is_kept_long();
+    let kept =
+        |(key, trail): &(&String, &Trail)| trail.promise().is_some() && evidence.plan(key).is_kept_long();
     let mut keys: Vec<(u64, &String)> = evidence
         .trails
         .iter()
@@ -151,12 +154,7 @@ fn judge(
 }
 
 /// Whether there is a reason why nobody can tell.
-fn explained(
-    evidence: &Evidence,
-    trail: &Trail,
-    line: &Line,
-    record: Option<&Record>,
-) -> Result<(), String> {
+fn explained(evidence: &Evidence, trail: &Trail, line: &Line, record: Option<&Record>) -> Result<(), String> {
     let Some(record) = record else { return Err("an outcome is unknown without a record of it".to_owned()) };
     let State::Unknown { doubt, .. } = record.state() else {
         return Err(format!("an outcome was told to be unknown whose record is {}", record.state_name()));
@@ -185,7 +183,14 @@ fn history(record: &Record) -> Vec<String> {
         record.version()
     );
     let past = record.history().entries().iter().map(|entry| {
-        format!("history  {} {} attempt {} by {} {}", entry.at.as_millis(), entry.to, entry.attempt, entry.who, entry.why)
+        format!(
+            "history  {} {} attempt {} by {} {}",
+            entry.at.as_millis(),
+            entry.to,
+            entry.attempt,
+            entry.who,
+            entry.why
+        )
     });
     std::iter::once(now).chain(past).collect()
 }

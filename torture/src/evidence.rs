@@ -211,7 +211,10 @@ mod tests {
     fn trail(lines: &[Line]) -> Trail {
         let is_answer = |line: &&Line| line.acknowledges() || line.kind == Kind::Wrong;
         let (answers, ledger) = lines.iter().partition::<Vec<_>, _>(is_answer);
-        Trail { ledger: ledger.into_iter().cloned().collect(), answers: answers.into_iter().cloned().collect() }
+        Trail {
+            ledger: ledger.into_iter().cloned().collect(),
+            answers: answers.into_iter().cloned().collect(),
+        }
     }
 
     const DAY: u64 = 24 * 3_600_000;

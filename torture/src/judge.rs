@@ -126,8 +126,7 @@ impl Judge {
         let mut victims = Vec::new();
         for name in if two { &["a", "b"][..] } else { &["a"] } {
             let (run, place) = (format!("{round}{name}"), self.place.clone());
-            let orders =
-                Orders { place, seed: self.seed, round, run, life, sabotage: self.case.sabotage };
+            let orders = Orders { place, seed: self.seed, round, run, life, sabotage: self.case.sabotage };
             victims.push(Victim::start(&orders, self.power.as_ref())?);
         }
         if ends {

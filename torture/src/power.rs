@@ -59,7 +59,8 @@ impl Power {
         fs::write(&source, SHIM)?;
         let mut compiler = Command::new("cc");
         compiler.args(["-Wall", "-Wextra", "-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
-        let compiled = compiler.output().map_err(|error| format!("--lose-unsynced needs a C compiler: cc: {error}"))?;
+        let compiled =
+            compiler.output().map_err(|error| format!("--lose-unsynced needs a C compiler: cc: {error}"))?;
         if !compiled.status.success() {
             return Err(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr)).into());
         }
@@ -217,7 +218,9 @@ mod tests {
         }
         let (read, rest) = step(&whole).expect("readable").expect("whole");
         assert!(rest.is_empty());
-        assert!(matches!(read, Step::Write { at: 5, old_length: 9, old, new } if old == b"old" && new == b"newer"));
+        assert!(
+            matches!(read, Step::Write { at: 5, old_length: 9, old, new } if old == b"old" && new == b"newer")
+        );
     }
 
     #[test]

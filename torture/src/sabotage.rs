@@ -8,8 +8,8 @@ use semel::core::id::{CommandId, OperationId};
 use semel::core::machine::Expect;
 use semel::core::record::Record;
 use semel::core::store::{
-    Capabilities, Clock as _, Count, Counted, Cursor, Filter, Fresh, Hazard, Item, Page, Pending, Reading, Setting,
-    Store, Written,
+    Capabilities, Clock as _, Count, Counted, Cursor, Filter, Fresh, Hazard, Item, Page, Pending, Reading,
+    Setting, Store, Written,
 };
 use semel::core::time::Time;
 use std::sync::Arc;

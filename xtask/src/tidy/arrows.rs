@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-sim", &["semel-core"]),
     ("semel-bench", STORES_AND_SHELLS),
     ("semel-torture", STORES_AND_SHELLS),
+    ("semel-example-charge", STORES_AND_SHELLS),
     ("xtask", &[]),
 ];
 
