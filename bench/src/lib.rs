@@ -1,9 +1,12 @@
 //! What Semel costs, counted.
 //!
-//! What lives here: an allocator that counts, for tests that hold the core to what it says it takes, and the
+//! What lives here: an allocator that counts, for tests that hold the core to what it says it takes, the floor that
+//! stores are measured against ([`barelog`]), and the
 //! [`sample`] records that are measured.
 //! What must never: a timed assertion. Speed is measured by benchmarks and reported as ratios.
 
+pub mod barelog;
+pub mod lifecycle;
 pub mod sample;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -26,6 +26,7 @@ pub fn command() -> Command<'static> {
         policy: Policy::new(Class::Downstream).into(),
         fingerprint: PAYLOAD,
         payload: &PAYLOAD,
+        generation: 0,
     }
 }
 

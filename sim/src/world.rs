@@ -200,7 +200,7 @@ pub(crate) struct World {
 pub(crate) fn effect_of(outcome: &Outcome) -> Option<u8> {
     match &outcome.body {
         Body::Kept(bytes) => bytes.first().copied(),
-        Body::NotRetained => None,
+        Body::NotRetained | Body::Sealed(_) => None,
     }
 }
 

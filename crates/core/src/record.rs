@@ -163,6 +163,8 @@ impl fmt::Display for StateName {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     pub(crate) operation_id: OperationId,
+    /// Which hashing secret made the id that this record stands under: 0 for a store's first, one more for each after.
+    pub(crate) generation: u32,
     pub(crate) key_hash: KeyHash,
     pub(crate) caller_hash: CallerHash,
     pub(crate) operation: Arc<str>,
@@ -188,6 +190,12 @@ impl Record {
     /// The public name of the command, the same on every attempt and replay.
     pub fn operation_id(&self) -> OperationId {
         self.operation_id
+    }
+
+    /// Which hashing secret made the id that this record stands under: 0 for a store's first, one more for each
+    /// that replaced it. A secret can be dropped once no record of its generation is left.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// The keyed hash of the key.

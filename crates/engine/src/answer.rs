@@ -2,6 +2,8 @@
 //!
 //! What lives here: the answer to one call, and why there may be none. What must never: how it is said over HTTP.
 
+use crate::quota::Exceeded;
+use crate::secrets;
 use semel_core::classify::Ending;
 use semel_core::fingerprint;
 use semel_core::id::OperationId;
@@ -90,6 +92,10 @@ pub enum Error {
     Store(store::Error),
     /// The attempt was given up before its effect began, and its claim given back. Trying again may help.
     GivenUp(GivenUp),
+    /// The hashing secret is not to be had, or this node may be behind in its replacement. Failing closed.
+    Secrets(secrets::Error),
+    /// The caller mints too many new keys.
+    Quota(Exceeded),
     /// The engine is shutting down.
     Closing,
 }
@@ -125,7 +131,8 @@ impl Error {
         match self {
             Self::Fingerprint(_) | Self::Policy(_) => false,
             Self::Store(error) => error.is_retryable(),
-            Self::GivenUp(_) | Self::Closing => true,
+            Self::Secrets(error) => error.is_retryable(),
+            Self::GivenUp(_) | Self::Quota(_) | Self::Closing => true,
         }
     }
 }
@@ -139,6 +146,8 @@ impl fmt::Display for Error {
             Self::GivenUp(why) => {
                 write!(f, "nothing took effect, and the key can be tried again: {}", why.reason())
             }
+            Self::Secrets(error) => write!(f, "nothing was run: {error}"),
+            Self::Quota(exceeded) => write!(f, "nothing was run: {exceeded}"),
             Self::Closing => f.write_str("nothing was run: the engine is shutting down"),
         }
     }
@@ -150,6 +159,8 @@ impl std::error::Error for Error {
             Self::Fingerprint(error) => Some(error),
             Self::Policy(error) => Some(error),
             Self::Store(error) => Some(error),
+            Self::Secrets(error) => Some(error),
+            Self::Quota(exceeded) => Some(exceeded),
             Self::GivenUp(_) | Self::Closing => None,
         }
     }

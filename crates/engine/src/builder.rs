@@ -3,24 +3,28 @@
 //! What lives here: what can be handed in, and what is taken otherwise. What must never: an engine that has not spoken
 //! with its store.
 
+use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::clock::{Clock, SystemClock};
+use crate::clockwatch::ClockWatch;
 use crate::engine::Engine;
 use crate::node::Node;
-use crate::observe::{Observer, Unobserved};
+use crate::observe::{Event, Observer, Unobserved};
+use crate::quota::{QuotaKeeper, Quotas, QuotasError};
 use crate::random::{Random, SystemRandom};
 use crate::reconcile::{Reconcile, Reconcilers};
 use crate::running::Running;
+use crate::sealing::KeyRing;
+use crate::secrets::{self, Configured, Terms};
 use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::tasks::Tasks;
 use crate::timeline::Timeline;
 use crate::{reconcile, sweep};
 use semel_core::id::CommandId;
-use semel_core::scope::Secret;
 use semel_core::store::{self, Store};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Builds an [`Engine`].
 #[must_use]
@@ -33,11 +37,16 @@ pub struct Builder {
     name: Option<Arc<str>>,
     settings: Settings,
     reconcilers: Reconcilers,
-    secret: Secret,
+    secret: Option<Vec<u8>>,
+    rotate_to: Option<Vec<u8>>,
+    terms: Terms,
+    sealing: Option<KeyRing>,
+    quotas: Quotas,
+    archive: Option<Arc<dyn Archive>>,
 }
 
 impl Builder {
-    pub(crate) fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             clock: Arc::new(SystemClock),
@@ -47,7 +56,12 @@ impl Builder {
             name: None,
             settings: Settings::default(),
             reconcilers: Reconcilers::default(),
-            secret,
+            secret: None,
+            rotate_to: None,
+            terms: Terms::default(),
+            sealing: None,
+            quotas: Quotas::default(),
+            archive: None,
         }
     }
 
@@ -75,6 +89,44 @@ impl Builder {
         self
     }
 
+    /// The hashing secret, at least 32 random bytes. Without it the store has one of its own, which every node uses.
+    ///
+    /// A secret other than the store's is refused: under another secret every key would be new.
+    pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// The secret that the store's is being replaced with; see [`secrets::rotation`](crate::secrets::rotation).
+    pub fn rotate_to(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.rotate_to = Some(secret.into());
+        self
+    }
+
+    /// How this node keeps up with a change of the hashing secret.
+    pub fn secret_terms(mut self, terms: Terms) -> Self {
+        self.terms = terms;
+        self
+    }
+
+    /// The keys that stored outcomes are sealed with. Stored as they are otherwise.
+    pub fn sealing(mut self, ring: KeyRing) -> Self {
+        self.sealing = Some(ring);
+        self
+    }
+
+    /// Limits on new keys and on records. None otherwise.
+    pub fn quotas(mut self, quotas: Quotas) -> Self {
+        self.quotas = quotas;
+        self
+    }
+
+    /// Where records are kept before the sweeper deletes them, or drops their outcomes. Nowhere otherwise.
+    pub fn archive(mut self, archive: impl Archive) -> Self {
+        self.archive = Some(Arc::new(archive));
+        self
+    }
+
     /// Another clock, randomness or place for tasks to run: for simulations, and runtimes other than the current.
     pub fn on(mut self, clock: Arc<dyn Clock>, random: Arc<dyn Random>, spawn: Arc<dyn Spawn>) -> Self {
         self.clock = clock;
@@ -88,11 +140,18 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime, unless another place for tasks was handed in.
     pub async fn build(self) -> Result<Engine, BuildError> {
+        let quota = QuotaKeeper::new(&self.quotas).map_err(BuildError::Quotas)?;
         let spawn = self.spawn.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
         let asked = self.clock.uptime();
         let told = self.store.get(CommandId::from_bytes([0; 32])).await.map_err(BuildError::Store)?.now;
         let timeline = Timeline::new(told, asked, self.clock.uptime());
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
+        let configured = Configured { secret: self.secret.as_deref(), rotate_to: self.rotate_to.as_deref() };
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+        let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms)
+            .await
+            .map_err(BuildError::Secrets)?;
+        let watch = ClockWatch::new(self.settings.sweep.skew, self.settings.sweep.steady_for);
         let cache = Cache::new(self.settings.cache_bytes_max);
         let node = Arc::new(Node {
             store: self.store,
@@ -107,11 +166,21 @@ impl Builder {
             cache,
             tasks: Tasks::new(),
             reconcilers: self.reconcilers,
-            secret: self.secret,
+            secrets: Arc::clone(&secrets),
+            sealing: self.sealing,
+            quota,
+            archive: self.archive,
+            watch: Mutex::new(watch),
         });
+        let alarmed = Arc::downgrade(&node);
+        node.spawn.spawn(secrets.tend(move |error| {
+            if let Some(node) = alarmed.upgrade() {
+                node.observe(&Event::SecretsBehind { error });
+            }
+        }));
         sweep::begin(&node);
         reconcile::begin(&node);
-        Ok(Engine { node })
+        Ok(Engine::of(node))
     }
 }
 
@@ -121,12 +190,18 @@ impl Builder {
 pub enum BuildError {
     /// The store did not answer.
     Store(store::Error),
+    /// The quotas make no sense.
+    Quotas(QuotasError),
+    /// The hashing secret is not to be had.
+    Secrets(secrets::Error),
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => write!(f, "the store did not answer: {error}"),
+            Self::Quotas(error) => write!(f, "the quotas make no sense: {error}"),
+            Self::Secrets(error) => error.fmt(f),
         }
     }
 }
@@ -135,6 +210,8 @@ impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Store(error) => Some(error),
+            Self::Quotas(error) => Some(error),
+            Self::Secrets(error) => Some(error),
         }
     }
 }

@@ -98,8 +98,8 @@ impl Kept {
 
 fn outcome_bytes(outcome: &Outcome) -> usize {
     let body = match &outcome.body {
-        Body::Kept(body) => body.len(),
-        _ => 0,
+        Body::Kept(body) | Body::Sealed(body) => body.len(),
+        Body::NotRetained => 0,
     };
     let fields = |fields: &semel_core::outcome::Fields| -> usize {
         fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum()

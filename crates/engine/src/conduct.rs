@@ -8,7 +8,7 @@ use crate::attempt::Attempt;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::ownership::{Finished, Ownership};
-use crate::running::{Place, Progress};
+use crate::running::{Place, Progress, Standing};
 use crate::tasks::Closing;
 use crate::telling::{self, Subject};
 use futures_util::FutureExt;
@@ -54,23 +54,23 @@ enum Came<L> {
 pub(crate) async fn conduct<L: Send>(
     node: Arc<Node>,
     ownership: Ownership,
-    place: Option<Place>,
+    place: Place,
     work: Work<L>,
     reply: Reply<L>,
 ) {
     let ownership = Arc::new(ownership);
     let record = ownership.record();
-    show(place.as_ref(), Progress::Running(Arc::clone(&record)));
+    place.show(Progress::Running(Standing { id: ownership.id, record: Arc::clone(&record) }));
     node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
     let begun = !telling::has_not_begun(&record);
     if begun && !ownership.may_send() {
-        give_up(&ownership, place, reply, GivenUp::Lapsed).await;
+        give_up(&ownership, &place, reply, GivenUp::Lapsed).await;
         return;
     }
     let operation_id = record.operation_id();
     match came_first(&node, &ownership, work).await {
         Came::Ended(Ended { ending, local }) => {
-            settle(&ownership, place, reply, ending, local).await;
+            settle(&ownership, &place, reply, ending, local).await;
         }
         came if telling::has_not_begun(&ownership.record()) => {
             let why = match came {
@@ -78,7 +78,7 @@ pub(crate) async fn conduct<L: Send>(
                 Came::Overran => GivenUp::Overran,
                 Came::Closing | Came::Ended(_) => GivenUp::Closing,
             };
-            give_up(&ownership, place, reply, why).await;
+            give_up(&ownership, &place, reply, why).await;
         }
         // Never a release, and no word of the owner's either: it stands as it is until its lease dies.
         Came::Panicked => {
@@ -88,9 +88,9 @@ pub(crate) async fn conduct<L: Send>(
         }
         Came::Overran => {
             node.observe(&Event::Overran { operation_id });
-            in_doubt(&ownership, place, reply, "the work took longer than its deadline").await;
+            in_doubt(&ownership, &place, reply, "the work took longer than its deadline").await;
         }
-        Came::Closing => in_doubt(&ownership, place, reply, "the process was shut down").await,
+        Came::Closing => in_doubt(&ownership, &place, reply, "the process was shut down").await,
     }
 }
 
@@ -122,34 +122,32 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
 }
 
 /// Stores the ending; tells the caller once it is stored, or once it has waited long enough, and goes on trying.
-async fn settle<L>(ownership: &Ownership, place: Option<Place>, reply: Reply<L>, ending: Ending, local: L) {
+async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ending: Ending, local: L) {
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
-    let mut finish = pin!(ownership.finish(ending.clone(), ""));
+    let kept = node.sealed_ending(ownership.id, ending.clone());
+    let mut finish = pin!(ownership.finish(kept.clone(), ""));
     let in_time = tokio::select! {
         biased;
         finished = &mut finish => Some(finished),
         () = node.clock.sleep(node.settings.finish_wait) => None,
     };
-    let finished = match in_time {
-        Some(finished) => finished,
-        None => {
-            let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });
-            answer(reply, &ownership.record(), told);
-            let finished = finish.await;
-            let _: Told = concluded(ownership, place, &ending, finished, |_| None);
-            return;
-        }
+    let Some(finished) = in_time else {
+        let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });
+        answer(reply, &ownership.record(), told);
+        let finished = finish.await;
+        let _: Told = concluded(ownership, place, &kept, finished, |_| None);
+        return;
     };
     let ran = |stored| Some(Told::Ran(Ran { ending: ending.clone(), stored: Some(stored), attempt, local }));
-    let told = concluded(ownership, place, &ending, finished, ran);
+    let told = concluded(ownership, place, &kept, finished, ran);
     answer(reply, &ownership.record(), told);
 }
 
 /// Lets everybody know what came of the ending. `ran` says it to the caller, where it is stored.
 fn concluded<L>(
     ownership: &Ownership,
-    place: Option<Place>,
+    place: &Place,
     ending: &Ending,
     finished: Finished,
     ran: impl FnOnce(crate::answer::Stored) -> Option<Told<L>>,
@@ -160,7 +158,7 @@ fn concluded<L>(
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             node.cache.keep(ownership.id, &record);
             let stored = telling::stored(&record);
-            show(place.as_ref(), Progress::Ended(record));
+            place.show(Progress::Ended(Standing { id: ownership.id, record }));
             ran(stored).unwrap_or(Told::Unknown)
         }
         Finished::Overtaken(reading) => overtaken(ownership, ending, &reading),
@@ -187,7 +185,7 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     telling::told(node, &subject, found, machine::overtaken(found))
 }
 
-async fn in_doubt<L>(ownership: &Ownership, place: Option<Place>, reply: Reply<L>, why: &str) {
+async fn in_doubt<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: &str) {
     // The caller need not wait for it to be stored: it is told the same either way.
     answer(reply, &ownership.record(), Told::Unknown);
     let finished = ownership.finish(Ending::InDoubt, why).await;
@@ -195,18 +193,10 @@ async fn in_doubt<L>(ownership: &Ownership, place: Option<Place>, reply: Reply<L
 }
 
 /// Nothing was sent: the attempt is given back, so that the next request is the next attempt.
-async fn give_up<L>(ownership: &Ownership, place: Option<Place>, reply: Reply<L>, why: GivenUp) {
-    if reply.send(Err(Error::GivenUp(why))).is_err() {
-        // The caller has gone away, and needs no answer.
-    }
+async fn give_up<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: GivenUp) {
+    drop(reply.send(Err(Error::GivenUp(why))));
     let finished = ownership.abandon(why.reason()).await;
     let _: Told = concluded(ownership, place, &Ending::NotApplied(None), finished, |_| None);
-}
-
-fn show(place: Option<&Place>, progress: Progress) {
-    if let Some(place) = place {
-        place.show(progress);
-    }
 }
 
 /// Tells the caller, who may have gone away.

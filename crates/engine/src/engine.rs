@@ -3,22 +3,23 @@
 //! What lives here: how an engine is built, how a call takes its way through it, how it is shut down. What must never:
 //! a rule about what a state means.
 
-use crate::answer::{Answer, Error, Told};
+use crate::answer::{Answer, Error, GivenUp};
 use crate::attempt::Attempt;
 use crate::builder::Builder;
 use crate::claim::{self, Claim};
 use crate::conduct::{self, Ended, Work};
 use crate::intent::Intent;
 use crate::node::Node;
-use crate::observe::Event;
+use crate::recognise::Recognised;
 use crate::running::Place;
+use crate::sweep::{self, Swept};
 use crate::tasks::Closing;
 use crate::telling::{self, Subject};
 use crate::wait::{self, Waited};
+use semel_core::id::CommandId;
 use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Ticket};
 use semel_core::record::Token;
-use semel_core::scope::Secret;
-use semel_core::store::{Reading, Store};
+use semel_core::store::{self, Reading, Store};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -26,9 +27,21 @@ use tokio::sync::oneshot;
 /// Makes side effects happen once, over a store.
 ///
 /// Cheap to clone; every clone is the same engine.
+///
+/// Once the last clone is dropped, sweeping and reconciling end; attempts under way run to their end all the same.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) node: Arc<Node>,
+    _handle: Arc<Handle>,
+}
+
+/// Ends what the engine does on its own account when nobody holds the engine any more.
+struct Handle(Arc<Node>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.tasks.close(Closing::Draining);
+    }
 }
 
 /// What was still under way when the engine was shut down.
@@ -44,9 +57,9 @@ pub struct Farewell {
 }
 
 impl Engine {
-    /// An engine on `store`, whose ids are made with `secret`, with everything else as it comes.
-    pub fn builder(store: Arc<dyn Store>, secret: Secret) -> Builder {
-        Builder::new(store, secret)
+    /// An engine on `store`, with everything else as it comes.
+    pub fn builder(store: Arc<dyn Store>) -> Builder {
+        Builder::new(store)
     }
 
     /// Does what `intent` asks for, once.
@@ -63,36 +76,37 @@ impl Engine {
         L: Send + 'static,
     {
         let node = &self.node;
-        intent.policy.check().map_err(Error::Policy)?;
-        let command = self.recognise(&intent)?;
-        let answer = |told| Answer { operation_id: command.operation_id, told };
-        if let Some(told) = self.from_cache(&command) {
-            return Ok(answer(told));
+        let recognised = Recognised::new(node, &intent)?;
+        let command = recognised.command();
+        if let Some(answer) = self.known_outcome(&recognised) {
+            return Ok(answer);
         }
         let wait_until = node.clock.uptime() + intent.wait.unwrap_or(node.settings.wait);
         let place = loop {
-            let twin = match node.running.enter(command.id) {
+            let twin = match node.running.enter(recognised.id()) {
                 Ok(place) => break place,
                 Err(twin) => twin,
             };
             match wait::for_local(node, &command, twin, wait_until).await {
-                Waited::Told(told) => return Ok(answer(told)),
+                Waited::Answered(answer) => return Ok(answer),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
-                    let reading = node.get(command.id).await?;
-                    let told = wait::for_remote(node, &command, reading, None, wait_until).await?;
-                    return Ok(answer(told));
+                    let shown = claim::look(node, &recognised).await?;
+                    return Ok(wait::for_remote(node, &command, shown, None, wait_until).await?);
                 }
             }
         };
         let work: Work<L> = Box::new(move |attempt| Box::pin(work(attempt)));
-        match self.claim_and_conduct(&intent, place, work).await? {
-            Conducted::Answered(answered) => Ok(answered),
-            Conducted::InProgress(reading, place) => {
-                let told = wait::for_remote(node, &command, reading, Some(&place), wait_until).await?;
-                Ok(answer(told))
+        match self.claim_and_conduct(recognised.clone(), place, work).await? {
+            Conducted::Answered(answer) => Ok(answer),
+            Conducted::InProgress(shown, place) => {
+                Ok(wait::for_remote(node, &command, shown, Some(&place), wait_until).await?)
             }
         }
+    }
+
+    pub(crate) fn of(node: Arc<Node>) -> Self {
+        Self { _handle: Arc::new(Handle(Arc::clone(&node))), node }
     }
 
     /// Takes nothing new, waits until what runs has ended, at most for `deadline`; then cuts the rest off and has each
@@ -101,13 +115,28 @@ impl Engine {
         let node = &self.node;
         node.tasks.close(Closing::Draining);
         let running = node.tasks.under_way();
-        if in_time(node, deadline, node.tasks.idle()).await {
-            return Farewell { running, cut_off: 0, unstored: 0 };
+        let mut cut_off = 0;
+        if !in_time(node, deadline, node.tasks.idle()).await {
+            cut_off = node.tasks.under_way();
+            node.tasks.close(Closing::Now);
+            in_time(node, node.settings.finish_wait, node.tasks.idle()).await;
         }
-        let cut_off = node.tasks.under_way();
-        node.tasks.close(Closing::Now);
-        in_time(node, node.settings.finish_wait, node.tasks.idle()).await;
-        Farewell { running, cut_off, unstored: node.tasks.under_way() }
+        let unstored = node.tasks.under_way();
+        if unstored == 0 {
+            // As good as it goes: a node that falls silent is struck off by the others.
+            in_time(node, node.settings.finish_wait, async { drop(node.secrets.leave().await) }).await;
+        }
+        Farewell { running, cut_off, unstored }
+    }
+
+    /// Goes once through everything that is due, now.
+    pub async fn sweep(&self) -> Result<Swept, store::Error> {
+        sweep::sweep(&self.node).await
+    }
+
+    /// Somebody has looked at the store's clock, which had moved, and finds it right: the sweeper goes on.
+    pub fn trust_clock(&self) {
+        self.node.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner).acknowledge();
     }
 
     /// How many attempts this engine has under way.
@@ -120,102 +149,80 @@ impl Engine {
         &self.node.store
     }
 
-    pub(crate) fn recognise<'a>(&self, intent: &'a Intent) -> Result<Command<'a>, Error> {
-        let Intent { scope, key, policy, payload, .. } = intent;
-        Command::new(&self.node.secret, scope, key, Arc::clone(policy), &**payload)
-            .map_err(Error::Fingerprint)
-    }
-
     /// An outcome that this process knows and that cannot have changed.
-    fn from_cache<L>(&self, command: &Command<'_>) -> Option<Told<L>> {
+    fn known_outcome<L>(&self, recognised: &Recognised) -> Option<Answer<L>> {
         let node = &self.node;
-        let record = node.cache.get(command.id)?;
-        let found = Found::Record(&record);
+        let (id, record) = recognised.ids().find_map(|id| Some((id, node.cache.get(id)?)))?;
+        let (found, command) = (Found::Record(&record), recognised.command());
         let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
-        match machine::decide(found, command, ticket, node.stamp(node.now_at_the_latest(), "")) {
-            Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) => {
-                Some(telling::told(node, &Subject::from(command), found, reply))
-            }
-            // Past its time: the store decides what that comes to.
-            _ => {
-                node.cache.forget(command.id);
-                None
-            }
+        let decision = machine::decide(found, &command, ticket, node.stamp(node.now_at_the_latest(), ""));
+        if let Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) = decision {
+            return Some(telling::answer(node, &Subject::under(id, &command), found, reply));
         }
+        // Past its time: the store decides what that comes to.
+        node.cache.forget(id);
+        None
     }
 
     /// Claims the command and runs it, both in a task of the engine's own.
     async fn claim_and_conduct<L: Send + 'static>(
         &self,
-        intent: &Intent,
+        recognised: Recognised,
         place: Place,
         work: Work<L>,
     ) -> Result<Conducted<L>, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
-        let (engine, intent) = (self.clone(), intent.clone());
+        let engine = self.clone();
         let (reply, answered) = oneshot::channel();
         let (aside, in_progress) = oneshot::channel();
         self.node.spawn.spawn(Box::pin(async move {
             let _guard = guard;
-            engine.attempt(&intent, place, work, reply, aside).await;
+            engine.attempt(&recognised, place, work, reply, aside).await;
         }));
         match answered.await {
             Ok(result) => result.map(Conducted::Answered),
             // No answer: in progress elsewhere, or the runtime was shut down under us.
             Err(_) => in_progress
                 .await
-                .map(|(reading, place)| Conducted::InProgress(reading, place))
+                .map(|(shown, place)| Conducted::InProgress(shown, place))
                 .map_err(|_| Error::Closing),
         }
     }
 
     async fn attempt<L: Send>(
         &self,
-        intent: &Intent,
+        recognised: &Recognised,
         place: Place,
         work: Work<L>,
         reply: conduct::Reply<L>,
-        aside: oneshot::Sender<(Reading, Place)>,
+        aside: oneshot::Sender<(Shown, Place)>,
     ) {
         let node = &self.node;
-        let command = match self.recognise(intent) {
-            Ok(command) => command,
-            Err(error) => return drop(reply.send(Err(error))),
-        };
-        let operation_id = command.operation_id;
-        let answer = |told| Ok(Answer { operation_id, told });
-        match claim::claim(node, &command, intent.begin).await {
+        let command = recognised.command();
+        match claim::claim(node, recognised).await {
             Ok(Claim::Owned(ownership)) => {
-                conduct::conduct(Arc::clone(node), ownership, Some(place), work, reply).await;
+                conduct::conduct(Arc::clone(node), ownership, place, work, reply).await;
             }
-            Ok(Claim::Judged(reading)) => {
+            Ok(Claim::Judged(id, reading)) => {
                 let judged = judged(node, &command, &reading);
                 if judged == Reply::InProgress {
                     drop(reply);
-                    drop(aside.send((reading, place)));
+                    drop(aside.send(((id, reading), place)));
                     return;
                 }
-                wait::show_end(Some(&place), &reading, judged);
-                self.keep(&command, &reading);
-                drop(reply.send(answer(telling::told(
-                    node,
-                    &Subject::from(&command),
-                    reading.found(),
-                    judged,
-                ))));
+                wait::show_end(Some(&place), id, &reading, judged);
+                self.keep(id, &reading);
+                let subject = Subject::under(id, &command);
+                drop(reply.send(Ok(telling::answer(node, &subject, reading.found(), judged))));
             }
-            Ok(Claim::MarkedUnknown) => {
-                let told = telling::told(node, &Subject::from(&command), Found::Nothing, Reply::Unknown);
-                drop(reply.send(answer(told)));
+            Ok(Claim::MarkedUnknown(id)) => {
+                let subject = Subject::under(id, &command);
+                drop(reply.send(Ok(telling::answer(node, &subject, Found::Nothing, Reply::Unknown))));
             }
-            Ok(Claim::Lapsed) => drop(reply.send(Err(Error::GivenUp(crate::answer::GivenUp::Lapsed)))),
-            Ok(Claim::Elsewhere) => {
-                node.observe(&Event::Unreadable { operation_id });
-                drop(reply.send(answer(Told::Unreadable)));
-            }
+            Ok(Claim::Lapsed) => drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed)))),
             Err(unclaimed) => {
                 drop(place);
-                drop(reply.send(Err(Error::Store(unclaimed.error))));
+                drop(reply.send(Err(unclaimed.error)));
                 if let Some(loose) = unclaimed.loose {
                     claim::give_back(node, loose).await;
                 }
@@ -223,9 +230,9 @@ impl Engine {
         }
     }
 
-    fn keep(&self, command: &Command<'_>, reading: &Reading) {
+    fn keep(&self, id: CommandId, reading: &Reading) {
         if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
-            self.node.cache.keep(command.id, &Arc::new(record.clone()));
+            self.node.cache.keep(id, &Arc::new(record.clone()));
         }
     }
 }
@@ -240,9 +247,12 @@ pub(crate) fn judged<'a>(node: &Node, command: &Command<'_>, reading: &'a Readin
     }
 }
 
+/// What stands under an id.
+type Shown = (CommandId, Reading);
+
 enum Conducted<L> {
     Answered(Answer<L>),
-    InProgress(Reading, Place),
+    InProgress(Shown, Place),
 }
 
 /// Whether `ends` ended within `span`.

@@ -11,6 +11,7 @@ use crate::engine::{Engine, judged};
 use crate::intent::Intent;
 use crate::observe::Event;
 use crate::ownership::{Finished, Ownership, Unwritten};
+use crate::recognise::Recognised;
 use crate::telling::{self, Subject};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
@@ -40,30 +41,30 @@ impl Engine {
     /// Claims what `intent` asks for, for a worker that runs it by itself. Does not wait for a running twin.
     pub async fn claim(&self, intent: &Intent) -> Result<Claimed, Error> {
         let node = &self.node;
-        intent.policy.check().map_err(Error::Policy)?;
-        let command = self.recognise(intent)?;
-        let told = |told| Ok(Claimed::Told(Answer { operation_id: command.operation_id, told }));
-        match claim::claim(node, &command, intent.begin).await {
+        let recognised = Recognised::new(node, intent)?;
+        let command = recognised.command();
+        match claim::claim(node, &recognised).await {
             Ok(Claim::Owned(ownership)) => {
                 let record = ownership.record();
                 node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
                 Ok(Claimed::Yours(Lease { ownership }))
             }
-            Ok(Claim::Judged(reading)) => {
+            Ok(Claim::Judged(id, reading)) => {
                 let reply = judged(node, &command, &reading);
-                told(telling::told(node, &Subject::from(&command), reading.found(), reply))
+                let subject = Subject::under(id, &command);
+                Ok(Claimed::Told(telling::answer(node, &subject, reading.found(), reply)))
             }
-            Ok(Claim::MarkedUnknown) => {
-                told(telling::told(node, &Subject::from(&command), Found::Nothing, Reply::Unknown))
+            Ok(Claim::MarkedUnknown(id)) => {
+                let subject = Subject::under(id, &command);
+                Ok(Claimed::Told(telling::answer(node, &subject, Found::Nothing, Reply::Unknown)))
             }
             Ok(Claim::Lapsed) => Err(Error::GivenUp(GivenUp::Lapsed)),
-            Ok(Claim::Elsewhere) => told(Told::Unreadable),
             Err(unclaimed) => {
                 if let Some(loose) = unclaimed.loose {
                     let node = Arc::clone(node);
                     self.node.spawn.spawn(Box::pin(async move { claim::give_back(&node, loose).await }));
                 }
-                Err(Error::Store(unclaimed.error))
+                Err(unclaimed.error)
             }
         }
     }
@@ -123,6 +124,7 @@ impl Lease {
     /// attempt's, yields what it says now.
     pub async fn finish(self, ending: Ending) -> Result<Stored, Told> {
         let node = &self.ownership.node;
+        let ending = node.sealed_ending(self.ownership.id, ending);
         match self.ownership.finish(ending.clone(), "").await {
             Finished::Stored(record) => {
                 node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });

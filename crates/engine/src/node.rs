@@ -3,24 +3,30 @@
 //! What lives here: the store and how it is asked, the clock, and what this node knows. What must never: the course of
 //! an attempt.
 
-use crate::backoff::Backoff;
+use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::clock::Clock;
+use crate::clockwatch::ClockWatch;
 use crate::observe::{Call, Event, Observer};
+use crate::quota::{Denied, Permit, QuotaKeeper};
 use crate::random::Random;
 use crate::reconcile::Reconcilers;
 use crate::running::Running;
+use crate::sealing::KeyRing;
+use crate::secrets::Secrets;
 use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::tasks::Tasks;
 use crate::timeline::Timeline;
-use semel_core::id::CommandId;
-use semel_core::machine::{Expect, Stamp};
+use semel_core::classify::Ending;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::{Command, Expect, Stamp, Verdict};
+use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
 use semel_core::store::{self, Cursor, Fresh, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
 /// One engine, as its own tasks see it.
 pub(crate) struct Node {
@@ -37,7 +43,11 @@ pub(crate) struct Node {
     pub(crate) cache: Cache,
     pub(crate) tasks: Tasks,
     pub(crate) reconcilers: Reconcilers,
-    pub(crate) secret: semel_core::scope::Secret,
+    pub(crate) quota: QuotaKeeper,
+    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) watch: Mutex<ClockWatch>,
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) sealing: Option<KeyRing>,
 }
 
 impl Node {
@@ -63,9 +73,61 @@ impl Node {
         Token::from_random(self.random.bits())
     }
 
-    /// A pause that grows, for whatever has to be tried again.
-    pub(crate) fn backoff(&self, min: Duration, max: Duration) -> Backoff {
-        Backoff::new(min, max)
+    /// An outcome as it is stored under `id`.
+    pub(crate) fn sealed(&self, id: CommandId, outcome: Outcome) -> Outcome {
+        match &self.sealing {
+            Some(ring) => ring.seal(&id, &outcome, &*self.random),
+            None => outcome,
+        }
+    }
+
+    /// An ending as it is stored under `id`.
+    pub(crate) fn sealed_ending(&self, id: CommandId, ending: Ending) -> Ending {
+        let seal = |outcome| self.sealed(id, outcome);
+        match ending {
+            Ending::Succeeded(outcome) => Ending::Succeeded(seal(outcome)),
+            Ending::FailedReplayable(outcome) => Ending::FailedReplayable(seal(outcome)),
+            Ending::NotApplied(outcome) => Ending::NotApplied(outcome.map(seal)),
+            Ending::NotAppliedForGood(outcome) => Ending::NotAppliedForGood(seal(outcome)),
+            Ending::InDoubt => Ending::InDoubt,
+        }
+    }
+
+    /// A verdict as it is stored under `id`.
+    pub(crate) fn sealed_verdict(&self, id: CommandId, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Applied(outcome) => Verdict::Applied(outcome.map(|outcome| self.sealed(id, outcome))),
+            Verdict::Failed(outcome) => Verdict::Failed(self.sealed(id, outcome)),
+            Verdict::NotApplied { .. } | Verdict::Refused => verdict,
+        }
+    }
+
+    /// A stored outcome as it was before it was sealed. One that cannot be opened is known to have been given, and not
+    /// retained.
+    pub(crate) fn opened(&self, id: CommandId, operation_id: OperationId, outcome: &Outcome) -> Outcome {
+        let opened = match (&self.sealing, &outcome.body) {
+            (_, Body::Kept(_) | Body::NotRetained) => return outcome.clone(),
+            (Some(ring), Body::Sealed(_)) => ring.open(&id, outcome).ok(),
+            (None, Body::Sealed(_)) => None,
+        };
+        opened.unwrap_or_else(|| {
+            self.observe(&Event::Unopened { operation_id });
+            Outcome::not_retained(outcome.status)
+        })
+    }
+
+    /// Leave to mint the key of a command that seems to be new.
+    pub(crate) async fn admit(
+        &self,
+        command: &Command<'_>,
+        address: Option<IpAddr>,
+    ) -> Result<Permit, crate::Error> {
+        let now = self.clock.uptime();
+        let admitted = self.quota.admit_counting(&*self.store, command.caller_hash, address, now).await;
+        admitted.map_err(|denied| match denied {
+            Denied::Exceeded(exceeded) => crate::Error::Quota(exceeded),
+            Denied::Store(error) => crate::Error::Store(error),
+        })
     }
 
     pub(crate) async fn insert(&self, id: CommandId, fresh: Fresh<'_>) -> Result<Written, store::Error> {

@@ -173,6 +173,16 @@ pub enum Event<'a> {
         /// By how much, in milliseconds; negative where it was set back.
         by_millis: i64,
     },
+    /// This node could not keep up with the hashing secret; it claims nothing once its view is too old. Alarm.
+    SecretsBehind {
+        /// Why.
+        error: &'a crate::secrets::Error,
+    },
+    /// Records could not be archived; none of them is deleted.
+    ArchiveFailed {
+        /// Why.
+        error: &'a crate::archive::Error,
+    },
     /// A reconciler settled an unknown outcome.
     Reconciled {
         /// Which command.

@@ -4,6 +4,7 @@
 //! read again where the answer was lost, judge anew. What must never: a judgement of its own; each write is one of
 //! [`machine`]'s transitions.
 
+use crate::backoff::Backoff;
 use crate::node::Node;
 use crate::observe::Event;
 use semel_core::classify::Ending;
@@ -105,7 +106,7 @@ impl Ownership {
 
     /// Stores how the attempt ended, and does not give up: not over an outage, not over a full disk.
     pub(crate) async fn finish(&self, mut ending: Ending, why: &str) -> Finished {
-        let mut backoff = self.node.backoff(FINISH_PAUSE.0, FINISH_PAUSE.1);
+        let mut backoff = Backoff::new(FINISH_PAUSE.0, FINISH_PAUSE.1);
         let (mut tried, mut told) = (Vec::new(), false);
         loop {
             let finish = |record: &Record, now| {
@@ -152,10 +153,7 @@ impl Ownership {
         let mut shown: Option<Reading> = None;
         for _ in 0..ROUNDS_MAX {
             let record = self.record();
-            let write = match transition(&record, now) {
-                Ok(write) => write,
-                Err(_) => return Err(self.refused(shown).await),
-            };
+            let Ok(write) = transition(&record, now) else { return Err(self.refused(shown).await) };
             let reading = match self.node.write(self.id, &write).await {
                 Ok(Written::Done { .. }) => {
                     let record = Arc::new(write.next);

@@ -160,6 +160,7 @@ async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
 
 async fn settle(node: &Arc<Node>, id: CommandId, record: &Record, verdict: Verdict) {
     let now = node.now();
+    let verdict = node.sealed_verdict(id, verdict);
     match machine::reconcile(record, verdict, node.stamp(now, "reconciled")) {
         Ok(write) => {
             // A lost answer needs no reading again: what was stored is stored, what was not is asked again.

@@ -14,12 +14,19 @@ use tokio::sync::watch;
 pub(crate) enum Progress {
     /// Somebody here is claiming it.
     Claiming,
-    /// It runs here; this is the record as it was last stored.
-    Running(Arc<Record>),
+    /// It runs, here or where this process has looked; this is the record as it was last seen.
+    Running(Standing),
     /// It has ended, and this is stored.
-    Ended(Arc<Record>),
+    Ended(Standing),
     /// It is no longer ours, or was not to be had: the store knows more.
     Left,
+}
+
+/// A record, and the id that it stands under.
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    pub(crate) id: CommandId,
+    pub(crate) record: Arc<Record>,
 }
 
 /// The attempts under way in this process, by command.

@@ -39,6 +39,8 @@ pub struct Sweep {
     pub records_per_second_max: u32,
     /// By how much the store's time may move against the time that passed before the sweeper stops. 5 s.
     pub skew: Duration,
+    /// How long it must have been back in its place before the sweeper goes on. 10 min.
+    pub steady_for: Duration,
 }
 
 /// The reconciler's pace.
@@ -75,7 +77,7 @@ impl Default for Settings {
 impl Default for Sweep {
     fn default() -> Self {
         let (every, skew) = (Duration::from_secs(1), Duration::from_secs(5));
-        Self { every, chunk: 256, records_per_second_max: 5_000, skew }
+        Self { every, chunk: 256, records_per_second_max: 5_000, skew, steady_for: Duration::from_mins(10) }
     }
 }
 

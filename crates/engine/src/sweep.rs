@@ -4,6 +4,8 @@
 //! each step is a compare-and-swap, and the loser has nothing left to do. What must never: removing what the machine
 //! does not call gone.
 
+use crate::archive::Archived;
+use crate::clockwatch::Verdict;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::tasks::Closing;
@@ -40,6 +42,8 @@ pub struct Swept {
     pub lag: Duration,
     /// Calls to the store that failed; what they were about is due again in the next round.
     pub failed: u64,
+    /// The store's time could not be trusted, and nothing more was touched.
+    pub stopped: bool,
 }
 
 /// Starts the sweeper, unless it is switched off.
@@ -77,6 +81,10 @@ pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
     loop {
         let begun = node.clock.uptime();
         let page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
+        if !time_is_trusted(node, page.now, begun) {
+            swept.stopped = true;
+            return Ok(swept);
+        }
         chunk(node, &page, &mut swept).await;
         let Some(next) = page.next else { return Ok(swept) };
         after = Some(next);
@@ -84,10 +92,48 @@ pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
     }
 }
 
+/// Whether the store's time goes with the time that really passed. Where it does not, nothing is touched: a clock set a
+/// year ahead makes every outcome look expired.
+fn time_is_trusted(node: &Node, now: Time, asked: Duration) -> bool {
+    let received = node.clock.uptime();
+    // An answer that was long under way tells too little about the clock.
+    if received.saturating_sub(asked) > node.settings.sweep.skew / 2 {
+        return false;
+    }
+    let mut watch = node.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let by = match watch.feed(now, received) {
+        Verdict::Steady => return true,
+        Verdict::MovedForward(by) => i64::try_from(by.as_millis()).unwrap_or(i64::MAX),
+        Verdict::MovedBack(by) => i64::try_from(by.as_millis()).map_or(i64::MIN, |by| -by),
+    };
+    node.observe(&Event::ClockMoved { now, by_millis: by });
+    false
+}
+
+/// Keeps what is about to lose its outcome, or to go. Tells whether it may.
+async fn archived(node: &Node, page: &Page) -> bool {
+    let Some(archive) = &node.archive else { return true };
+    let goes = |record: &Record| matches!(machine::due(record, page.now), Due::Expire | Due::Purge);
+    let records = page.items.iter().filter_map(|item| item.record().map(|record| (item.id, record)));
+    let batch: Vec<_> =
+        records.filter(|(_, record)| goes(record)).map(|(id, record)| Archived { id, record }).collect();
+    if batch.is_empty() {
+        return true;
+    }
+    match archive.keep(&batch).await {
+        Ok(()) => true,
+        Err(error) => {
+            node.observe(&Event::ArchiveFailed { error: &error });
+            false
+        }
+    }
+}
+
 /// Handles the records of one chunk side by side, so that a store that commits in groups commits them as one.
 async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut Swept) {
     let now = page.now;
-    for done in join_all(page.items.iter().map(|item| handle(node, item, now))).await {
+    let may_go = archived(node, page).await;
+    for done in join_all(page.items.iter().map(|item| handle(node, item, now, may_go))).await {
         swept.seen += 1;
         match done {
             Done::Lapsed => swept.lapsed += 1,
@@ -114,7 +160,7 @@ enum Done {
     SomebodyElse,
 }
 
-async fn handle(node: &Arc<Node>, item: &Item, now: Time) -> Done {
+async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done {
     let Some(record) = item.record() else { return Done::Unreadable };
     let stamp = node.stamp(now, "swept");
     match machine::due(record, now) {
@@ -129,6 +175,7 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time) -> Done {
             let Ok(write) = machine::lapse(record, stamp) else { return Done::SomebodyElse };
             swap(node, item.id, &write, Done::Lapsed).await
         }
+        Due::Expire | Due::Purge if !may_go => Done::Failed,
         Due::Expire => {
             let Ok(write) = machine::expire(record, stamp) else { return Done::SomebodyElse };
             swap(node, item.id, &write, Done::Expired).await
@@ -136,7 +183,7 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time) -> Done {
         Due::Purge => {
             let Ok(expect) = machine::purge(record, now) else { return Done::SomebodyElse };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
-            settled(node.remove(item.id, expect).await, done)
+            settled(&node.remove(item.id, expect).await, done)
         }
     }
 }
@@ -155,10 +202,10 @@ async fn set_aside(node: &Arc<Node>, id: CommandId, record: &Record, now: Time) 
 }
 
 async fn swap(node: &Arc<Node>, id: CommandId, write: &machine::Write, done: Done) -> Done {
-    settled(node.swap(id, write.expect, &write.next).await, done)
+    settled(&node.swap(id, write.expect, &write.next).await, done)
 }
 
-fn settled(result: Result<Written, store::Error>, done: Done) -> Done {
+fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {
     match result {
         Ok(Written::Done { .. }) => done,
         Ok(Written::Refused(_)) => Done::SomebodyElse,

@@ -2,12 +2,11 @@
 //!
 //! What lives here: the owned form of a reply, with whatever the record adds to it. What must never: a judgement.
 
-use crate::answer::{Replayed, Stored, Told};
+use crate::answer::{Answer, Replayed, Stored, Told};
 use crate::node::Node;
 use crate::observe::{Event, Refused};
 use semel_core::id::{CallerHash, CommandId, OperationId};
-use semel_core::machine::{Found, Reply};
-use semel_core::outcome::Outcome;
+use semel_core::machine::{Command, Found, Reply};
 use semel_core::record::{Record, State, StateName};
 
 /// Whom an answer is about.
@@ -18,11 +17,17 @@ pub(crate) struct Subject<'a> {
     pub(crate) caller: CallerHash,
 }
 
-impl<'a> From<&'a semel_core::machine::Command<'_>> for Subject<'a> {
-    fn from(command: &'a semel_core::machine::Command<'_>) -> Self {
-        let (id, operation_id) = (command.id, command.operation_id);
+impl<'a> Subject<'a> {
+    /// A command whose record stands under `id`.
+    pub(crate) fn under(id: CommandId, command: &'a Command<'_>) -> Self {
+        let operation_id = if id == command.id { command.operation_id } else { OperationId::of(&id) };
         Self { id, operation_id, operation: &command.operation, caller: command.caller_hash }
     }
+}
+
+/// The answer that `reply` makes, which was judged from `found`.
+pub(crate) fn answer<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Answer<L> {
+    Answer { operation_id: subject.operation_id, told: told(node, subject, found, reply) }
 }
 
 /// What the caller is told of `reply`, which was judged from `found`.
@@ -34,7 +39,8 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
     match (reply, found) {
         (Reply::Replay(outcome), Found::Record(record)) => {
             node.observe(&Event::Replayed { operation: subject.operation });
-            Told::Replayed(Replayed { outcome: opened(node, subject, outcome), stored: stored(record) })
+            let outcome = node.opened(subject.id, subject.operation_id, outcome);
+            Told::Replayed(Replayed { outcome, stored: stored(record) })
         }
         // Only a record has an outcome to replay.
         (Reply::InProgress | Reply::Replay(_), _) => {
@@ -69,10 +75,6 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
 /// What the record says about its outcome.
 pub(crate) fn stored(record: &Record) -> Stored {
     Stored { state: record.state_name(), expires_at: record.expires_at() }
-}
-
-fn opened(_node: &Node, _subject: &Subject<'_>, outcome: &Outcome) -> Outcome {
-    outcome.clone()
 }
 
 /// Whether a record is one that the cache may hold.

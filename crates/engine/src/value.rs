@@ -121,14 +121,13 @@ impl Engine {
     /// ```
     /// use semel::core::key::Key;
     /// use semel::core::policy::{Class, Policy};
-    /// use semel::core::scope::{Identity, Operation, Scope, Secret};
+    /// use semel::core::scope::{Identity, Operation, Scope};
     /// use semel::{Engine, Failed, Intent, memory, payload::Json};
     /// use std::sync::Arc;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
-    /// let engine = Engine::builder(Arc::new(memory::Store::new()), secret).build().await?;
+    /// let engine = Engine::builder(Arc::new(memory::Store::new())).build().await?;
     /// let scope = Scope::new(Identity::api_key("k-17"), Operation::named("charge"));
     /// let key = Key::from_source("order-1234")?;
     /// let intent = Intent::new(scope, key, Policy::new(Class::External), Json::of(&5)?);

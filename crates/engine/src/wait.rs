@@ -3,10 +3,12 @@
 //! What lives here: looking, and being woken. What must never: beginning an attempt; whatever would need one is still in
 //! progress to a waiter.
 
-use crate::answer::Told;
+use crate::answer::Answer;
+use crate::backoff::Backoff;
 use crate::node::Node;
-use crate::running::{Place, Progress};
+use crate::running::{Place, Progress, Standing};
 use crate::telling::{self, Subject};
+use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::Record;
 use semel_core::store::{self, Reading};
@@ -16,8 +18,8 @@ use tokio::sync::watch;
 
 /// What came of waiting for a twin in this process.
 pub(crate) enum Waited<L> {
-    /// The caller is told this.
-    Told(Told<L>),
+    /// The caller gets this.
+    Answered(Answer<L>),
     /// The twin ran and left no word: the store knows more.
     AskTheStore,
     /// The twin never ran: whoever waited for it is a request like any other.
@@ -37,17 +39,17 @@ pub(crate) async fn for_local<L>(
         match &progress {
             // Storing a claim takes as long as it takes; until then there is nothing to tell.
             Progress::Claiming => {}
-            Progress::Running(record) => {
+            Progress::Running(Standing { id, record }) => {
                 ran = true;
                 // As of its own last write: while it runs here, its owner is alive.
                 let reply = machine::attend(Found::Record(record), command, record.updated_at());
                 if reply != Reply::InProgress || node.clock.uptime() >= until {
-                    return Waited::Told(tell(node, command, record, reply));
+                    return Waited::Answered(answer(node, command, *id, record, reply));
                 }
             }
-            Progress::Ended(record) => {
+            Progress::Ended(Standing { id, record }) => {
                 let reply = machine::attend(Found::Record(record), command, node.now());
-                return Waited::Told(tell(node, command, record, reply));
+                return Waited::Answered(answer(node, command, *id, record, reply));
             }
             Progress::Left if ran => return Waited::AskTheStore,
             Progress::Left => return Waited::NeverRan,
@@ -71,20 +73,20 @@ pub(crate) async fn for_local<L>(
 pub(crate) async fn for_remote<L>(
     node: &Node,
     command: &Command<'_>,
-    mut reading: Reading,
+    (id, mut reading): (CommandId, Reading),
     place: Option<&Place>,
     until: Duration,
-) -> Result<Told<L>, store::Error> {
-    let mut backoff = node.backoff(node.settings.poll_min, node.settings.poll_max);
+) -> Result<Answer<L>, store::Error> {
+    let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
     loop {
-        let changed = node.store.changed(command.id);
+        let changed = node.store.changed(id);
         let reply = machine::attend(reading.found(), command, reading.now);
         if reply != Reply::InProgress || node.clock.uptime() >= until {
-            show_end(place, &reading, reply);
-            return Ok(telling::told(node, &Subject::from(command), reading.found(), reply));
+            show_end(place, id, &reading, reply);
+            return Ok(telling::answer(node, &Subject::under(id, command), reading.found(), reply));
         }
         if let (Some(place), Some(record)) = (place, reading.record()) {
-            place.show(Progress::Running(Arc::new(record.clone())));
+            place.show(Progress::Running(Standing { id, record: Arc::new(record.clone()) }));
         }
         let left = until.saturating_sub(node.clock.uptime());
         // Told of changes, a look now and then is only a net.
@@ -102,17 +104,23 @@ pub(crate) async fn for_remote<L>(
             },
             None => nap.await,
         }
-        reading = node.get(command.id).await?;
+        reading = node.get(id).await?;
     }
 }
 
 /// Twins that wait in this process learn of an outcome that cannot change any more.
-pub(crate) fn show_end(place: Option<&Place>, reading: &Reading, reply: Reply<'_>) {
+pub(crate) fn show_end(place: Option<&Place>, id: CommandId, reading: &Reading, reply: Reply<'_>) {
     if let (Some(place), Reply::Replay(_), Some(record)) = (place, reply, reading.record()) {
-        place.show(Progress::Ended(Arc::new(record.clone())));
+        place.show(Progress::Ended(Standing { id, record: Arc::new(record.clone()) }));
     }
 }
 
-fn tell<L>(node: &Node, command: &Command<'_>, record: &Record, reply: Reply<'_>) -> Told<L> {
-    telling::told(node, &Subject::from(command), Found::Record(record), reply)
+fn answer<L>(
+    node: &Node,
+    command: &Command<'_>,
+    id: CommandId,
+    record: &Record,
+    reply: Reply<'_>,
+) -> Answer<L> {
+    telling::answer(node, &Subject::under(id, command), Found::Record(record), reply)
 }

@@ -2,3 +2,55 @@
 //!
 //! **What lives here**: the contract suite for stores, a clock that tests turn, and a store that fails on demand.
 //! **What must never**: sleeping; a test that can pass without its subject.
+//!
+//! # Your own store under the contract
+//!
+//! The promises of [`Store`](semel_core::store::Store) are the same for everybody, and so are their tests. An author
+//! says how a fresh, empty store is opened and what may be done to it, in a file of integration tests:
+//!
+//! ```
+//! use semel_testkit::{FakeClock, Subject};
+//! use std::sync::Arc;
+//! # use semel::memory as your;
+//!
+//! async fn open() -> Subject {
+//!     let clock = FakeClock::default();
+//!     let store = Arc::new(your::Store::with_clock(Arc::new(clock.clone())));
+//!     let held = Arc::clone(&store);
+//!     Subject::new(store, clock)
+//!         // How the bytes of an entry are replaced behind the store's back:
+//!         .damaged_by(move |id, bytes| {
+//!             held.overwrite(id, bytes).expect("something stands there");
+//!             Box::pin(std::future::ready(()))
+//!         })
+//!         // A durable store is also `.reopened_by(…)`, a shared one `.joined_by(…)`: what it says that it can do has
+//!         // to be shown. `.holding(…)` keeps a temporary directory or a server for as long as the store is used.
+//! }
+//!
+//! // One #[test] for each promise: `your_store::claims::of_many_claims_one_wins_and_every_other_is_shown_it`, …
+//! semel_testkit::contract!(your_store, open);
+//!
+//! # fn main() {
+//! // Or all at once, for a harness of your own:
+//! semel_testkit::contract::run_all(open);
+//! # }
+//! ```
+//!
+//! A store with a clock of its own hands in its own [`Turn`] instead of the [`FakeClock`]: an offset that its tests can
+//! set, for one. It may run on from where it was turned to; no promise depends on minutes.
+//!
+//! # Above the stores
+//!
+//! [`faults::Faulty`] wraps any store and loses, delays, repeats and refuses what is asked of it, by a script or a seed;
+//! [`FakeClock`] is an engine's clock too, whose naps end when the test lets time pass.
+
+mod clock;
+pub mod contract;
+mod crowd;
+pub mod faults;
+mod harness;
+mod scene;
+mod walk;
+
+pub use clock::FakeClock;
+pub use harness::{Doing, Subject, Turn};

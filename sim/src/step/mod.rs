@@ -102,6 +102,7 @@ impl Context<'_> {
             policy: Arc::clone(&self.policy),
             fingerprint: *payload,
             payload,
+            generation: 0,
         }
     }
 

@@ -36,6 +36,7 @@ mod tests;
 pub use error::{Error, Newer};
 
 use crate::machine::Found;
+use crate::outcome::Outcome;
 use crate::record::{Entry, Record};
 use bytes::Bytes;
 use read::Reader;
@@ -45,6 +46,8 @@ pub const FORMAT: u8 = 1;
 
 const KIND_RECORD: u8 = 0;
 const KIND_MOVED: u8 = 1;
+/// A record that stands under an id of a later secret than the store's first, and says of which.
+const KIND_LATER_RECORD: u8 = 2;
 
 /// The bytes of an entry: the same for equal entries, on every node.
 pub fn encode(entry: &Entry) -> Vec<u8> {
@@ -61,14 +64,19 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
 /// The bytes of an entry that holds `record`, which need not be boxed into one first.
 pub fn encode_record(record: &Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(record::size_hint(record));
-    frame(&mut out, KIND_RECORD, |out| record::write(record, out));
+    frame_record(record, &mut out);
     out
+}
+
+fn frame_record(record: &Record, out: &mut Vec<u8>) {
+    let kind = if record.generation == 0 { KIND_RECORD } else { KIND_LATER_RECORD };
+    frame(out, kind, |out| record::write(record, out));
 }
 
 /// Appends the bytes of an entry to `out`, for a store that reuses its buffer.
 pub fn encode_into(entry: &Entry, out: &mut Vec<u8>) {
     match entry {
-        Entry::Record(record) => frame(out, KIND_RECORD, |out| record::write(record, out)),
+        Entry::Record(record) => frame_record(record, out),
         Entry::Moved => frame(out, KIND_MOVED, |_| {}),
     }
 }
@@ -102,11 +110,28 @@ pub fn decode(bytes: &Bytes) -> Result<Entry, Error> {
         newer => return Err(Error::Newer(Newer::Format(newer))),
     }
     match reader.byte()? {
-        KIND_RECORD => record::read(&mut reader).map(|record| Entry::Record(Box::new(record))),
+        kind @ (KIND_RECORD | KIND_LATER_RECORD) => {
+            let record = record::read(&mut reader, kind == KIND_LATER_RECORD)?;
+            Ok(Entry::Record(Box::new(record)))
+        }
         KIND_MOVED if reader.left() == 0 => Ok(Entry::Moved),
         KIND_MOVED => Err(reader.damaged("bytes follow the marker")),
         _ => Err(Error::Damaged { at: 1, what: "unknown kind of entry" }),
     }
+}
+
+/// The bytes of an outcome alone, for whoever seals them. They carry no checksum: a seal is one.
+pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
+    let mut out = Vec::with_capacity(outcome::size_hint(outcome));
+    outcome::write(outcome, &mut out);
+    out
+}
+
+/// The outcome that stands in `bytes`: exactly what [`encode_outcome`] wrote, read as strictly as an entry.
+pub fn decode_outcome(bytes: &Bytes) -> Result<Outcome, Error> {
+    let mut reader = Reader::new(bytes, bytes.len());
+    let outcome = outcome::read(&mut reader)?;
+    if reader.left() == 0 { Ok(outcome) } else { Err(reader.damaged("bytes follow the outcome")) }
 }
 
 /// What the state machine is to make of bytes that were found in a store: whatever cannot be read is

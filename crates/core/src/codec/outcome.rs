@@ -8,7 +8,10 @@ const STATUS_BITS: u8 = 0b011;
 const HTTP: u8 = 0;
 const GRPC: u8 = 1;
 const VALUE: u8 = 2;
-const KEPT: u8 = 0b100;
+const BODY_BITS: u8 = 0b1100;
+const NOT_RETAINED: u8 = 0b0000;
+const KEPT: u8 = 0b0100;
+const SEALED: u8 = 0b1000;
 
 /// The lengths of an empty name and an empty value.
 const FIELD_BYTES_MIN: usize = 2;
@@ -16,7 +19,7 @@ const FIELD_BYTES_MIN: usize = 2;
 pub(super) fn size_hint(outcome: &Outcome) -> usize {
     let fields = outcome.headers.packed().len() + outcome.trailers.packed().len();
     let body = match &outcome.body {
-        Body::Kept(body) => body.len(),
+        Body::Kept(body) | Body::Sealed(body) => body.len(),
         Body::NotRetained => 0,
     };
     fields + body + 16
@@ -28,11 +31,12 @@ pub(super) fn write(outcome: &Outcome, out: &mut Vec<u8>) {
         Status::Grpc(status) => (GRPC, Some(status)),
         Status::Value => (VALUE, None),
     };
-    let body = match &outcome.body {
-        Body::Kept(body) => Some(body),
-        Body::NotRetained => None,
+    let (kept, body) = match &outcome.body {
+        Body::Kept(body) => (KEPT, Some(body)),
+        Body::NotRetained => (NOT_RETAINED, None),
+        Body::Sealed(body) => (SEALED, Some(body)),
     };
-    out.push(kind | if body.is_some() { KEPT } else { 0 });
+    out.push(kind | kept);
     if let Some(status) = status {
         write::varint(out, status.into());
     }
@@ -46,7 +50,7 @@ pub(super) fn write(outcome: &Outcome, out: &mut Vec<u8>) {
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Error> {
     let at = reader.at();
     let flags = reader.byte()?;
-    if flags & !(STATUS_BITS | KEPT) != 0 {
+    if flags & !(STATUS_BITS | BODY_BITS) != 0 {
         return Err(Error::Damaged { at, what: "unknown flags of an outcome" });
     }
     let status = match flags & STATUS_BITS {
@@ -57,7 +61,12 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Error> {
     };
     let headers = read_fields(reader)?;
     let trailers = read_fields(reader)?;
-    let body = if flags & KEPT == 0 { Body::NotRetained } else { Body::Kept(reader.bytes()?) };
+    let body = match flags & BODY_BITS {
+        NOT_RETAINED => Body::NotRetained,
+        KEPT => Body::Kept(reader.bytes()?),
+        SEALED => Body::Sealed(reader.bytes()?),
+        _ => return Err(Error::Damaged { at, what: "a body both kept and sealed" }),
+    };
     Ok(Outcome { status, headers, body, trailers })
 }
 

@@ -48,10 +48,14 @@ pub(super) fn write(record: &Record, out: &mut Vec<u8>) {
     policy::write(&record.policy, out);
     state::write(&record.state, out);
     history::write(&record.history, out);
+    if record.generation != 0 {
+        write::varint(out, record.generation.into());
+    }
     out.extend_from_slice(&record.extensions);
 }
 
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Record, Error> {
+/// `later`: its id was made by a later secret than the store's first.
+pub(super) fn read(reader: &mut Reader<'_>, later: bool) -> Result<Record, Error> {
     let token = Token::from_random(u128::from_be_bytes(reader.array()?));
     let version = read_version(reader)?;
     let operation_id = OperationId::from_bytes(reader.array()?);
@@ -81,8 +85,17 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Record, Error> {
         policy: Arc::new(policy::read(&terms, reader)?),
         state: state::read(state_name, reader)?,
         history: history::read(reader)?,
+        generation: if later { read_generation(reader)? } else { 0 },
         extensions: extension::read(reader)?,
     })
+}
+
+fn read_generation(reader: &mut Reader<'_>) -> Result<u32, Error> {
+    let at = reader.at();
+    match reader.number()? {
+        0 => Err(Error::Damaged { at, what: "the first secret is not a later one" }),
+        generation => Ok(generation),
+    }
 }
 
 fn read_version(reader: &mut Reader<'_>) -> Result<u64, Error> {

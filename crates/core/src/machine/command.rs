@@ -46,6 +46,8 @@ pub struct Command<'a> {
     pub fingerprint: Fingerprint,
     /// The payload itself, asked once more where the record was claimed under another selection.
     pub payload: &'a dyn Payload,
+    /// Which hashing secret made the id: 0 for a store's first, one more for each that replaced it.
+    pub generation: u32,
 }
 
 impl<'a> Command<'a> {
@@ -68,6 +70,28 @@ impl<'a> Command<'a> {
             policy,
             fingerprint,
             payload,
+            generation: 0,
         })
+    }
+
+    /// The same command, its id made by the secret of this generation. Without it, by a store's first.
+    #[must_use]
+    pub fn with_generation(self, generation: u32) -> Self {
+        Self { generation, ..self }
+    }
+
+    /// The same command as another secret names it, of that secret's generation: what a change of the hashing
+    /// secret needs beside the first. The payload is not read again.
+    #[must_use]
+    pub fn under(&self, secret: &Secret, generation: u32, scope: &Scope, key: &Key) -> Self {
+        let id = secret.command_id(scope, key);
+        Self {
+            id,
+            operation_id: OperationId::of(&id),
+            key_hash: secret.key_hash(key),
+            caller_hash: secret.caller_hash(scope),
+            generation,
+            ..self.clone()
+        }
     }
 }

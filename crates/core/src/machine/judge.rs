@@ -74,7 +74,8 @@ pub enum Reply<'a> {
 /// #     let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
 /// #     let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::External).into());
 /// #     let (operation_id, fingerprint) = (OperationId::of(&id), *payload);
-/// #     Command { id, operation_id, key_hash, caller_hash, operation: "pay".into(), policy, fingerprint, payload }
+/// #     let (operation, generation) = ("pay".into(), 0);
+/// #     Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation }
 /// # }
 /// # fn stamp(millis: u64) -> Stamp<'static> {
 /// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
@@ -248,6 +249,7 @@ pub(super) fn repeat_before(record: &Record) -> Time {
 fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
     let mut record = Record {
         operation_id: command.operation_id,
+        generation: command.generation,
         key_hash: command.key_hash,
         caller_hash: command.caller_hash,
         operation: Arc::clone(&command.operation),

@@ -57,7 +57,8 @@ pub fn may_send(record: &Record, token: Token, now: Time) -> bool {
 /// #     let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
 /// #     let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::External).into());
 /// #     let (operation_id, fingerprint) = (OperationId::of(&id), *payload);
-/// #     Command { id, operation_id, key_hash, caller_hash, operation: "pay".into(), policy, fingerprint, payload }
+/// #     let (operation, generation) = ("pay".into(), 0);
+/// #     Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation }
 /// # }
 /// # fn stamp(millis: u64) -> Stamp<'static> {
 /// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
@@ -143,8 +144,9 @@ pub fn overtaken(found: Found<'_>) -> Reply<'_> {
         Found::Unreadable => return Reply::Unreadable,
     };
     match &record.state {
-        State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Reply::Replay(outcome),
-        State::FailedNotReplayable { outcome: Some(outcome), bound: true, .. } => Reply::Replay(outcome),
+        State::Succeeded { outcome, .. }
+        | State::FailedReplayable { outcome, .. }
+        | State::FailedNotReplayable { outcome: Some(outcome), bound: true, .. } => Reply::Replay(outcome),
         // Somebody else's attempt runs, or would with the next request.
         State::Claimed { .. } | State::Processing { .. } | State::FailedNotReplayable { .. } => {
             Reply::InProgress

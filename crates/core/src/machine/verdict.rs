@@ -63,7 +63,8 @@ pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
 /// #     let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
 /// #     let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::External).into());
 /// #     let (operation_id, fingerprint) = (OperationId::of(&id), *payload);
-/// #     Command { id, operation_id, key_hash, caller_hash, operation: "pay".into(), policy, fingerprint, payload }
+/// #     let (operation, generation) = ("pay".into(), 0);
+/// #     Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation }
 /// # }
 /// # fn stamp(millis: u64) -> Stamp<'static> {
 /// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }

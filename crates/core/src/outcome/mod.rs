@@ -28,6 +28,9 @@ pub enum Body {
     /// The answer is known to have been given, but its bytes were not kept: too large, a stream, or settled
     /// by somebody who knew only that it happened.
     NotRetained,
+    /// Headers, body and trailers are kept, sealed: only the status is readable without a key. What is in here
+    /// is the engine's business; to the state machine and to stores it is bytes.
+    Sealed(Bytes),
 }
 
 /// What an attempt led to: enough to give every later caller the very same answer.

@@ -21,6 +21,9 @@ fn describe_record(record: &Record) -> String {
     let mut line = |name: &str, value: &dyn std::fmt::Display| writeln!(text, "{name}: {value}").unwrap();
     line("state", &record.state_name());
     line("operation_id", &record.operation_id());
+    if record.generation() != 0 {
+        line("generation", &record.generation());
+    }
     line("key_hash", &record.key_hash().to_hex());
     line("caller_hash", &record.caller_hash().to_hex());
     line("fingerprint", &hex(record.fingerprint().as_bytes()));
@@ -110,6 +113,9 @@ fn describe_outcome(outcome: &Outcome, line: &mut Line<'_>) {
     match &outcome.body {
         Body::Kept(body) => line("outcome.body", &format_args!("{} bytes {}", body.len(), hex(body))),
         Body::NotRetained => line("outcome.body", &"not retained"),
+        Body::Sealed(body) => {
+            line("outcome.body", &format_args!("sealed, {} bytes {}", body.len(), hex(body)))
+        }
     }
 }
 

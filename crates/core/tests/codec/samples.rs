@@ -39,6 +39,7 @@ pub(crate) fn command(policy: Policy) -> Command<'static> {
         policy: Arc::new(policy),
         fingerprint: FINGERPRINT,
         payload: &Payment,
+        generation: 0,
     }
 }
 
@@ -145,6 +146,10 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         ("unknown_by_owner", ended(&processing(Class::External), Ending::InDoubt)),
         ("unknown_left_to_an_operator", given_up(&lapsed)),
         ("expired", expired),
+        ("processing_of_a_later_generation", of_generation(1)),
+        ("processing_of_the_last_generation", of_generation(u32::MAX)),
+        ("succeeded_sealed", succeeded(sealed_outcome(Status::Http(201)))),
+        ("succeeded_sealed_grpc", succeeded(sealed_outcome(Status::Grpc(0)))),
         ("long_history", often_tried()),
     ]
 }
@@ -153,6 +158,19 @@ fn taken_over() -> Record {
     let first = processing(Class::Downstream);
     let policy = Policy::new(Class::Downstream);
     run(Found::Record(&first), policy, ticket(SECOND_TOKEN, Begin::Processing), after(45))
+}
+
+fn of_generation(generation: u32) -> Record {
+    let command = command(Policy::new(Class::External)).with_generation(generation);
+    let ticket = ticket(TOKEN, Begin::Processing);
+    match machine::decide(Found::Nothing, &command, ticket, stamp(MORNING)) {
+        Decision::Run(write) => write.next,
+        other => panic!("not to be run: {other:?}"),
+    }
+}
+
+fn sealed_outcome(status: Status) -> Outcome {
+    Outcome { body: Body::Sealed(Bytes::from_static(b"\x01\xffsealed")), ..Outcome::not_retained(status) }
 }
 
 fn selective(version: u8) -> Policy {

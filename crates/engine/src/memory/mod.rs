@@ -252,3 +252,47 @@ impl store::Store for Store {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel_core::store::Store as _;
+    use std::task::{Context, Poll, Waker};
+
+    /// The memory store never waits.
+    fn now<T>(mut pending: Pending<'_, T>) -> Result<T, Error> {
+        match pending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    #[test]
+    fn a_cursor_from_elsewhere_is_refused_instead_of_guessed_at() {
+        let store = Store::new();
+        for bytes in [&[][..], &[1; 8], &[1; 39], &[1; 41]] {
+            let cursor = Cursor::from_bytes(bytes.to_vec());
+            let asked = [
+                now(store.page(&Filter::default(), Some(&cursor), 10)),
+                now(store.due(Some(&cursor), 10)),
+                now(store.markers(Some(&cursor), 10)),
+            ];
+            for answer in asked {
+                assert!(answer.is_err(), "{} bytes", bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_happens_before_a_question_is_asked_for_its_answer() {
+        let store = Store::new();
+        let id = CommandId::from_bytes([7; 32]);
+        drop(store.insert(id, Fresh::Moved));
+        assert_eq!(now(store.get(id)).expect("an answer").entry, None);
+    }
+
+    #[test]
+    fn debug_output_shows_nothing_of_what_is_held() {
+        assert_eq!(format!("{:?}", Store::default()), "memory::Store");
+    }
+}

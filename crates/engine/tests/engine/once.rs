@@ -58,7 +58,8 @@ async fn peer_bug_values_that_look_like_nothing_replay_as_null() {
 #[tokio::test]
 async fn raw_outcomes_come_back_byte_for_byte() {
     let engine = engine().await;
-    let headers = [("Location", b"/charges/7".as_slice()), ("link", b"a"), ("link", b"b"), ("x", b"\xff\x00")];
+    let headers =
+        [("Location", b"/charges/7".as_slice()), ("link", b"a"), ("link", b"b"), ("x", b"\xff\x00")];
     let outcome = Outcome::http(201, headers, vec![0, 159, 146, 150, 255]);
     let stored = outcome.clone();
     let work = move |_| async move { Ended::from(Ending::Succeeded(stored)) };
@@ -101,7 +102,8 @@ async fn what_took_no_effect_runs_again_and_what_was_refused_does_not() {
     let fail = |failed: Failed| move |_| async move { Err::<u32, _>(failed) };
     let busy = engine.run(intent("busy", "5"), fail(Failed::NotApplied("busy".into()))).await;
     assert!(matches!(busy, Err(RunError::Failed(Failed::NotApplied(why))) if why == "busy"));
-    let second = engine.run(intent("busy", "5"), |attempt: semel::Attempt| async move { Ok(attempt.number()) });
+    let second =
+        engine.run(intent("busy", "5"), |attempt: semel::Attempt| async move { Ok(attempt.number()) });
     assert_eq!(second.await.expect("the second attempt").value, 2);
 
     let refused = engine.run(intent("refused", "5"), fail(Failed::Refused("no such card".into()))).await;

@@ -2,22 +2,18 @@
 
 use semel::core::key::Key;
 use semel::core::policy::{Class, Policy};
-use semel::core::scope::{Identity, Operation, Scope, Secret};
+use semel::core::scope::{Identity, Operation, Scope};
 use semel::core::store::Store;
 use semel::payload::Json;
 use semel::{Engine, Intent, memory};
 use std::sync::Arc;
-
-pub(crate) fn secret() -> Secret {
-    Secret::from_bytes(b"a secret for these tests, 32 bytes").expect("long enough")
-}
 
 pub(crate) async fn engine() -> Engine {
     on(Arc::new(memory::Store::new())).await
 }
 
 pub(crate) async fn on(store: Arc<dyn Store>) -> Engine {
-    Engine::builder(store, secret()).build().await.expect("the store answers")
+    Engine::builder(store).build().await.expect("the store answers")
 }
 
 pub(crate) fn intent(key: &str, payload: &str) -> Intent {

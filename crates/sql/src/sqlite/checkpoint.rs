@@ -101,6 +101,10 @@ impl Pulse {
                 // What fails here is tried again after the next write; until then the log has it all.
                 if let Ok(progress) = checkpoint(connection, "PASSIVE") {
                     self.frames.store(progress.frames, Ordering::Relaxed);
+                    if progress.frames < self.frames_max {
+                        // It was begun anew, and what a reader once cost is forgotten.
+                        self.frames_next.store(self.frames_max, Ordering::Relaxed);
+                    }
                 }
             }
             let nap = self.changed.wait_timeout_while(lock(&self.told), INTERVAL, |told| !told.closing);

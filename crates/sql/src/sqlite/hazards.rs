@@ -81,7 +81,7 @@ fn moved(path: &Path, opened: Option<Identity>) -> Option<Hazard> {
 /// Somebody keeps the log from being begun anew.
 fn long_log(file: &File) -> Option<Hazard> {
     let bytes = std::fs::metadata(file.wal()).map_or(0, |found| found.len());
-    (bytes > file.wal_bytes_max.saturating_mul(2)).then(|| Hazard {
+    (bytes > file.wal_bytes_max.saturating_mul(4)).then(|| Hazard {
         severity: Severity::Notice,
         code: "sqlite-long-log",
         what: format!(

@@ -124,28 +124,23 @@ impl Reader {
 
     /// What SQLite finds wrong with the file, and what the tables contradict each other in. Reads all of it.
     pub(super) fn verify(&self) -> Result<Vec<String>, Error> {
-        let read = || -> rusqlite::Result<Vec<String>> {
-            let mut found: Vec<String> = self
-                .connection
-                .prepare("PRAGMA integrity_check")?
-                .query_map([], |row| row.get(0))?
-                .collect::<Result<_, _>>()?;
-            found.retain(|line| line != "ok");
-            let miscounted = self
-                .connection
-                .prepare(
-                    "SELECT state, rows, (SELECT count(*) FROM semel_records r WHERE r.state = c.state) AS real \
-                     FROM semel_counts c WHERE rows <> real",
-                )?
-                .query_map([], |row| {
-                    let (state, told, real): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                    Ok(format!("semel_counts has {told} rows in state {state}, and there are {real}"))
-                })?
-                .collect::<Result<Vec<_>, _>>()?;
-            found.extend(miscounted);
-            Ok(found)
+        let lines = |sql: &str| -> rusqlite::Result<Vec<String>> {
+            self.connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
         };
-        read().map_err(|error| failed(&error))
+        let mut found = match lines("PRAGMA integrity_check") {
+            Ok(found) => found,
+            // Too damaged to be looked through: that is a finding.
+            Err(error) if failed(&error).kind() == Kind::Unfit => vec![error.to_string()],
+            Err(error) => return Err(failed(&error)),
+        };
+        found.retain(|line| line != "ok");
+        let miscounted = lines(
+            "SELECT format('semel_counts has %d rows in state %d, and there are %d', rows, state, real) FROM \
+             (SELECT state, rows, (SELECT count(*) FROM semel_records r WHERE r.state = c.state) AS real \
+             FROM semel_counts c) WHERE rows <> real",
+        );
+        found.extend(miscounted.unwrap_or_else(|error| vec![format!("the rows cannot be counted: {error}")]));
+        Ok(found)
     }
 }
 

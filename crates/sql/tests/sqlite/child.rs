@@ -1,1 +1,245 @@
-//! To be written.
+//! Processes of their own: this very program, started again to play one part.
+
+use crate::scratch::{NOW, claim_at, claimed, finished, id, insert, is_done, open, renewed, swap};
+use semel_core::machine;
+use semel_core::store::{Fresh, Kind, Store as _, Written};
+use semel_core::time::Time;
+use semel_sql::sqlite::{Options, Store};
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+const PART: &str = "SEMEL_TEST_PART";
+const FILE: &str = "SEMEL_TEST_FILE";
+const NUMBER: &str = "SEMEL_TEST_NUMBER";
+
+/// A part that a process plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Opens the file, which may not exist, and puts one record there.
+    Open,
+    /// Claims and renews the same commands as everybody else; tells what it won.
+    Hammer,
+    /// Writes without end; tells what was acknowledged.
+    Load,
+    /// Fills the disk, makes room, goes on.
+    Fill,
+    /// Writes until the file may not grow any more.
+    Grow,
+    /// Opens a file where nothing may be written.
+    ReadOnly,
+}
+
+const PARTS: [Part; 6] = [Part::Open, Part::Hammer, Part::Load, Part::Fill, Part::Grow, Part::ReadOnly];
+
+/// The command that plays `part` on `file`, for the caller to start or to wrap.
+pub(crate) fn command(part: Part, file: &Path, number: u64) -> Command {
+    through(&[], part, file, number)
+}
+
+/// The same, started by the shell script `script`, which ends with `exec "$@"`.
+pub(crate) fn in_shell(launcher: &[&str], script: &str, part: Part, file: &Path) -> Command {
+    let words = [launcher, &["sh", "-c", script, "sh"]].concat();
+    through(&words, part, file, 0)
+}
+
+fn through(launcher: &[&str], part: Part, file: &Path, number: u64) -> Command {
+    let program = std::env::current_exe().expect("this program has a file");
+    let mut command = match launcher.split_first() {
+        None => Command::new(program),
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+    };
+    command
+        .args(["--exact", "child::run", "--ignored", "--nocapture"])
+        .env(PART, format!("{part:?}"))
+        .env(FILE, file)
+        .env(NUMBER, number.to_string())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// A process at work, and what it tells.
+pub(crate) struct Playing {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Playing {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut process = command.spawn().expect("a process starts");
+        let stdout = process.stdout.take().expect("it was asked for");
+        Self { process, lines: BufReader::new(stdout).lines() }
+    }
+
+    /// The next line that begins with `word`, without it; `None` once the process is gone.
+    pub(crate) fn told(&mut self, word: &str) -> Option<Vec<u64>> {
+        let line = self.lines.by_ref().map_while(Result::ok).find_map(|line| {
+            // A process that is killed in mid-line has not told anything.
+            line.strip_prefix(word)?.trim().strip_suffix(" .").map(str::to_owned)
+        })?;
+        Some(line.split(' ').map(|number| number.parse().expect("a number")).collect())
+    }
+
+    /// As a power failure would, for the process.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("it is ours to kill");
+    }
+
+    /// Waits for the end; whether it went well.
+    pub(crate) fn ended(mut self) -> bool {
+        while self.lines.next().is_some() {}
+        self.process.wait().expect("it ends").success()
+    }
+}
+
+#[test]
+#[ignore = "a part in other tests, played in a process of its own"]
+fn run() {
+    let asked = std::env::var(PART).expect("started by another test");
+    let part = PARTS.into_iter().find(|part| format!("{part:?}") == asked).expect("a part");
+    let file = PathBuf::from(std::env::var_os(FILE).expect("started by another test"));
+    let number = std::env::var(NUMBER).expect("started by another test").parse().expect("a number");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+    runtime.block_on(async {
+        match part {
+            Part::Open => assert!(is_done(&insert(&open(&file), number, &claimed(number)).await)),
+            Part::Hammer => hammer(&file, number).await,
+            Part::Load => load(&file, number).await,
+            Part::Fill => fill(&file).await,
+            Part::Grow => grow(&file).await,
+            Part::ReadOnly => read_only(&file),
+        }
+    });
+}
+
+pub(crate) const KEYS: u64 = 40;
+pub(crate) const ROUNDS: u64 = 25;
+
+async fn hammer(file: &Path, process: u64) {
+    let store = Arc::new(open(file));
+    let tasks: Vec<_> = (0..KEYS)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut record = claim_at(number, (u128::from(process) << 64) + u128::from(number), NOW);
+                match insert(&store, number, &record).await {
+                    Written::Done { .. } => println!("wrote {number} 1 ."),
+                    Written::Refused(found) => record = found.record().expect("a record").clone(),
+                }
+                for _ in 0..ROUNDS {
+                    let now = Time::from_millis(NOW + record.version());
+                    let next = machine::renew(&record, record.token(), now).expect("it may be").next;
+                    match swap(&store, number, &record, &next).await {
+                        Written::Done { .. } => {
+                            println!("wrote {number} {} .", next.version());
+                            record = next;
+                        }
+                        Written::Refused(found) => record = found.record().expect("a record").clone(),
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+}
+
+/// Claims and finishes commands from `first` on, 32 at a time, until it is killed.
+async fn load(file: &Path, first: u64) {
+    let store = Arc::new(open(file));
+    let tasks: Vec<_> = (0..32)
+        .map(|lane| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for number in (first + lane..).step_by(32) {
+                    let record = claimed(number);
+                    assert!(is_done(&insert(&store, number, &record).await));
+                    println!("acknowledged {number} 1 .");
+                    let done = finished(&record, vec![7; 300]);
+                    assert!(is_done(&swap(&store, number, &record, &done).await));
+                    println!("acknowledged {number} 2 .");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+}
+
+/// On a small file system with a ballast of a MiB beside the file.
+async fn fill(file: &Path) {
+    let ballast = file.with_file_name("ballast");
+    std::fs::write(&ballast, vec![1; 1 << 20]).expect("there is room for it");
+    let store = open(file);
+    let large = |number| finished(&claimed(number), vec![7; 50_000]);
+    let mut acknowledged = 0;
+    let error = loop {
+        match store.insert(id(acknowledged), Fresh::Record(&large(acknowledged))).await {
+            Ok(written) => assert!(is_done(&written)),
+            Err(error) => break error,
+        }
+        acknowledged += 1;
+        assert!(acknowledged < 10_000, "the disk has to be full by now");
+    };
+    assert!(acknowledged > 5, "some fit");
+    assert_eq!(error.kind(), Kind::Full, "{error}");
+    assert_eq!(
+        store.get(id(acknowledged)).await.expect("reading goes on").entry,
+        None,
+        "nothing was written"
+    );
+    let again = store.insert(id(acknowledged), Fresh::Record(&large(acknowledged))).await;
+    assert_eq!(again.map_err(|error| error.kind()), Err(Kind::Full), "it stays full");
+
+    std::fs::remove_file(&ballast).expect("room is made");
+    assert!(is_done(&insert(&store, acknowledged, &large(acknowledged)).await), "without being opened again");
+    drop(store);
+    let store = open(file);
+    for number in 0..=acknowledged {
+        assert!(store.get(id(number)).await.expect("read").record() == Some(&large(number)), "{number}");
+    }
+    assert_eq!(store.verify().await.expect("read"), Vec::<String>::new());
+}
+
+/// Where writes fail for a reason that proves nothing: a limit on the size of files.
+async fn grow(file: &Path) {
+    let store = open(file);
+    let large = |number| finished(&claimed(number), vec![7; 50_000]);
+    let (mut acknowledged, mut failed) = (Vec::new(), 0);
+    for number in 0..200 {
+        match store.insert(id(number), Fresh::Record(&large(number))).await {
+            Ok(written) => {
+                assert!(is_done(&written));
+                acknowledged.push(number);
+            }
+            Err(error) => {
+                assert!(matches!(error.kind(), Kind::Ambiguous | Kind::Full | Kind::Unavailable), "{error}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(!acknowledged.is_empty() && failed > 0, "{} acknowledged, {failed} failed", acknowledged.len());
+    for number in acknowledged {
+        println!("acknowledged {number} .");
+    }
+}
+
+fn read_only(file: &Path) {
+    for path in [file.to_owned(), file.with_file_name("new.db")] {
+        let error = Store::open(&path, Options::default()).expect_err("refused");
+        assert_eq!(error.kind(), Kind::ReadOnly, "{}: {error}", path.display());
+    }
+}
+
+/// So that the parts that only some tests need are known to be used.
+#[test]
+fn a_renewal_is_the_next_version() {
+    assert_eq!(renewed(&claimed(1)).version(), claimed(1).version() + 1);
+}

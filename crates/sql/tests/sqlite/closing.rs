@@ -1,1 +1,99 @@
-//! To be written.
+//! How a store ends, and what becomes of those who wait.
+
+use crate::scratch::{Scratch, claimed, id, insert, is_done};
+use semel_core::store::{Clock, Fresh, Kind, Store as _};
+use semel_core::time::Time;
+use semel_sql::sqlite::{Options, Store};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_answers_everybody_and_leaves_one_file() {
+    let scratch = Scratch::new("closing");
+    let store = Arc::new(scratch.open());
+    let waiting: Vec<_> = (0..200)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { store.insert(id(number), Fresh::Record(&claimed(number))).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    store.close().await;
+    let mut done = Vec::new();
+    for (number, answer) in (0..).zip(waiting) {
+        match answer.await.expect("no panic") {
+            Ok(written) if is_done(&written) => done.push(number),
+            Ok(other) => panic!("nothing stood there: {other:?}"),
+            // It came after the door was closed.
+            Err(error) => assert_eq!(error.kind(), Kind::Closed),
+        }
+    }
+    let left: Vec<_> = std::fs::read_dir(scratch.directory())
+        .expect("listed")
+        .map(|entry| entry.expect("read").file_name())
+        .collect();
+    assert_eq!(left, ["semel.db"]);
+    assert_eq!(store.get(id(0)).await.map_err(|error| error.kind()), Err(Kind::Closed));
+    let late = store.insert(id(0), Fresh::Record(&claimed(0))).await;
+    assert_eq!(late.map_err(|error| error.kind()), Err(Kind::Closed));
+
+    let store = scratch.open();
+    for number in 0..200 {
+        let stands = store.get(id(number)).await.expect("read").entry.is_some();
+        assert_eq!(stands, done.contains(&number), "{number}");
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn dropping_the_store_ends_its_threads_also_where_only_one_thread_runs_the_tasks() {
+    let scratch = Scratch::new("dropping");
+    let store = scratch.open();
+    // Accepted, and nobody waits for it any more.
+    let record = claimed(1);
+    let mut pending = store.insert(id(1), Fresh::Record(&record));
+    let polled = std::future::poll_fn(|context| std::task::Poll::Ready(pending.as_mut().poll(context)));
+    drop(polled.await);
+    drop(pending);
+    drop(store);
+    let store = scratch.open();
+    assert_eq!(store.get(id(1)).await.expect("read").record(), Some(&claimed(1)));
+}
+
+/// A clock that breaks when it is told to: the one piece of foreign code in the writer's thread.
+struct Breakable(AtomicBool);
+
+impl Clock for Breakable {
+    fn now(&self) -> Time {
+        assert!(!self.0.load(Ordering::SeqCst), "the clock is broken");
+        Time::from_millis(1)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_in_the_writer_leaves_nobody_waiting() {
+    let scratch = Scratch::new("panic");
+    let clock = Arc::new(Breakable(AtomicBool::new(false)));
+    let store = Arc::new(
+        Store::open(scratch.file(), Options::default().clock(clock.clone())).expect("the store opens"),
+    );
+    assert!(is_done(&insert(&store, 1, &claimed(1)).await));
+    clock.0.store(true, Ordering::SeqCst);
+    let waiting: Vec<_> = (2..50)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { store.insert(id(number), Fresh::Record(&claimed(number))).await })
+        })
+        .collect();
+    for answer in waiting {
+        let kind = answer.await.expect("no panic here").expect_err("not written").kind();
+        assert!(matches!(kind, Kind::Ambiguous | Kind::Unavailable), "{kind}");
+    }
+    let read = store.get(id(1)).await.map_err(|error| error.kind());
+    assert_eq!(read, Err(Kind::Unavailable), "the reader's clock is broken too");
+    clock.0.store(false, Ordering::SeqCst);
+    let later = store.insert(id(60), Fresh::Record(&claimed(60))).await;
+    assert_eq!(later.map_err(|error| error.kind()), Err(Kind::Unavailable), "there is no writer any more");
+    assert_eq!(store.get(id(1)).await.expect("readers go on").record(), Some(&claimed(1)));
+    assert_eq!(store.get(id(2)).await.expect("readers go on").entry, None);
+    store.close().await;
+}

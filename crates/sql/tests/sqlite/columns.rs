@@ -1,1 +1,107 @@
-//! To be written.
+//! Numbers that do not fit into a signed column, and the counts.
+
+use crate::scratch::{
+    Hand, NOW, Scratch, caller, claim, claim_at, claimed, command, finished, id, insert, is_done, swap,
+};
+use semel_core::machine::Expect;
+use semel_core::record::{Record, StateName};
+use semel_core::store::{Count, Filter, Fresh, Store as _};
+use semel_core::time::Time;
+use semel_sql::sqlite::{Options, Store};
+use std::time::Duration;
+
+fn far(number: u64, lease: Duration) -> Record {
+    let mut command = command(number);
+    let mut policy = (*command.policy).clone();
+    policy.lease = lease;
+    command.policy = policy.into();
+    claim(&command, 7, NOW)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moments_beyond_a_signed_number_are_kept_and_due_when_they_are() {
+    let scratch = Scratch::new("far");
+    let clock = Hand::at(NOW);
+    let store =
+        Store::open(scratch.file(), Options::default().clock(clock.clone())).expect("the store opens");
+    let half = u64::MAX / 2;
+    let records = [
+        far(1, Duration::from_millis(u64::MAX)),
+        far(2, Duration::from_millis(half - NOW - 1)),
+        far(3, Duration::from_millis(half + 1000)),
+        claimed(4),
+    ];
+    assert_eq!(records[0].due_at(), Some(Time::MAX));
+    for (number, record) in (1..).zip(&records) {
+        assert!(is_done(&insert(&store, number, record).await));
+        assert_eq!(store.get(id(number)).await.expect("read").record(), Some(record));
+    }
+    let due = async |millis| -> Vec<_> {
+        clock.set(millis);
+        let page = store.due(None, 10).await.expect("read");
+        page.items
+            .iter()
+            .map(|item| item.record().expect("readable").due_at().expect("due").as_millis())
+            .collect()
+    };
+    let near = NOW + 30_000;
+    assert_eq!(due(near - 1).await, []);
+    assert_eq!(due(near).await, [near]);
+    assert_eq!(due(half - 1).await, [near, half - 1]);
+    assert_eq!(due(half + 1).await, [near, half - 1], "the column says no more than: beyond");
+    assert_eq!(due(u64::MAX).await.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_asked_for_by_moments_beyond_a_signed_number_leaves_nothing_out() {
+    let scratch = Scratch::new("far-pages");
+    let store = scratch.open();
+    assert!(is_done(&insert(&store, 1, &claim_at(1, 1, u64::MAX - 5)).await));
+    let listed = async |from, before| {
+        let filter = Filter {
+            updated_from: Some(Time::from_millis(from)),
+            updated_before: Some(Time::from_millis(before)),
+            ..Filter::default()
+        };
+        store.page(&filter, None, 10).await.expect("read").items.len()
+    };
+    assert_eq!(listed(u64::MAX - 5, u64::MAX - 4).await, 1);
+    assert_eq!(listed(0, u64::MAX - 5).await, 0);
+    assert_eq!(listed(u64::MAX - 4, u64::MAX).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_follow_every_write_and_stop_where_asked() {
+    let scratch = Scratch::new("counts");
+    let store = scratch.open();
+    let count = async |what, at_most| store.count(what, at_most).await.expect("read").count;
+    for number in 0..10 {
+        assert!(is_done(&insert(&store, number, &claimed(number)).await));
+        assert!(!is_done(&insert(&store, number, &claimed(number)).await));
+    }
+    assert!(is_done(&store.insert(id(100), Fresh::Moved).await.expect("an answer")));
+    for number in 0..4 {
+        assert!(is_done(&swap(&store, number, &claimed(number), &finished(&claimed(number), "x")).await));
+    }
+    let gone = Expect::unchanged(&claimed(9));
+    assert!(is_done(&store.remove(id(9), gone).await.expect("an answer")));
+    // An operator, by hand.
+    scratch
+        .raw()
+        .execute("DELETE FROM semel_records WHERE command_id = ?1", [id(8).as_bytes()])
+        .expect("deleted");
+
+    assert_eq!(count(Count::Records, u64::MAX).await, 8);
+    assert_eq!(count(Count::Records, 3).await, 3);
+    assert_eq!(count(Count::State(StateName::Processing), 100).await, 4);
+    assert_eq!(count(Count::State(StateName::Succeeded), 100).await, 4);
+    assert_eq!(count(Count::State(StateName::Succeeded), 2).await, 2);
+    assert_eq!(count(Count::State(StateName::Unknown), 100).await, 0);
+    assert_eq!(count(Count::Markers, 100).await, 1);
+    assert_eq!(count(Count::Caller(caller(0)), 100).await, 3);
+    assert_eq!(count(Count::Caller(caller(0)), 2).await, 2);
+    assert_eq!(count(Count::Caller(caller(9)), 100).await, 0);
+    assert!(is_done(&store.remove_marker(id(100)).await.expect("an answer")));
+    assert_eq!(count(Count::Markers, 100).await, 0);
+    assert_eq!(store.verify().await.expect("read"), Vec::<String>::new());
+}

@@ -1,1 +1,94 @@
-//! To be written.
+//! What cannot be read is answered as such, and never written over.
+
+use crate::scratch::{Scratch, claimed, finished, id, insert, is_done, renewed};
+use rusqlite::params;
+use semel_core::id::OperationId;
+use semel_core::machine::{Expect, Found};
+use semel_core::store::{Filter, Fresh, Kind, Store as _, Written};
+
+fn entry(scratch: &Scratch, number: u64) -> Vec<u8> {
+    let sql = "SELECT entry FROM semel_records WHERE command_id = ?1";
+    scratch.raw().query_row(sql, [id(number).as_bytes()], |row| row.get(0)).expect("it stands there")
+}
+
+fn overwrite(scratch: &Scratch, number: u64, entry: &[u8]) {
+    let sql = "UPDATE semel_records SET entry = ?2 WHERE command_id = ?1";
+    let changed = scratch.raw().execute(sql, params![id(number).as_bytes(), entry]).expect("overwritten");
+    assert_eq!(changed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_entry_is_neither_swapped_nor_removed_though_its_columns_match() {
+    let scratch = Scratch::new("damaged");
+    let store = scratch.open();
+    let record = claimed(1);
+    assert!(is_done(&insert(&store, 1, &record).await));
+    let whole = entry(&scratch, 1);
+    // Every byte that could carry the version, the token or the state, and some that do not.
+    for at in (0..whole.len()).step_by(7) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        overwrite(&scratch, 1, &damaged);
+        let expect = Expect::unchanged(&record);
+        for written in [
+            store.swap(id(1), expect, &renewed(&record)).await,
+            store.remove(id(1), expect).await,
+            store.remove_marker(id(1)).await,
+            store.insert(id(1), Fresh::Record(&record)).await,
+            store.insert(id(1), Fresh::Moved).await,
+        ] {
+            let Ok(Written::Refused(reading)) = written else { panic!("byte {at}: {written:?}") };
+            assert_eq!(reading.found(), Found::Unreadable, "byte {at}");
+        }
+        assert_eq!(store.get(id(1)).await.expect("read").found(), Found::Unreadable);
+        assert_eq!(entry(&scratch, 1), damaged, "it was left as it is");
+    }
+    overwrite(&scratch, 1, &whole);
+    assert!(is_done(
+        &store.swap(id(1), Expect::unchanged(&record), &renewed(&record)).await.expect("an answer")
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_listed_all_the_same() {
+    let scratch = Scratch::new("listed-damage");
+    let store = scratch.open();
+    for number in 1..4 {
+        assert!(is_done(&insert(&store, number, &claimed(number)).await));
+    }
+    overwrite(&scratch, 2, b"not a record");
+    let readable = |items: &[semel_core::store::Item]| -> Vec<_> {
+        items.iter().map(|item| (item.id, item.entry.is_ok())).collect()
+    };
+    let expected = [(id(1), true), (id(2), false), (id(3), true)];
+    let page = store.page(&Filter::default(), None, 10).await.expect("read");
+    assert_eq!(readable(&page.items), expected);
+    let due = store.due(None, 10).await.expect("read");
+    assert_eq!(due.items.len(), 0, "the machine's clock has not come to the leases");
+    let (_, found) = store.find(OperationId::of(&id(2))).await.expect("read");
+    assert_eq!(found.map(|item| (item.id, item.entry.is_ok())), Some((id(2), false)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_commands_id_under_the_same_operation_id_is_an_error_and_not_the_same_command() {
+    let scratch = Scratch::new("collision");
+    let store = scratch.open();
+    let record = claimed(1);
+    assert!(is_done(&insert(&store, 1, &record).await));
+    let sql = "UPDATE semel_records SET command_id = ?1";
+    scratch.raw().execute(sql, [id(2).as_bytes()]).expect("changed by hand");
+    let expect = Expect::unchanged(&record);
+    let answers = [
+        store.insert(id(1), Fresh::Record(&record)).await,
+        store.swap(id(1), expect, &finished(&record, "x")).await,
+        store.remove(id(1), expect).await,
+    ];
+    for answer in answers {
+        assert_eq!(answer.map_err(|error| error.kind()), Err(Kind::Unfit));
+    }
+    assert_eq!(store.get(id(1)).await.map_err(|error| error.kind()), Err(Kind::Unfit));
+    let found = store.find(OperationId::of(&id(1))).await;
+    assert_eq!(found.map_err(|error| error.kind()), Err(Kind::Unfit));
+    // The others do not suffer from it.
+    assert!(is_done(&insert(&store, 3, &claimed(3)).await));
+}

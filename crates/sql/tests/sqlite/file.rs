@@ -1,1 +1,135 @@
-//! To be written.
+//! The file itself: what it may hold already, and what is dangerous about its place.
+
+use crate::scratch::{Scratch, claimed, id, insert, is_done, open};
+use semel_core::store::{Error, Kind, Severity, Store as _};
+use semel_sql::sqlite::{Options, Store};
+use std::path::Path;
+
+fn refusal(path: &Path) -> Error {
+    Store::open(path, Options::default()).expect_err("refused")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_applications_own_tables_may_stand_in_the_same_file() {
+    let scratch = Scratch::new("shared-file");
+    scratch.raw().execute_batch("CREATE TABLE payments (id); INSERT INTO payments VALUES (7)").expect("made");
+    let store = scratch.open();
+    assert!(is_done(&insert(&store, 1, &claimed(1)).await));
+    drop(store);
+    let paid: i64 = scratch.raw().query_row("SELECT id FROM payments", [], |row| row.get(0)).expect("kept");
+    assert_eq!(paid, 7);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_as_it_is() {
+    let scratch = Scratch::new("no-database");
+    let text = "dear diary, ".repeat(1000);
+    std::fs::write(scratch.file(), &text).expect("written");
+    let error = refusal(&scratch.file());
+    assert_eq!(error.kind(), Kind::Unfit);
+    assert!(error.to_string().contains("not a database"), "{error}");
+    assert_eq!(std::fs::read_to_string(scratch.file()).expect("read"), text);
+}
+
+#[test]
+fn tables_of_somebody_else_and_schemas_of_a_newer_build_are_refused() {
+    let scratch = Scratch::new("not-ours");
+    scratch.raw().execute_batch("CREATE TABLE semel_records (mine)").expect("made");
+    let error = refusal(&scratch.file());
+    assert_eq!(error.kind(), Kind::Unfit);
+    assert!(error.to_string().contains("semel_records"), "{error}");
+
+    let scratch = Scratch::new("newer");
+    drop(scratch.open());
+    scratch.raw().execute("UPDATE semel_meta SET value = 1000 WHERE name = 'schema'", []).expect("changed");
+    let error = refusal(&scratch.file());
+    assert_eq!(error.kind(), Kind::Unfit);
+    assert!(error.to_string().contains("schema 1000"), "{error}");
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_named() {
+    let scratch = Scratch::new("nowhere");
+    let path = scratch.directory().join("missing").join("semel.db");
+    let error = refusal(&path);
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("missing"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_new_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = Scratch::new("private");
+    let store = scratch.open();
+    for entry in std::fs::read_dir(scratch.directory()).expect("listed") {
+        let entry = entry.expect("read");
+        let mode = entry.metadata().expect("read").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", entry.path().display());
+    }
+    drop(store);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_taken_away_under_the_store_is_a_danger() {
+    let scratch = Scratch::new("replaced");
+    let store = scratch.open();
+    let codes = async || -> Vec<_> {
+        let found = store.hazards().await.expect("looked at");
+        found
+            .into_iter()
+            .filter(|hazard| hazard.severity == Severity::Danger)
+            .map(|hazard| hazard.code)
+            .collect()
+    };
+    let before = codes().await;
+    assert!(!before.contains(&"sqlite-file-replaced"), "{before:?}");
+    std::fs::rename(scratch.file(), scratch.directory().join("elsewhere.db")).expect("renamed");
+    assert!(codes().await.contains(&"sqlite-file-replaced"));
+    std::fs::write(scratch.file(), "").expect("put in its place");
+    assert!(codes().await.contains(&"sqlite-file-replaced"));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_in_memory_is_a_danger() {
+    // Shared memory is a file system in memory on every Linux.
+    let path = Path::new("/dev/shm").join(format!("semel-{}.db", std::process::id()));
+    let store = open(&path);
+    let found = store.hazards().await.expect("looked at");
+    drop(store);
+    drop(std::fs::remove_file(&path));
+    let codes: Vec<_> = found.iter().map(|hazard| (hazard.severity, hazard.code)).collect();
+    assert_eq!(codes, [(Severity::Danger, "sqlite-in-memory")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_page_spoils_what_lies_on_it_and_is_found() {
+    let scratch = Scratch::new("bad-page");
+    {
+        let store = scratch.open();
+        for number in 0..200 {
+            assert!(is_done(&insert(&store, number, &claimed(number)).await));
+        }
+    }
+    let root: u32 = scratch
+        .raw()
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'semel_records_caller'", [], |row| {
+            row.get(0)
+        })
+        .expect("it is there");
+    let root = usize::try_from(root).expect("a small number");
+    let mut bytes = std::fs::read(scratch.file()).expect("read");
+    bytes[(root - 1) * 4096..root * 4096].fill(0xff);
+    std::fs::write(scratch.file(), bytes).expect("damaged");
+
+    let store = scratch.open();
+    assert_eq!(store.get(id(7)).await.expect("it lies elsewhere").record(), Some(&claimed(7)));
+    let error = store
+        .insert(id(1000), semel_core::store::Fresh::Record(&claimed(1000)))
+        .await
+        .expect_err("not written");
+    assert_eq!(error.kind(), Kind::Unfit, "{error}");
+    assert_eq!(store.get(id(1000)).await.expect("read").entry, None, "nothing of it was written");
+    assert_ne!(store.verify().await.expect("read"), Vec::<String>::new());
+}

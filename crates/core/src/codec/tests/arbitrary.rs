@@ -78,13 +78,17 @@ fn fields() -> impl Strategy<Value = Fields> {
     vec((bytes(), bytes()), 0..5).prop_map(Fields::from_iter)
 }
 
-fn outcome() -> impl Strategy<Value = Outcome> {
+pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
     let status = prop_oneof![
         any::<u16>().prop_map(Status::Http),
         small_number().prop_map(Status::Grpc),
         Just(Status::Value)
     ];
-    let body = prop_oneof![4 => bytes().prop_map(Body::Kept), 1 => Just(Body::NotRetained)];
+    let body = prop_oneof![
+        4 => bytes().prop_map(Body::Kept),
+        1 => Just(Body::NotRetained),
+        2 => bytes().prop_map(Body::Sealed),
+    ];
     (status, fields(), body, fields()).prop_map(|(status, headers, body, trailers)| Outcome {
         status,
         headers,
@@ -146,6 +150,7 @@ prop_compose! {
         counters in (number(), any::<u128>(), small_number(), number()),
         times in (time(), time(), time()),
         operation in ".{0,40}",
+        generation in prop_oneof![Just(0), small_number()],
         (earlier_doubt, policy, state, history, extensions) in
             (any::<bool>(), policy(), state(), history(), extensions()),
     ) -> Record {
@@ -154,6 +159,7 @@ prop_compose! {
         let (created_at, updated_at, owner_wrote_at) = times;
         Record {
             operation_id: OperationId::from_bytes(operation_id),
+            generation,
             key_hash: KeyHash::from_bytes(key_hash),
             caller_hash: CallerHash::from_bytes(caller_hash),
             operation: operation.into(),

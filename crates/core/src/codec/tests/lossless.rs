@@ -1,7 +1,7 @@
 //! Nothing is lost, nothing is added, nothing is copied that need not be.
 
 use super::{arbitrary, claimed, content, record, sealed, small};
-use crate::codec::{decode, encode, encode_into, encode_record};
+use crate::codec::{decode, decode_outcome, encode, encode_into, encode_outcome, encode_record};
 use crate::outcome::{Body, Outcome};
 use crate::policy::{Class, Policy};
 use crate::record::{Entry, State};
@@ -32,6 +32,20 @@ proptest! {
         if let Ok(entry) = decode(&changed) {
             prop_assert_eq!(encode(&entry), changed);
         }
+    }
+
+    #[test]
+    fn an_outcome_alone_reads_back_as_it_was_written_and_no_other_way(
+        written in arbitrary::outcome(),
+        more in prop::collection::vec(any::<u8>(), 1..4),
+    ) {
+        let bytes = Bytes::from(encode_outcome(&written));
+        prop_assert_eq!(decode_outcome(&bytes), Ok(written));
+        for end in 0..bytes.len() {
+            prop_assert!(decode_outcome(&bytes.slice(..end)).is_err(), "{} bytes", end);
+        }
+        let followed = Bytes::from([&bytes[..], &more].concat());
+        prop_assert!(decode_outcome(&followed).is_err());
     }
 
     #[test]

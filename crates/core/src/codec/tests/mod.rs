@@ -33,6 +33,7 @@ fn small(state: State) -> Record {
         history::Entry { attempt: 1, to: StateName::Claimed, at, who: "me".into(), why: "because".into() };
     Record {
         operation_id: OperationId::from_bytes([1; 16]),
+        generation: 0,
         key_hash: KeyHash::from_bytes([2; 32]),
         caller_hash: CallerHash::from_bytes([3; 32]),
         operation: "op".into(),

@@ -63,7 +63,7 @@ fn the_places_named_here_are_where_the_fields_stand() {
 #[test]
 fn an_unknown_format_kind_state_or_class_is_damage() {
     assert_eq!(replaced(0, &[0]), Err((0, "there is no format 0")));
-    assert_eq!(replaced(KIND, &[2]), Err((KIND, "unknown kind of entry")));
+    assert_eq!(replaced(KIND, &[3]), Err((KIND, "unknown kind of entry")));
     assert_eq!(replaced(HEAD, &[0x27]), Err((HEAD, "unknown state of the record")));
     assert_eq!(replaced(HEAD, &[0x30]), Err((HEAD, "unknown guarantee class")));
     assert_eq!(replaced(HISTORY + 3, &[7]), Err((HISTORY + 3, "unknown state in the history")));
@@ -188,7 +188,35 @@ fn unknown_flags_are_damage() {
     let succeeded = small(State::Succeeded { outcome, expires_at });
     let outcome = STATE + 1..STATE + 2;
     assert_eq!(reading(&succeeded, outcome.clone(), &[3]), Err((STATE + 1, "unknown kind of status")));
-    assert_eq!(reading(&succeeded, outcome, &[10]), Err((STATE + 1, "unknown flags of an outcome")));
+    assert_eq!(reading(&succeeded, outcome, &[18]), Err((STATE + 1, "unknown flags of an outcome")));
+}
+
+#[test]
+fn a_body_is_kept_or_sealed_and_not_both() {
+    let expires_at = Time::from_millis(6);
+    let outcome = Outcome { body: Body::Sealed("s".into()), ..Outcome::value("") };
+    let sealed = small(State::Succeeded { outcome, expires_at });
+    let flags = STATE + 1..STATE + 2;
+    assert_eq!(content(&sealed)[STATE + 1], 10);
+    assert_eq!(reading(&sealed, flags.clone(), &[6]), Ok(()), "the same bytes, kept");
+    assert_eq!(reading(&sealed, flags, &[14]), Err((STATE + 1, "a body both kept and sealed")));
+}
+
+#[test]
+fn a_record_of_the_first_generation_has_one_spelling() {
+    let record = Record { generation: 7, ..claimed() };
+    let at = content(&claimed()).len();
+    assert_eq!(content(&record)[at..], [7], "behind the history");
+    assert_eq!(reading(&record, at..at + 1, &[0]), Err((at, "the first secret is not a later one")));
+    assert_eq!(reading(&record, at..at + 1, &[0x80, 0x80, 0x80, 0x80, 0x10]), Err((at, TOO_LARGE)));
+    assert_eq!(
+        reading(&record, KIND..KIND + 1, &[0]),
+        Err((at + 1, CUT_SHORT)),
+        "an extension without a length"
+    );
+    assert_eq!(replaced(KIND, &[2]), Err((at, CUT_SHORT)));
+    let extended = Record { extensions: Bytes::from_static(&[0, 1, 9]), ..record };
+    assert_eq!(super::record(&encode_record(&extended).into()), extended);
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn command_under(policy: Policy, payload: &'static Fingerprint) -> Command<'stat
         policy: Arc::new(policy),
         fingerprint: *payload,
         payload,
+        generation: 0,
     }
 }
 

@@ -1,0 +1,78 @@
+//! The floor: an append-only log with group commit, and nothing else.
+//!
+//! What lives here: one thread that writes whatever has gathered, syncs once, and answers everybody. It keeps no index,
+//! refuses nothing and finds nothing; no store that does can be faster. What must never: anything that a durable log
+//! could do without.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use tokio::sync::oneshot;
+
+/// As many as the store puts into one batch.
+const BATCH_COUNT_MAX: usize = 1024;
+
+struct Append {
+    bytes: Vec<u8>,
+    done: oneshot::Sender<()>,
+}
+
+/// An open log.
+pub struct BareLog {
+    queue: Option<mpsc::Sender<Append>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl BareLog {
+    /// Begins a log in a new file.
+    ///
+    /// # Errors
+    /// Where the file cannot be made.
+    pub fn create(path: &Path) -> std::io::Result<Self> {
+        let file = File::create(path)?;
+        let (queue, appends) = mpsc::channel();
+        let writer = thread::spawn(move || write(file, &appends));
+        Ok(Self { queue: Some(queue), writer: Some(writer) })
+    }
+
+    /// Appends `bytes`; ends once they are on the disk.
+    ///
+    /// # Panics
+    /// Where the disk fails: a floor that moves measures nothing.
+    pub async fn append(&self, bytes: Vec<u8>) {
+        let (done, is_done) = oneshot::channel();
+        let queue = self.queue.as_ref().expect("open until it is dropped");
+        queue.send(Append { bytes, done }).expect("the writer is alive");
+        is_done.await.expect("the writer is alive");
+    }
+}
+
+impl Drop for BareLog {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(writer) = self.writer.take() {
+            drop(writer.join());
+        }
+    }
+}
+
+fn write(mut file: File, appends: &mpsc::Receiver<Append>) {
+    let (mut buffer, mut waiting) = (Vec::new(), Vec::new());
+    while let Ok(first) = appends.recv() {
+        for Append { bytes, done } in std::iter::once(first).chain(appends.try_iter()).take(BATCH_COUNT_MAX) {
+            let length = u32::try_from(bytes.len()).expect("a record of less than 4 GiB");
+            buffer.extend_from_slice(&length.to_le_bytes());
+            buffer.extend_from_slice(&bytes);
+            waiting.push(done);
+        }
+        file.write_all(&buffer).expect("the disk takes it");
+        file.sync_data().expect("the disk keeps it");
+        buffer.clear();
+        for done in waiting.drain(..) {
+            // Whoever asked may be gone.
+            let _ = done.send(());
+        }
+    }
+}

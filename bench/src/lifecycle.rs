@@ -1,0 +1,65 @@
+//! Claim and finish, over and over: what a store does all day.
+//!
+//! What lives here: a stream of commands, each with the records of its claim and its finish. What must never: time or
+//! randomness; a run is the same every time.
+
+use crate::sample::{self, NOW, TICKET};
+use semel_core::classify::Ending;
+use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
+use semel_core::machine::{self, Decision, Found, Write};
+use semel_core::outcome::Outcome;
+
+/// How many callers the commands come from.
+const CALLERS: u64 = 1000;
+const BODY_BYTES: usize = 256;
+
+/// The id of the `number`th command: spread evenly, as hashes are.
+pub fn id(number: u64) -> CommandId {
+    CommandId::from_bytes(spread(number, 1))
+}
+
+fn spread(number: u64, salt: u64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let mut state = number.wrapping_mul(4).wrapping_add(salt << 56);
+    for chunk in bytes.chunks_exact_mut(8) {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        chunk.copy_from_slice(&(word ^ (word >> 31)).to_be_bytes());
+    }
+    bytes
+}
+
+/// The claim of the `number`th command.
+///
+/// # Panics
+/// Where a key never seen is not run, which would be news.
+pub fn claim(number: u64) -> Write {
+    let id = id(number);
+    let command = machine::Command {
+        id,
+        operation_id: OperationId::of(&id),
+        key_hash: KeyHash::from_bytes(spread(number, 2)),
+        caller_hash: CallerHash::from_bytes(spread(number % CALLERS, 3)),
+        ..sample::command()
+    };
+    match machine::decide(Found::Nothing, &command, TICKET, sample::stamp(NOW)) {
+        Decision::Run(write) => *write,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The finish of a claim.
+///
+/// # Panics
+/// Where an owner may not finish its own attempt, which would be news.
+pub fn finish(claim: &Write) -> Write {
+    let headers = [("content-type", "application/json"), ("location", "/v1/payments/7")];
+    let ending = Ending::Succeeded(Outcome::http(201, headers, vec![b'x'; BODY_BYTES]));
+    match machine::finish(&claim.next, TICKET.token, ending, sample::stamp(NOW)) {
+        Ok(write) => write,
+        Err(refusal) => panic!("{refusal}"),
+    }
+}

@@ -1,0 +1,124 @@
+//! What an operator does by hand: look, settle, let go.
+//!
+//! What lives here: the machine's verdicts, stored with who gave them and why. What must never: a way around the machine;
+//! what it refuses is refused to operators too.
+
+use crate::engine::Engine;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::{self, Refusal, Stamp, Verdict, Write};
+use semel_core::record::Record;
+use semel_core::store::{self, Kind, Written};
+use semel_core::time::Time;
+use std::fmt;
+
+/// How often an operator's write is computed anew from what the store shows.
+const ROUNDS_MAX: usize = 16;
+
+/// A record that an operator asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Looked {
+    /// The id that it stands under.
+    pub id: CommandId,
+    /// The record.
+    pub record: Record,
+    /// The store's time.
+    pub now: Time,
+}
+
+/// Why an operator's word changed nothing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NotDone {
+    /// There is no such operation.
+    NotFound,
+    /// It stands there and cannot be read by this node. It is left as it is.
+    Unreadable,
+    /// The machine does not allow it, and says why.
+    Refused(Refusal),
+    /// The store did not answer.
+    Store(store::Error),
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("there is no such operation"),
+            Self::Unreadable => f.write_str("the record cannot be read by this node, and was left as it is"),
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotDone {}
+
+impl From<store::Error> for NotDone {
+    fn from(error: store::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Engine {
+    /// The record of an operation.
+    pub async fn look_up(&self, operation_id: OperationId) -> Result<Looked, NotDone> {
+        let (now, item) = self.node.store.find(operation_id).await?;
+        let item = item.ok_or(NotDone::NotFound)?;
+        let record = item.record().cloned().ok_or(NotDone::Unreadable)?;
+        Ok(Looked { id: item.id, record, now })
+    }
+
+    /// Settles an unknown outcome, or an attempt whose lease is dead, by an operator's word. `who` and `why` stand in
+    /// the record's history.
+    pub async fn resolve(
+        &self,
+        operation_id: OperationId,
+        verdict: Verdict,
+        who: &str,
+        why: &str,
+    ) -> Result<Record, NotDone> {
+        let looked = self.look_up(operation_id).await?;
+        let verdict = self.node.sealed_verdict(looked.id, verdict);
+        self.by_hand(looked, who, why, |record, stamp| machine::resolve(record, verdict.clone(), stamp)).await
+    }
+
+    /// Lets go of a key under which nothing took effect: the next request with it is the next attempt, whatever its
+    /// payload.
+    pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, NotDone> {
+        let looked = self.look_up(operation_id).await?;
+        self.by_hand(looked, who, why, machine::release).await
+    }
+
+    async fn by_hand(
+        &self,
+        mut looked: Looked,
+        who: &str,
+        why: &str,
+        transition: impl Fn(&Record, Stamp<'_>) -> Result<Write, Refusal>,
+    ) -> Result<Record, NotDone> {
+        let mut tried: Vec<Write> = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let stamp = Stamp { now: looked.now, who, why };
+            let write = transition(&looked.record, stamp).map_err(NotDone::Refused)?;
+            let reading = match self.node.swap(looked.id, write.expect, &write.next).await {
+                Ok(Written::Done { .. }) => return Ok(write.next),
+                Ok(Written::Refused(reading)) => reading,
+                Err(error) if error.is_ambiguous() => {
+                    tried.push(write);
+                    self.node.get(looked.id).await?
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let landed = tried.iter().any(|write| machine::landed(write, reading.found()));
+            looked.now = reading.now;
+            looked.record = match reading.entry {
+                None => return Err(NotDone::NotFound),
+                Some(_) => reading.record().cloned().ok_or(NotDone::Unreadable)?,
+            };
+            if landed {
+                return Ok(looked.record);
+            }
+        }
+        let context = "settling a record that somebody else keeps changing";
+        Err(store::Error::new(Kind::Unavailable, context).into())
+    }
+}

@@ -1,0 +1,273 @@
+//! All limits together: one request is charged on every level or on none.
+//!
+//! What lives here: the decision, pure, with time and the store's counts as arguments. What must never: a lock, a clock,
+//! a store.
+
+use super::bucket::{Bucket, Price, Taken};
+use super::config::Quotas;
+use super::table::Table;
+use super::tally::{Base, Cap, Standing, Tally};
+use super::window::{Span, Window};
+use super::{Answer, Exceeded, Limit, Question};
+use semel_core::id::CallerHash;
+use semel_core::store::Count;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+/// When it is worth asking again where only the end of some record's retention makes room.
+const CAP_RETRY: Duration = Duration::from_mins(1);
+
+/// What shares one limit: an IPv4 address, or a /64 network of IPv6, which is what one customer is usually handed.
+pub(super) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// What a request was charged, level by level.
+#[derive(Debug)]
+pub(super) struct Charges {
+    caller: Option<(CallerHash, u64, Taken)>,
+    address: Option<(IpAddr, u64, Taken)>,
+    total: Option<Taken>,
+    window: Option<(IpAddr, u64, u128)>,
+    caller_records: Option<(CallerHash, u64)>,
+    total_records: bool,
+}
+
+/// What came of a request for a new key.
+pub(super) enum Decision {
+    Charged(Box<Charges>),
+    Refused(Exceeded),
+    Ask(Question),
+}
+
+/// What a limit is judged by.
+struct Terms {
+    caller: Option<Price>,
+    address: Option<Price>,
+    total: Option<Price>,
+    window: Option<u32>,
+    span: Span,
+    caller_records: Option<Cap>,
+    total_records: Option<Cap>,
+}
+
+/// Everything that was used up.
+pub(super) struct Ledger {
+    terms: Terms,
+    callers: Table<CallerHash, Bucket>,
+    addresses: Table<IpAddr, Bucket>,
+    total: Bucket,
+    windows: Table<IpAddr, Window>,
+    slot: u128,
+    caller_records: Table<CallerHash, Tally>,
+    total_records: Tally,
+}
+
+impl Ledger {
+    pub(super) fn new(quotas: &Quotas) -> Self {
+        let cap = |records: Option<u64>, recount_after| records.map(|records| Cap { records, recount_after });
+        let terms = Terms {
+            caller: quotas.new_per_caller.map(Price::from),
+            address: quotas.new_per_address.map(Price::from),
+            total: quotas.new_in_total.map(Price::from),
+            window: quotas.records_per_address,
+            span: Span::of(quotas.address_window),
+            caller_records: cap(quotas.records_per_caller, quotas.recount_caller_after),
+            total_records: cap(quotas.records_in_total, quotas.recount_total_after),
+        };
+        Self {
+            terms,
+            callers: Table::new(quotas.tracked_max),
+            addresses: Table::new(quotas.tracked_max),
+            total: Bucket::default(),
+            windows: Table::new(quotas.tracked_max),
+            slot: 0,
+            caller_records: Table::new(quotas.tracked_max),
+            total_records: Tally::default(),
+        }
+    }
+
+    /// Charges a new key of `caller` from `network` on every level, or says why not, or what the store must be asked
+    /// first.
+    pub(super) fn admit(
+        &mut self,
+        caller: CallerHash,
+        network: Option<IpAddr>,
+        now: Duration,
+        answers: &[Answer],
+    ) -> Decision {
+        self.move_on(now);
+        for answer in answers {
+            self.take_over(answer);
+        }
+        let refused =
+            self.waits(&caller, network, now).into_iter().flatten().max_by_key(|refused| refused.retry_after);
+        if let Some(exceeded) = refused {
+            return Decision::Refused(exceeded);
+        }
+        match self.standings(caller, now, answers) {
+            Some((which, Standing::Full, _)) => Decision::Refused(Exceeded { which, retry_after: CAP_RETRY }),
+            Some((_, Standing::Ask, (what, at_most))) => Decision::Ask(self.ask(what, at_most, now)),
+            _ => Decision::Charged(Box::new(self.charge(caller, network, now))),
+        }
+    }
+
+    /// Old slots leave every window as time goes on, so that it is known which is the emptiest.
+    fn move_on(&mut self, now: Duration) {
+        let slot = self.terms.span.slot(now);
+        if self.terms.window.is_some() && slot > self.slot {
+            self.slot = slot;
+            self.windows.change_all(|window| *window = window.at(slot));
+        }
+    }
+
+    /// The limits that time alone will lift.
+    fn waits(&self, caller: &CallerHash, network: Option<IpAddr>, now: Duration) -> [Option<Exceeded>; 4] {
+        let Terms { span, .. } = self.terms;
+        let exceeded = |which, wait: Option<Duration>| {
+            wait.filter(|wait| !wait.is_zero()).map(|retry_after| Exceeded { which, retry_after })
+        };
+        let bucket = |bucket: &Bucket, price: Price| bucket.wait(price, now);
+        let by_caller = self.terms.caller.map(|price| bucket(&self.callers.peek(caller), price));
+        let by_address = network
+            .zip(self.terms.address)
+            .map(|(network, price)| bucket(&self.addresses.peek(&network), price));
+        let by_window = network
+            .zip(self.terms.window)
+            .map(|(network, cap)| self.windows.peek(&network).wait(cap, span, now));
+        let in_total = self.terms.total.map(|price| bucket(&self.total, price));
+        [
+            exceeded(Limit::NewPerCaller, by_caller),
+            exceeded(Limit::NewPerAddress, by_address),
+            exceeded(Limit::RecordsPerAddress, by_window),
+            exceeded(Limit::NewInTotal, in_total),
+        ]
+    }
+
+    /// The most pressing of the caps that the store counts for: one that is full, else one that must be asked for.
+    fn standings(
+        &self,
+        caller: CallerHash,
+        now: Duration,
+        answers: &[Answer],
+    ) -> Option<(Limit, Standing, (Count, u64))> {
+        let answered = |what| answers.iter().any(|answer| answer.question.what == what);
+        let of_caller = self.terms.caller_records.map(|cap| {
+            let what = Count::Caller(caller);
+            let standing = self.caller_records.peek(&caller).standing(cap, now, answered(what));
+            (Limit::RecordsPerCaller, standing, (what, cap.records))
+        });
+        let of_all = self.terms.total_records.map(|cap| {
+            let what = Count::Records;
+            (
+                Limit::RecordsInTotal,
+                self.total_records.standing(cap, now, answered(what)),
+                (what, cap.records),
+            )
+        });
+        let urgency = |(_, standing, _): &(_, Standing, _)| match standing {
+            Standing::Full => 0,
+            Standing::Ask => 1,
+            Standing::Room => 2,
+        };
+        of_caller.into_iter().chain(of_all).min_by_key(urgency)
+    }
+
+    fn ask(&mut self, what: Count, at_most: u64, now: Duration) -> Question {
+        let (serial, mark) = match what {
+            Count::Caller(caller) => self.caller_records.change(caller, |tally| tally.ask(now)),
+            _ => (0, self.total_records.ask(now)),
+        };
+        Question { what, at_most, asked_at: now, mark, serial }
+    }
+
+    fn take_over(&mut self, answer: &Answer) {
+        let Question { what, asked_at, mark, serial, .. } = answer.question;
+        let base = Base { count: answer.count, mark, asked_at };
+        match what {
+            Count::Caller(caller) => {
+                let known = self.caller_records.change(caller, |_| ()).0;
+                // Entered anew since the question: whatever the new entry let in came after it.
+                let base = if known == serial { base } else { Base { mark: 0, ..base } };
+                self.caller_records.amend(caller, known, |tally| tally.counted(base));
+            }
+            _ => self.total_records.counted(base),
+        }
+    }
+
+    /// The store gave no answer.
+    pub(super) fn unanswered(&mut self, question: &Question) {
+        match question.what {
+            Count::Caller(caller) => {
+                self.caller_records.amend(caller, question.serial, Tally::unanswered);
+            }
+            _ => self.total_records.unanswered(),
+        }
+    }
+
+    fn charge(&mut self, caller: CallerHash, network: Option<IpAddr>, now: Duration) -> Charges {
+        let slot = self.slot;
+        let Terms { caller: caller_price, address: address_price, total: total_price, .. } = self.terms;
+        let by_caller = caller_price.map(|price| {
+            let (serial, taken) = self.callers.change(caller, |bucket| bucket.take(price, now));
+            (caller, serial, taken)
+        });
+        let by_address = network.zip(address_price).map(|(network, price)| {
+            let (serial, taken) = self.addresses.change(network, |bucket| bucket.take(price, now));
+            (network, serial, taken)
+        });
+        let by_window = network.filter(|_| self.terms.window.is_some()).map(|network| {
+            let (serial, slot) = self.windows.change(network, |window| window.add(slot));
+            (network, serial, slot)
+        });
+        let caller_records = self.terms.caller_records.map(|_| {
+            let (serial, ()) = self.caller_records.change(caller, Tally::let_in);
+            (caller, serial)
+        });
+        let total_records = self.terms.total_records.is_some();
+        if total_records {
+            self.total_records.let_in();
+        }
+        Charges {
+            caller: by_caller,
+            address: by_address,
+            total: total_price.map(|price| self.total.take(price, now)),
+            window: by_window,
+            caller_records,
+            total_records,
+        }
+    }
+
+    /// The insert is over; where nothing was inserted, every level gets back what it was charged.
+    pub(super) fn settle(&mut self, charges: &Charges, refunded: bool) {
+        if let Some((caller, serial)) = charges.caller_records {
+            self.caller_records.amend(caller, serial, |tally| tally.settle(refunded));
+        }
+        if charges.total_records {
+            self.total_records.settle(refunded);
+        }
+        if !refunded {
+            return;
+        }
+        if let Some((caller, serial, taken)) = charges.caller {
+            self.callers.amend(caller, serial, |bucket| bucket.put_back(taken));
+        }
+        if let Some((network, serial, taken)) = charges.address {
+            self.addresses.amend(network, serial, |bucket| bucket.put_back(taken));
+        }
+        if let Some(taken) = charges.total {
+            self.total.put_back(taken);
+        }
+        if let Some((network, serial, slot)) = charges.window {
+            self.windows.amend(network, serial, |window| window.take_back(slot));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn tracked(&self) -> [usize; 4] {
+        [self.callers.len(), self.addresses.len(), self.windows.len(), self.caller_records.len()]
+    }
+}

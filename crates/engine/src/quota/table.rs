@@ -1,0 +1,213 @@
+//! A bounded table whose newcomers are never better off than whoever was forgotten for them.
+//!
+//! What lives here: which entry is forgotten when there is no room, and what a key that is not in the table starts from.
+//! What must never: more entries than were allowed, or a limit that is lifted because its entry was forgotten.
+//!
+//! The entry with the least load goes first (of those, the one that was used the longest ago), and what it had used up
+//! is remembered in one *floor* that every key without an entry starts from. So a caller that has used up its limit
+//! cannot get rid of it: its entry goes only when no other has more left, and then it comes back to the floor. And
+//! flooding the table harms newcomers only as far as *every* entry in it is used up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a table can hold.
+pub(super) trait Tracked: Clone + Default {
+    /// How much is used up; the least goes first.
+    type Load: Ord + Copy;
+
+    /// How much is used up.
+    fn load(&self) -> Self::Load;
+
+    /// Takes over whatever `forgotten` had used up.
+    fn raise(&mut self, forgotten: &Self);
+}
+
+struct Cell<V> {
+    value: V,
+    /// When it was entered, as a number that no other entry has: an entry of the same key, made anew, is another one.
+    serial: u64,
+    used: u64,
+}
+
+/// A bounded table; see the [module](self).
+pub(super) struct Table<K, V: Tracked> {
+    cells: BTreeMap<K, Cell<V>>,
+    order: BTreeSet<(V::Load, u64, K)>,
+    floor: V,
+    cells_max: usize,
+    clock: u64,
+}
+
+impl<K: Ord + Copy, V: Tracked> Table<K, V> {
+    /// A table of at most `cells_max` entries, and at least one.
+    pub(super) fn new(cells_max: usize) -> Self {
+        let cells_max = cells_max.max(1);
+        Self { cells: BTreeMap::new(), order: BTreeSet::new(), floor: V::default(), cells_max, clock: 0 }
+    }
+
+    /// What holds for `key`, or would if it were entered now. Makes no entry: a request that is refused must not push
+    /// anyone out.
+    pub(super) fn peek(&self, key: &K) -> V {
+        if let Some(cell) = self.cells.get(key) {
+            return cell.value.clone();
+        }
+        let mut start = self.floor.clone();
+        if self.cells.len() >= self.cells_max
+            && let Some((_, _, first)) = self.order.first()
+            && let Some(cell) = self.cells.get(first)
+        {
+            start.raise(&cell.value);
+        }
+        start
+    }
+
+    /// Changes what holds for `key`, and answers its entry's serial.
+    pub(super) fn change<R>(&mut self, key: K, change: impl FnOnce(&mut V) -> R) -> (u64, R) {
+        self.clock += 1;
+        let mut cell = self.take_out(&key).unwrap_or_else(|| {
+            self.make_room();
+            Cell { value: self.floor.clone(), serial: self.clock, used: 0 }
+        });
+        cell.used = self.clock;
+        let answer = change(&mut cell.value);
+        let serial = cell.serial;
+        self.put(key, cell);
+        (serial, answer)
+    }
+
+    /// Changes the entry of `key` if it is still the one with this serial. Not a use.
+    pub(super) fn amend(&mut self, key: K, serial: u64, change: impl FnOnce(&mut V)) {
+        if self.cells.get(&key).is_none_or(|cell| cell.serial != serial) {
+            return;
+        }
+        if let Some(mut cell) = self.take_out(&key) {
+            change(&mut cell.value);
+            self.put(key, cell);
+        }
+    }
+
+    /// Changes every entry and the floor.
+    pub(super) fn change_all(&mut self, change: impl Fn(&mut V)) {
+        change(&mut self.floor);
+        self.order.clear();
+        for (key, cell) in &mut self.cells {
+            change(&mut cell.value);
+            self.order.insert((cell.value.load(), cell.used, *key));
+        }
+    }
+
+    fn take_out(&mut self, key: &K) -> Option<Cell<V>> {
+        let cell = self.cells.remove(key)?;
+        self.order.remove(&(cell.value.load(), cell.used, *key));
+        Some(cell)
+    }
+
+    fn put(&mut self, key: K, cell: Cell<V>) {
+        self.order.insert((cell.value.load(), cell.used, key));
+        self.cells.insert(key, cell);
+    }
+
+    fn make_room(&mut self) {
+        while self.cells.len() >= self.cells_max
+            && let Some((_, _, key)) = self.order.pop_first()
+        {
+            if let Some(cell) = self.cells.remove(&key) {
+                self.floor.raise(&cell.value);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        assert_eq!(self.cells.len(), self.order.len());
+        self.cells.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A count that only grows.
+    #[derive(Clone, Default, PartialEq, Debug)]
+    struct Used(u32);
+
+    impl Tracked for Used {
+        type Load = u32;
+
+        fn load(&self) -> u32 {
+            self.0
+        }
+
+        fn raise(&mut self, forgotten: &Self) {
+            self.0 = self.0.max(forgotten.0);
+        }
+    }
+
+    fn use_up(table: &mut Table<u32, Used>, key: u32, by: u32) -> u64 {
+        table.change(key, |used| used.0 += by).0
+    }
+
+    #[test]
+    fn the_least_used_up_is_forgotten_first_and_of_those_the_longest_unused() {
+        let mut table = Table::new(3);
+        for (key, by) in [(1, 5), (2, 1), (3, 1)] {
+            use_up(&mut table, key, by);
+        }
+        use_up(&mut table, 4, 2);
+        assert_eq!(table.len(), 3);
+        assert_eq!(table.cells.keys().copied().collect::<Vec<_>>(), [1, 3, 4]);
+    }
+
+    #[test]
+    fn a_newcomer_starts_with_what_the_forgotten_had_used_up() {
+        let mut table = Table::new(2);
+        use_up(&mut table, 1, 5);
+        assert_eq!(table.peek(&3), Used(0), "there is room");
+        use_up(&mut table, 2, 3);
+        assert_eq!(table.peek(&3), Used(3), "it would push the second out");
+        assert_eq!(table.peek(&2), Used(3));
+        use_up(&mut table, 3, 1);
+        assert_eq!(table.peek(&3), Used(4));
+        assert_eq!(table.peek(&2), Used(4), "whoever comes back is no better off");
+        assert_eq!(table.peek(&1), Used(5));
+    }
+
+    #[test]
+    fn however_many_keys_come_by_none_is_better_off_than_with_a_table_of_any_size() {
+        let mut table = Table::new(4);
+        let mut truth: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut state = 12_345_u32;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let key = (state >> 16) % 12;
+            use_up(&mut table, key, (state >> 8) % 3);
+            *truth.entry(key).or_default() += (state >> 8) % 3;
+            assert!(truth.iter().all(|(key, used)| table.peek(key).0 >= *used));
+            assert!(table.len() <= 4);
+        }
+    }
+
+    #[test]
+    fn an_entry_made_anew_is_not_amended_by_those_who_knew_the_old_one() {
+        let mut table = Table::new(1);
+        let old = use_up(&mut table, 1, 5);
+        table.amend(1, old, |used| used.0 -= 1);
+        assert_eq!(table.peek(&1), Used(4));
+        use_up(&mut table, 2, 1);
+        let new = use_up(&mut table, 1, 1);
+        assert_ne!(old, new);
+        table.amend(1, old, |used| used.0 = 0);
+        assert_eq!(table.peek(&1), Used(6));
+    }
+
+    #[test]
+    fn changing_all_keeps_the_order_by_load() {
+        let mut table = Table::new(2);
+        use_up(&mut table, 1, 5);
+        use_up(&mut table, 2, 3);
+        table.change_all(|used| used.0 = 10 - used.0);
+        use_up(&mut table, 3, 0);
+        assert_eq!(table.cells.keys().copied().collect::<Vec<_>>(), [2, 3]);
+    }
+}

@@ -1,0 +1,134 @@
+//! From an intent to the command that it is, under every secret in question.
+//!
+//! What lives here: what is derived from an intent once and needed in several places, and where its record is to be
+//! looked for. What must never: a command under a view that may be behind.
+
+use crate::answer::Error;
+use crate::intent::Intent;
+use crate::node::Node;
+use crate::secrets::{self, Commands, Located, View};
+use semel_core::fingerprint::{self, Fingerprint, Payload, Selection};
+use semel_core::id::CommandId;
+use semel_core::machine::Command;
+use semel_core::policy::Policy;
+use semel_core::store::{self, Kind};
+use std::sync::Arc;
+
+/// An intent that has been recognised. Its payload has been read, and is read again only where a record was claimed under
+/// another selection.
+#[derive(Clone)]
+pub(crate) struct Recognised {
+    pub(crate) intent: Intent,
+    pub(crate) view: View,
+    current: Ids,
+    old: Option<Ids>,
+}
+
+/// A command without its payload, which belongs to the intent.
+#[derive(Clone)]
+struct Ids {
+    command: Arc<Command<'static>>,
+}
+
+/// A payload whose fingerprint under one selection is known.
+struct Read {
+    policy: Arc<Policy>,
+    fingerprint: Fingerprint,
+    payload: Arc<dyn Payload>,
+}
+
+impl Payload for Read {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, fingerprint::Error> {
+        if *selection == self.policy.selection {
+            return Ok(self.fingerprint);
+        }
+        self.payload.fingerprint(selection)
+    }
+}
+
+/// Stands where the payload of a command belongs until that is put in.
+static NO_PAYLOAD: Fingerprint = Fingerprint::from_bytes([0; 32]);
+
+impl Recognised {
+    /// Recognises an intent under the secrets of this moment.
+    pub(crate) fn new(node: &Node, intent: &Intent) -> Result<Self, Error> {
+        intent.policy.check().map_err(Error::Policy)?;
+        let view = node.secrets.view().map_err(Error::Secrets)?;
+        let fingerprint = intent.payload.fingerprint(&intent.policy.selection).map_err(Error::Fingerprint)?;
+        let (policy, payload) = (Arc::clone(&intent.policy), Arc::clone(&intent.payload));
+        let read = Read { policy, fingerprint, payload };
+        Self::under(view, Intent { payload: Arc::new(read), ..intent.clone() })
+    }
+
+    /// The same intent under the secrets of this moment.
+    pub(crate) fn again(&self, node: &Node) -> Result<Self, Error> {
+        Self::under(node.secrets.view().map_err(Error::Secrets)?, self.intent.clone())
+    }
+
+    fn under(view: View, intent: Intent) -> Result<Self, Error> {
+        let Intent { scope, key, policy, payload, .. } = &intent;
+        let commands =
+            view.commands(scope, key, Arc::clone(policy), &**payload).map_err(Error::Fingerprint)?;
+        let current = Ids::of(&commands.current);
+        let old = commands.old.as_ref().map(Ids::of);
+        Ok(Self { intent, view, current, old })
+    }
+
+    /// What this process knows the command by, wherever its record stands.
+    pub(crate) fn id(&self) -> CommandId {
+        self.current.command.id
+    }
+
+    /// Every id that its record may stand under.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = CommandId> {
+        std::iter::once(&self.current).chain(&self.old).map(|ids| ids.command.id)
+    }
+
+    /// The command under the secret in use.
+    pub(crate) fn command(&self) -> Command<'_> {
+        self.current.with(&*self.intent.payload)
+    }
+
+    /// The command under every secret in question.
+    pub(crate) fn commands(&self) -> Commands<'_> {
+        let payload = &*self.intent.payload;
+        Commands { current: self.current.with(payload), old: self.old.as_ref().map(|old| old.with(payload)) }
+    }
+}
+
+impl Ids {
+    fn of(command: &Command<'_>) -> Self {
+        let command = Command {
+            operation: Arc::clone(&command.operation),
+            policy: Arc::clone(&command.policy),
+            payload: &NO_PAYLOAD,
+            ..*command
+        };
+        Self { command: Arc::new(command) }
+    }
+
+    fn with<'a>(&self, payload: &'a dyn Payload) -> Command<'a> {
+        Command { payload, ..Command::clone(&self.command) }
+    }
+}
+
+/// Where the record of a command is to be looked for and claimed. Outside of a change of the hashing secret that is clear
+/// without asking the store.
+pub(crate) async fn locate<'c, 'a>(
+    node: &Node,
+    view: &View,
+    commands: &'c Commands<'a>,
+) -> Result<Located<'c, 'a>, Error> {
+    let located = secrets::locate(&*node.store, view, &*node.clock, commands);
+    if view.outgoing.is_none() {
+        return located.await.map_err(Error::Secrets);
+    }
+    tokio::select! {
+        biased;
+        located = located => located.map_err(Error::Secrets),
+        // A marker that is still planted after this does no harm.
+        () = node.clock.sleep(node.settings.store_timeout) => {
+            Err(store::Error::new(Kind::Unavailable, "finding out where a command is kept").into())
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Sealed bytes: what stands in clear in front, and what the seal covers.
+//!
+//! One byte of format, the key's name behind its length, 24 bytes of nonce, then XChaCha20-Poly1305's ciphertext with its
+//! tag. The seal covers, besides: the format, the key's name, the id of the record and the status. So what was sealed
+//! for one record opens for no other, and under no other status.
+
+use super::{SealingKey, Unopened};
+use crate::random::Random;
+use bytes::Bytes;
+use chacha20poly1305::aead::{Aead, AeadInPlace, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use semel_core::id::CommandId;
+use semel_core::outcome::Status;
+
+/// The format that this build writes, and the only one there is.
+const FORMAT: u8 = 1;
+const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
+
+/// Sealed bytes, taken apart.
+pub(super) struct Envelope<'a> {
+    pub(super) key_name: &'a str,
+    nonce: &'a [u8; NONCE_BYTES],
+    sealed: &'a [u8],
+}
+
+/// Seals `plain` with `key`, for the record under `id`.
+pub(super) fn seal(
+    key: &SealingKey,
+    id: &CommandId,
+    status: Status,
+    plain: Vec<u8>,
+    random: &dyn Random,
+) -> Bytes {
+    let nonce = nonce(random);
+    let mut sealed = plain;
+    sealed.reserve_exact(TAG_BYTES);
+    XChaCha20Poly1305::encrypt_in_place(
+        key.cipher(),
+        XNonce::from_slice(&nonce),
+        &covered(key.name(), id, status),
+        &mut sealed,
+    )
+    .expect("an outcome in memory is far below the 256 GiB that one nonce may seal");
+    let name = key.name().as_bytes();
+    let mut out = Vec::with_capacity(2 + name.len() + NONCE_BYTES + sealed.len());
+    out.push(FORMAT);
+    out.push(u8::try_from(name.len()).expect("a key's name has 32 characters at most"));
+    out.extend_from_slice(name);
+    out.extend_from_slice(&nonce);
+    out.extend_from_slice(&sealed);
+    out.into()
+}
+
+impl<'a> Envelope<'a> {
+    /// Takes sealed bytes apart, without a key.
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Unopened> {
+        let (&format, rest) = bytes.split_first().ok_or(Unopened::Damaged)?;
+        match format {
+            FORMAT => {}
+            0 => return Err(Unopened::Damaged),
+            newer => return Err(Unopened::Newer(newer)),
+        }
+        let (&length, rest) = rest.split_first().ok_or(Unopened::Damaged)?;
+        let (name, rest) = rest.split_at_checked(length.into()).ok_or(Unopened::Damaged)?;
+        let key_name = std::str::from_utf8(name).map_err(|_| Unopened::Damaged)?;
+        let (nonce, sealed) = rest.split_first_chunk().ok_or(Unopened::Damaged)?;
+        Ok(Self { key_name, nonce, sealed })
+    }
+
+    /// What was sealed, if `key` sealed it for the record under `id` with this status and nothing was changed since.
+    pub(super) fn open(&self, key: &SealingKey, id: &CommandId, status: Status) -> Option<Vec<u8>> {
+        let covered = covered(self.key_name, id, status);
+        let payload = Payload { msg: self.sealed, aad: &covered };
+        key.cipher().decrypt(XNonce::from_slice(self.nonce), payload).ok()
+    }
+}
+
+/// 192 random bits: so many that no two seals ever share them, however many nodes draw.
+fn nonce(random: &dyn Random) -> [u8; NONCE_BYTES] {
+    let mut nonce = [0; NONCE_BYTES];
+    let (first, second) = nonce.split_at_mut(16);
+    first.copy_from_slice(&random.bits().to_le_bytes());
+    second.copy_from_slice(&random.bits().to_le_bytes()[..8]);
+    nonce
+}
+
+/// What the seal covers beside the outcome itself. Every part has a fixed length or stands behind it.
+fn covered(key_name: &str, id: &CommandId, status: Status) -> Vec<u8> {
+    let (kind, number) = match status {
+        Status::Http(status) => (0, status.into()),
+        Status::Grpc(status) => (1, status),
+        Status::Value => (2, 0_u32),
+    };
+    let mut covered = b"semel sealed outcome".to_vec();
+    covered.push(FORMAT);
+    covered.extend_from_slice(id.as_bytes());
+    covered.push(kind);
+    covered.extend_from_slice(&number.to_le_bytes());
+    covered.extend_from_slice(key_name.as_bytes());
+    covered
+}

@@ -1,0 +1,267 @@
+//! A node among those that share a secret: how it keeps up, and how the others know that it does.
+//!
+//! The order of steps in here is the protocol of `docs/decisions/secrets.md`; each comment names what it prevents.
+
+use super::stored::{Registration, Rotation, Settings, State, node_key};
+use super::view::{Numbered, Outgoing, View};
+use super::{Error, Known};
+use crate::clock::Clock;
+use crate::spawn::Task;
+use bytes::Bytes;
+use semel_core::machine::Stage;
+use semel_core::store::{Setting, Store};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How many times one refresh goes round when it finds itself struck off.
+const ROUNDS: u32 = 4;
+
+/// A node's time limits. Nodes may differ: each tells the others its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How often the view is refreshed, and a sign of life given.
+    pub refresh_every: Duration,
+    /// For how long a view is good without a refresh. After that the node claims nothing.
+    pub good_for: Duration,
+    /// How long a write may be under way to the store before it is applied or known to be lost, with room for clocks
+    /// that run at different rates. Longer than any time-out between node and store.
+    pub in_flight: Duration,
+}
+
+impl Terms {
+    /// After so much silence a node uses nothing any more that it knew before.
+    pub fn lapse(&self) -> Duration {
+        self.good_for.saturating_add(self.in_flight)
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let fair =
+            !self.refresh_every.is_zero() && self.refresh_every < self.good_for && !self.in_flight.is_zero();
+        if fair { Ok(()) } else { Err(Error::Terms) }
+    }
+}
+
+/// Every 10 s, good for 30 s, at most 60 s under way.
+impl Default for Terms {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { refresh_every: seconds(10), good_for: seconds(30), in_flight: seconds(60) }
+    }
+}
+
+/// The hashing secret as this node knows it, kept up to date by [`tend`](Self::tend).
+pub struct Secrets {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    known: Vec<Known>,
+    /// The setting of this node. New for every start: a node that was killed is another node.
+    key: String,
+    name: String,
+    terms: Terms,
+    view: RwLock<Option<View>>,
+    /// The id of a secret that the store has announced and this node was not given.
+    missing: RwLock<Option<String>>,
+    course: tokio::sync::Mutex<Course>,
+}
+
+/// What one refresh has to know about those before it.
+#[derive(Default)]
+struct Course {
+    beat: u64,
+    /// The epoch that views are made from, once there is one.
+    epoch: Option<u64>,
+    confirmed: Option<u64>,
+    /// Not before this moment may `epoch` be confirmed: views made from the one before it are still good.
+    confirm_from: Duration,
+    /// The other nodes' registrations, and since when each has stood unchanged.
+    silent: BTreeMap<String, (Bytes, Duration)>,
+}
+
+/// A node with this name, not yet registered.
+pub(super) fn enter(
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    known: Vec<Known>,
+    bits: u128,
+    name: &str,
+    terms: Terms,
+) -> Arc<Secrets> {
+    let (view, missing, course) = (RwLock::default(), RwLock::default(), tokio::sync::Mutex::default());
+    let (key, name) = (node_key(bits), name.to_owned());
+    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, course })
+}
+
+impl Secrets {
+    /// What to go by for one request. Fails where this node may be behind: it must then claim nothing.
+    pub fn view(&self) -> Result<View, Error> {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Error::Stale)?;
+        view.check(self.clock.uptime())?;
+        Ok(view)
+    }
+
+    /// The id of a secret that the store has announced and this node was not given. The rotation waits for it.
+    pub fn trouble(&self) -> Option<String> {
+        self.missing.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks at the store, gives a sign of life, and confirms what has been taken up for long enough. The view is good
+    /// for another while only where this succeeds.
+    ///
+    /// Also strikes off nodes that have been silent for as long as they said it takes.
+    pub async fn refresh(&self) -> Result<(), Error> {
+        let mut course = self.course.lock().await;
+        let refreshed = self.refresh_along(&mut course).await;
+        if !matches!(refreshed, Ok(()) | Err(Error::Store(_) | Error::Changed)) {
+            // The store says that this node cannot go on; what it knew is not good for another moment.
+            self.publish(None);
+        }
+        refreshed
+    }
+
+    async fn refresh_along(&self, course: &mut Course) -> Result<(), Error> {
+        for _ in 0..ROUNDS {
+            // Before the question is put: whatever the store does with the sign of life comes after this moment.
+            let asked = self.clock.uptime();
+            let settings = Settings::read(&*self.store).await?;
+            let answered = self.clock.uptime();
+            let state = settings.state()?.ok_or(Error::WentBack)?;
+            if course.epoch.is_some_and(|epoch| state.epoch < epoch) {
+                return Err(Error::WentBack);
+            }
+            self.strike_off_the_silent(course, &settings, asked, answered).await;
+            let Some(registered) = settings.nodes.get(&self.key) else {
+                // Registered first, and only then is read what the view is made from: nobody can have gone two stages
+                // further without waiting for this node.
+                course.confirmed = None;
+                self.register(course, None).await?;
+                continue;
+            };
+            if self.keep_up(course, &state, registered, asked).await? {
+                return Ok(());
+            }
+        }
+        Err(Error::Changed)
+    }
+
+    /// Takes up `state`. `false` where this node was struck off meanwhile.
+    async fn keep_up(
+        &self,
+        course: &mut Course,
+        state: &State,
+        registered: &Bytes,
+        asked: Duration,
+    ) -> Result<bool, Error> {
+        let (view, missing) = self.made_from(state, asked.saturating_add(self.terms.good_for))?;
+        let is_first = course.epoch.is_none();
+        let is_taken_up = is_first || course.epoch == Some(state.epoch);
+        if is_taken_up && asked >= course.confirm_from && missing.is_none() {
+            course.confirmed = Some(state.epoch);
+        }
+        if !self.register(course, Some(registered)).await? {
+            return Ok(false);
+        }
+        self.publish(Some(view));
+        *self.missing.write().unwrap_or_else(PoisonError::into_inner) = missing;
+        if !is_taken_up {
+            // Views made from the epoch before were handed out until this very moment.
+            course.confirm_from = self.clock.uptime().saturating_add(self.terms.lapse());
+        }
+        course.epoch = Some(state.epoch);
+        Ok(true)
+    }
+
+    /// Gives a sign of life. `false` where the registration is not what it was: this node was struck off.
+    async fn register(&self, course: &mut Course, from: Option<&Bytes>) -> Result<bool, Error> {
+        course.beat += 1;
+        let lapse = self.terms.lapse();
+        let next = Registration::new(&self.name, course.beat, course.confirmed, lapse).encode();
+        let set = self.store.set(&self.key, from.map(|from| &from[..]), Some(&next)).await?;
+        Ok(set == Setting::Done)
+    }
+
+    /// The view that `state` makes, and what is missing to it. While the next secret is only announced, a node that was
+    /// not given it goes on without, and does not confirm.
+    fn made_from(&self, state: &State, good_until: Duration) -> Result<(View, Option<String>), Error> {
+        let secret = state.secret.secret(&self.known)?;
+        let arbiter = Numbered { secret, generation: state.generation };
+        let view = |current, outgoing| View { current, outgoing, good_until };
+        let (next, stage) = match &state.rotation {
+            Rotation::Steady | Rotation::Settled => return Ok((view(arbiter, None), None)),
+            Rotation::Announced { next } => (next, Stage::Announced),
+            Rotation::Moving { next } => (next, Stage::Moving),
+        };
+        match next.secret(&self.known) {
+            Ok(secret) => {
+                let current = Numbered { secret, generation: state.generation.saturating_add(1) };
+                Ok((view(current, Some(Outgoing { old: arbiter, stage })), None))
+            }
+            Err(Error::Missing(id)) if stage == Stage::Announced => Ok((view(arbiter, None), Some(id))),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn publish(&self, view: Option<View>) {
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = view;
+    }
+
+    /// Strikes off nodes whose registration has stood unchanged, by this node's own clock, for as long as they said that
+    /// it takes. No wall clock is compared with another's.
+    async fn strike_off_the_silent(
+        &self,
+        course: &mut Course,
+        settings: &Settings,
+        asked: Duration,
+        answered: Duration,
+    ) {
+        course.silent.retain(|key, (stood, _)| settings.nodes.get(key) == Some(stood));
+        for (key, stands) in settings.nodes.iter().filter(|(key, _)| **key != self.key) {
+            // Seen when the answer was there, judged by when the question was put: never too long.
+            let (_, since) = course.silent.entry(key.clone()).or_insert_with(|| (stands.clone(), answered));
+            let lapse = Registration::decode(stands).map_or(Duration::MAX, |node| node.lapse());
+            if asked.saturating_sub(*since) >= lapse {
+                // Refused where it has come back to life; lost, and the next refresh tries again.
+                let _ = self.store.set(key, Some(stands), None).await;
+            }
+        }
+    }
+
+    /// Refreshes for as long as anybody holds the secrets; for [`Spawn::spawn`](crate::Spawn::spawn). What fails is
+    /// tried again at the next turn, and handed to `alarm`.
+    pub fn tend(self: &Arc<Self>, alarm: impl Fn(&Error) + Send + Sync + 'static) -> Task {
+        let (clock, every) = (Arc::clone(&self.clock), self.terms.refresh_every);
+        let secrets = Arc::downgrade(self);
+        Box::pin(async move {
+            loop {
+                clock.sleep(every).await;
+                let Some(secrets) = secrets.upgrade() else { return };
+                if let Err(error) = secrets.refresh().await {
+                    alarm(&error);
+                }
+            }
+        })
+    }
+
+    /// Signs this node off, so that a rotation need not wait for it. To be called once nothing that it claims or has
+    /// claimed is under way any more; there is no view from here on.
+    pub async fn leave(&self) -> Result<(), Error> {
+        let course = self.course.lock().await;
+        self.publish(None);
+        let settings = Settings::read(&*self.store).await?;
+        if let Some(stands) = settings.nodes.get(&self.key) {
+            self.store.set(&self.key, Some(stands), None).await?;
+        }
+        drop(course);
+        Ok(())
+    }
+}
+
+/// Says nothing about the secrets.
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets")
+            .field("name", &self.name)
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
+    }
+}

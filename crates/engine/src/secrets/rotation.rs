@@ -1,0 +1,186 @@
+//! Replacing the hashing secret: the operator's side.
+//!
+//! **What lives here**: the steps, each a compare-and-swap that is refused while it would be too early.
+//! **What must never**: a step that hopes. Where a node or a record might still need the old secret, it stays.
+//!
+//! [`announce`] → [`advance`] (commands begin to move) → wait until the old records are gone → [`advance`] (the old secret
+//! is dropped) → [`finish`] (its markers go). [`progress`] tells at any time what is being waited for. Nodes that were
+//! killed are struck off by those that live; where none does, let the process that calls this be one of them, by
+//! [`open`](super::open) and [`Secrets::tend`](super::Secrets::tend).
+
+use super::stored::{Kept, Registration, Rotation, Settings, State, swap};
+use super::{Error, Phase, drawn};
+use crate::random::Random;
+use semel_core::store::{Count, Filter, Page, Store, Written};
+
+/// How many entries are asked for at once.
+const PAGE: usize = 500;
+/// How often markers are gone through before it is said that some are left.
+const ROUNDS: u32 = 4;
+
+/// The secret to rotate to.
+#[derive(Clone, Copy)]
+pub enum Next<'a> {
+    /// One that every node is configured with; the store learns its id only.
+    Configured(&'a [u8]),
+    /// A fresh one, which every node gets from the store.
+    Generated,
+}
+
+/// How far a rotation has come, and what it is waiting for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The phase.
+    pub phase: Phase,
+    /// How many secrets this store had before the one that arbitrates now.
+    pub generation: u32,
+    /// Every registered node.
+    pub nodes: Vec<Node>,
+    /// While commands are moving: how many records are still kept under the old secret, or cannot be read.
+    pub records_left: u64,
+    /// How many markers stand.
+    pub markers: u64,
+}
+
+/// A node, as its registration tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// What it calls itself.
+    pub name: String,
+    /// Whether it has confirmed the present phase.
+    pub confirmed: bool,
+}
+
+/// Announces the next secret. From now on every node learns of it; commands are still claimed under the old one.
+pub async fn announce(store: &dyn Store, next: Next<'_>, random: &dyn Random) -> Result<(), Error> {
+    let state = state(store).await?;
+    let Rotation::Steady = state.rotation else { return Err(Error::Phase(state.phase())) };
+    let next = match next {
+        Next::Configured(bytes) => Kept::configured(bytes)?,
+        Next::Generated => Kept::generated(drawn(random))?,
+    };
+    if next.id == state.secret.id {
+        return Err(Error::Same);
+    }
+    swap(store, Some(&state), &state.then(Rotation::Announced { next })).await
+}
+
+/// Takes back what was announced, as long as no command has moved.
+pub async fn withdraw(store: &dyn Store) -> Result<(), Error> {
+    let state = state(store).await?;
+    let Rotation::Announced { .. } = state.rotation else { return Err(Error::Phase(state.phase())) };
+    swap(store, Some(&state), &state.then(Rotation::Steady)).await
+}
+
+/// Goes on to the next phase: from announced to moving, and from moving to settled, which drops the old secret. Refused
+/// while a node has not confirmed the present phase, and the second step while records are kept under the old secret.
+pub async fn advance(store: &dyn Store) -> Result<Phase, Error> {
+    let state = state(store).await?;
+    // Read after the state: a node that is not among these registers later, and then reads this state or a later one.
+    all_confirmed(store, &state).await?;
+    let next = match &state.rotation {
+        Rotation::Steady | Rotation::Settled => return Err(Error::Phase(state.phase())),
+        Rotation::Announced { next } => state.then(Rotation::Moving { next: next.clone() }),
+        Rotation::Moving { next } => {
+            // Counted once nobody can put a record under the old secret any more. Twice, since a record whose time was
+            // set back by a clock could slip past one pass.
+            for _ in 0..2 {
+                match records_left(store, &state).await? {
+                    0 => {}
+                    left => return Err(Error::RecordsLeft(left)),
+                }
+            }
+            let generation = state.generation.checked_add(1).ok_or(Error::Damaged("too many secrets"))?;
+            State { generation, secret: next.clone(), ..state.then(Rotation::Settled) }
+        }
+    };
+    swap(store, Some(&state), &next).await?;
+    Ok(next.phase())
+}
+
+/// Removes the markers of the secret that was dropped, and ends the rotation. Refused while a node has not confirmed that
+/// it uses the old secret no more. May be called again after a failure.
+pub async fn finish(store: &dyn Store) -> Result<(), Error> {
+    let state = state(store).await?;
+    let Rotation::Settled = state.rotation else { return Err(Error::Phase(state.phase())) };
+    all_confirmed(store, &state).await?;
+    let mut left = markers(store).await?;
+    for _ in 0..ROUNDS {
+        if left == 0 {
+            return swap(store, Some(&state), &state.then(Rotation::Steady)).await;
+        }
+        remove_markers(store).await?;
+        left = markers(store).await?;
+    }
+    Err(Error::MarkersLeft(left))
+}
+
+/// How far the rotation has come. Goes through every record while commands are moving.
+pub async fn progress(store: &dyn Store) -> Result<Progress, Error> {
+    let state = state(store).await?;
+    let nodes = nodes(store, &state).await?;
+    let phase = state.phase();
+    let records_left = if phase == Phase::Moving { records_left(store, &state).await? } else { 0 };
+    let markers = markers(store).await?;
+    Ok(Progress { phase, generation: state.generation, nodes, records_left, markers })
+}
+
+async fn state(store: &dyn Store) -> Result<State, Error> {
+    Settings::read(store).await?.state()?.ok_or(Error::Damaged("the store has no secret yet"))
+}
+
+async fn nodes(store: &dyn Store, state: &State) -> Result<Vec<Node>, Error> {
+    let settings = Settings::read(store).await?;
+    let node = |(key, value): (&String, &bytes::Bytes)| match Registration::decode(value) {
+        Ok(node) => Node { confirmed: node.confirmed == Some(state.epoch), name: node.name },
+        // Something that lives and is not understood has confirmed nothing.
+        Err(_) => Node { name: key.clone(), confirmed: false },
+    };
+    Ok(settings.nodes.iter().map(node).collect())
+}
+
+async fn all_confirmed(store: &dyn Store, state: &State) -> Result<(), Error> {
+    let nodes = nodes(store, state).await?;
+    let behind: Vec<_> = nodes.into_iter().filter(|node| !node.confirmed).map(|node| node.name).collect();
+    if behind.is_empty() { Ok(()) } else { Err(Error::NodesBehind(behind)) }
+}
+
+/// How many records are kept under the secret that arbitrates, or one before it. What cannot be read may be one.
+async fn records_left(store: &dyn Store, state: &State) -> Result<u64, Error> {
+    let (filter, mut after, mut left) = (Filter::default(), None, 0);
+    loop {
+        let Page { items, next, .. } = store.page(&filter, after.as_ref(), PAGE).await?;
+        let is_left = |generation| generation <= state.generation;
+        left += items
+            .iter()
+            .filter(|item| item.record().is_none_or(|record| is_left(record.generation())))
+            .count() as u64;
+        match next {
+            Some(_) => after = next,
+            None => return Ok(left),
+        }
+    }
+}
+
+async fn markers(store: &dyn Store) -> Result<u64, Error> {
+    Ok(store.count(Count::Markers, u32::MAX.into()).await?.count)
+}
+
+async fn remove_markers(store: &dyn Store) -> Result<(), Error> {
+    let mut after = None;
+    loop {
+        let Page { items, next, .. } = store.markers(after.as_ref(), PAGE).await?;
+        for item in items {
+            match store.remove_marker(item.id).await {
+                // Refused: gone already. Lost: the next round finds it, or does not.
+                Ok(Written::Done { .. } | Written::Refused(_)) => {}
+                Err(error) if error.is_ambiguous() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match next {
+            Some(_) => after = next,
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What the store keeps about the hashing secret: one setting for its state, one for each node.
+//!
+//! The whole state is one value, so that it changes as a whole; its epoch grows with every change, so that no value
+//! comes twice and a compare-and-swap means what it says.
+
+use super::{Error, Known, Phase};
+use bytes::Bytes;
+use semel_core::scope::Secret;
+use semel_core::store::{Setting, Store};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+const STATE: &str = "secrets";
+const NODE: &str = "secrets.node.";
+const FORMAT: u8 = 1;
+/// How often a write of unknown fate is looked after before the error is handed on.
+const TRIES: u32 = 8;
+
+/// The secret in use, and how far its replacement has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct State {
+    pub(super) format: u8,
+    /// Grows by one with every change.
+    pub(super) epoch: u64,
+    /// How many secrets this store had before `secret`.
+    pub(super) generation: u32,
+    /// The secret that arbitrates: in use, or being replaced.
+    pub(super) secret: Kept,
+    pub(super) rotation: Rotation,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Rotation {
+    /// None is under way.
+    Steady,
+    /// Every node is to learn of the next secret.
+    Announced { next: Kept },
+    /// Claims move over to the next secret.
+    Moving { next: Kept },
+    /// `secret` is the next one already; markers of the one before it may be left.
+    Settled,
+}
+
+/// What is kept of a secret: which it is, and its bytes unless they are configured on every node.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kept {
+    pub(super) id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<String>,
+}
+
+/// The id only.
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Kept({})", self.id)
+    }
+}
+
+impl Kept {
+    /// A secret that every node is configured with: only its id.
+    pub(super) fn configured(bytes: &[u8]) -> Result<Self, Error> {
+        Ok(Self { id: Secret::from_bytes(bytes)?.id().to_string(), bytes: None })
+    }
+
+    /// A secret that the nodes get from the store.
+    pub(super) fn generated(bytes: [u8; 32]) -> Result<Self, Error> {
+        Ok(Self { bytes: Some(hex(&bytes)), ..Self::configured(&bytes)? })
+    }
+
+    /// The secret itself, out of the store or of what this node was configured with.
+    pub(super) fn secret(&self, known: &[Known]) -> Result<Arc<Secret>, Error> {
+        let Some(bytes) = &self.bytes else {
+            let known = known.iter().find(|known| known.id == self.id);
+            return known
+                .map(|known| Arc::clone(&known.secret))
+                .ok_or_else(|| Error::Missing(self.id.clone()));
+        };
+        let bytes = unhex(bytes).ok_or(Error::Damaged("the secret is not hexadecimal"))?;
+        let secret = Secret::from_bytes(&bytes).map_err(|_| Error::Damaged("the secret is too short"))?;
+        if secret.id().to_string() != self.id {
+            return Err(Error::Damaged("the secret is not the one that its id names"));
+        }
+        Ok(Arc::new(secret))
+    }
+}
+
+impl State {
+    pub(super) fn first(secret: Kept) -> Self {
+        Self { format: FORMAT, epoch: 1, generation: 0, secret, rotation: Rotation::Steady }
+    }
+
+    /// What follows: the same secret in another phase.
+    pub(super) fn then(&self, rotation: Rotation) -> Self {
+        Self { epoch: self.epoch + 1, rotation, ..self.clone() }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.rotation {
+            Rotation::Steady => Phase::Steady,
+            Rotation::Announced { .. } => Phase::Announced,
+            Rotation::Moving { .. } => Phase::Moving,
+            Rotation::Settled => Phase::Settled,
+        }
+    }
+
+    /// Every secret that the store goes by.
+    pub(super) fn ids(&self) -> Vec<&str> {
+        let next = match &self.rotation {
+            Rotation::Announced { next } | Rotation::Moving { next } => Some(&*next.id),
+            Rotation::Steady | Rotation::Settled => None,
+        };
+        std::iter::once(&*self.secret.id).chain(next).collect()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers and texts can be written as JSON")
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: u8,
+        }
+        let head: Head = serde_json::from_slice(bytes).map_err(|_| Error::Damaged("not a state"))?;
+        if head.format != FORMAT {
+            return Err(Error::Newer(head.format));
+        }
+        serde_json::from_slice(bytes).map_err(|_| Error::Damaged("not a state"))
+    }
+}
+
+/// A node's word on how far it has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Registration {
+    /// What people call the node.
+    pub(super) name: String,
+    /// Grows by one with every sign of life.
+    pub(super) beat: u64,
+    /// The epoch before which this node uses nothing any more.
+    pub(super) confirmed: Option<u64>,
+    /// For how long it must have been silent before it can be relied on to use nothing any more.
+    lapse_millis: u64,
+}
+
+impl Registration {
+    pub(super) fn new(name: &str, beat: u64, confirmed: Option<u64>, lapse: Duration) -> Self {
+        let lapse_millis = u64::try_from(lapse.as_millis()).unwrap_or(u64::MAX);
+        Self { name: name.to_owned(), beat, confirmed, lapse_millis }
+    }
+
+    pub(super) fn lapse(&self) -> Duration {
+        Duration::from_millis(self.lapse_millis)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers and texts can be written as JSON")
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        serde_json::from_slice(bytes).map_err(|_| Error::Damaged("not a node's registration"))
+    }
+}
+
+/// The setting of the node with these random bits.
+pub(super) fn node_key(bits: u128) -> String {
+    format!("{NODE}{bits:032x}")
+}
+
+/// Everything that the store keeps about the secret, as it was read at once.
+pub(super) struct Settings {
+    state: Option<Bytes>,
+    /// Each node's registration, as it stands.
+    pub(super) nodes: BTreeMap<String, Bytes>,
+}
+
+impl Settings {
+    pub(super) async fn read(store: &dyn Store) -> Result<Self, Error> {
+        let mut read = Self { state: None, nodes: BTreeMap::new() };
+        for (name, value) in store.settings().await? {
+            if name == STATE {
+                read.state = Some(value);
+            } else if name.starts_with(NODE) {
+                read.nodes.insert(name, value);
+            }
+        }
+        Ok(read)
+    }
+
+    pub(super) fn state(&self) -> Result<Option<State>, Error> {
+        self.state.as_deref().map(State::decode).transpose()
+    }
+}
+
+/// Replaces the state. A lost answer is looked after: the epoch tells whether it was ours.
+pub(super) async fn swap(store: &dyn Store, from: Option<&State>, to: &State) -> Result<(), Error> {
+    let (expect, next) = (from.map(State::encode), to.encode());
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        match store.set(STATE, expect.as_deref(), Some(&next)).await {
+            Ok(Setting::Done) => return Ok(()),
+            // Refused by our own write, whose answer was lost.
+            Ok(Setting::Refused(Some(stands))) if *stands == *next => return Ok(()),
+            Ok(Setting::Refused(_)) => return Err(Error::Changed),
+            Err(error) if error.is_ambiguous() && tries > 0 => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect()
+}

@@ -1,0 +1,86 @@
+//! A node that may be behind claims nothing.
+
+use crate::world::{TERMS, World, run};
+use semel::secrets::{Error, rotation};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_view_is_good_for_its_time_and_not_a_moment_longer() {
+    run(async {
+        let world = World::new();
+        let node = world.node("first").await;
+        let snapshot = node.view().expect("fresh");
+        let almost = TERMS.good_for.saturating_sub(SECOND);
+        world.clock.turn(almost);
+        assert!(node.view().is_ok());
+        world.clock.turn(SECOND);
+        assert!(matches!(node.view(), Err(Error::Stale)));
+        node.refresh().await.expect("refreshed");
+        assert!(node.view().is_ok());
+        assert!(snapshot.check(almost).is_ok());
+        let late = snapshot.check(TERMS.good_for);
+        assert!(matches!(late, Err(Error::Stale)), "a snapshot is not refreshed with its node");
+    });
+}
+
+#[test]
+fn a_silent_node_is_struck_off_by_the_others_and_not_before_its_time() {
+    run(async {
+        let world = World::new();
+        let (alive, silent) = (world.node("alive").await, world.node("silent").await);
+        alive.refresh().await.expect("seen");
+        let registered = async || world.store.settings().await.expect("read").len() - 1;
+        world.pass(TERMS.lapse().saturating_sub(TERMS.refresh_every), &[&alive]).await;
+        assert_eq!(registered().await, 2);
+        world.pass(TERMS.refresh_every, &[&alive]).await;
+        assert_eq!(registered().await, 1);
+        assert!(matches!(silent.view(), Err(Error::Stale)), "long before");
+        silent.refresh().await.expect("it registers again");
+        assert_eq!(registered().await, 2);
+        assert!(silent.view().is_ok());
+    });
+}
+
+#[test]
+fn a_wall_clock_that_jumps_strikes_nobody_off() {
+    run(async {
+        // The store's own time has no part in it: a registration holds none.
+        let world = World::new();
+        world.node("first").await;
+        let registrations = world.store.settings().await.expect("read");
+        let (_, registration) = registrations.iter().find(|(name, _)| name != "secrets").expect("registered");
+        let text = std::str::from_utf8(registration).expect("text");
+        assert_eq!(text, "{\"name\":\"first\",\"beat\":2,\"confirmed\":1,\"lapse_millis\":90000}");
+    });
+}
+
+#[test]
+fn a_node_that_leaves_is_gone_at_once_and_claims_nothing() {
+    run(async {
+        let world = World::new();
+        let node = world.node("first").await;
+        node.leave().await.expect("left");
+        assert_eq!(world.store.settings().await.expect("read").len(), 1);
+        assert!(matches!(node.view(), Err(Error::Stale)));
+    });
+}
+
+#[test]
+fn a_store_that_went_back_is_not_followed() {
+    run(async {
+        let world = World::new();
+        let before = world.node("first").await;
+        let earlier = world.setting("secrets").await.expect("stored");
+        rotation::announce(&*world.store, rotation::Next::Generated, &world.dice).await.expect("announced");
+        before.refresh().await.expect("refreshed");
+        let later = world.setting("secrets").await.expect("stored");
+        world.store.set("secrets", Some(later.as_bytes()), Some(earlier.as_bytes())).await.expect("set");
+        assert!(matches!(before.refresh().await, Err(Error::WentBack)));
+        assert!(before.view().is_err(), "at once");
+        world.store.set("secrets", Some(earlier.as_bytes()), None).await.expect("set");
+        assert!(matches!(before.refresh().await, Err(Error::WentBack)), "nor is another secret made up");
+        assert_eq!(world.setting("secrets").await, None);
+    });
+}

@@ -1,0 +1,9 @@
+//! The hashing secret that nodes share, as promises.
+
+mod faulty;
+mod keeping_up;
+mod moving;
+mod opening;
+mod racing;
+mod rotating;
+mod world;

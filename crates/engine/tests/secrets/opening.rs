@@ -1,0 +1,161 @@
+//! How nodes come to share one secret.
+
+use crate::faulty::Faulty;
+use crate::world::{NEW, OLD, TERMS, World, names_alike, run};
+use semel::core::scope::Secret;
+use semel::secrets::{self, Configured, Error, Terms};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn configured(secret: &[u8]) -> Configured<'_> {
+    Configured { secret: Some(secret), rotate_to: None }
+}
+
+#[test]
+fn a_store_is_given_a_secret_once_and_every_node_uses_it() {
+    run(async {
+        let world = World::new();
+        let (first, second) = (world.node("first").await, world.node("second").await);
+        assert!(names_alike(&first, &second));
+        let another = World::seeded(2);
+        assert!(!names_alike(&first, &*another.node("first").await), "no constant");
+    });
+}
+
+#[test]
+fn of_a_configured_secret_the_store_learns_the_id_and_nothing_else() {
+    run(async {
+        let world = World::new();
+        let node = world.open("first", configured(OLD)).await.expect("an empty store learns its first");
+        let secret = Secret::from_bytes(OLD).expect("a fair secret");
+        assert_eq!(node.view().expect("fresh").current.secret.id(), secret.id());
+        let stored = world.setting("secrets").await.expect("stored");
+        assert!(stored.contains(&secret.id().to_string()));
+        assert!(!stored.contains("0101010101") && !stored.contains("bytes"), "{stored}");
+        assert!(!format!("{node:?}").contains("0101"));
+    });
+}
+
+#[test]
+fn a_secret_other_than_those_the_store_knows_is_refused() {
+    run(async {
+        let world = World::new();
+        world.open("first", configured(OLD)).await.expect("learnt");
+        let refused = world.open("second", configured(NEW)).await;
+        let text = refused.expect_err("refused").to_string();
+        assert!(text.contains("every key would count as new"), "{text}");
+        let none = world.open("third", Configured::default()).await;
+        assert!(matches!(none, Err(Error::Missing(_))), "configured elsewhere");
+
+        let generated = World::new();
+        generated.node("first").await;
+        let refused = generated.open("second", configured(OLD)).await;
+        assert!(matches!(refused, Err(Error::Unknown { .. })));
+        assert_eq!(
+            generated.store.settings().await.expect("read").len(),
+            2,
+            "refused nodes stay unregistered"
+        );
+    });
+}
+
+#[test]
+fn one_to_rotate_to_may_be_new_to_the_store() {
+    run(async {
+        let world = World::new();
+        world.open("first", configured(OLD)).await.expect("learnt");
+        let both = Configured { secret: Some(OLD), rotate_to: Some(NEW) };
+        world.open("second", both).await.expect("rotation was asked for");
+        let neither = Configured { secret: Some(NEW), rotate_to: Some(&[3; 32]) };
+        assert!(matches!(world.open("third", neither).await, Err(Error::Unknown { .. })));
+    });
+}
+
+#[test]
+fn a_short_secret_and_unfair_terms_are_refused() {
+    run(async {
+        let world = World::new();
+        assert!(matches!(world.open("first", configured(&[1; 31])).await, Err(Error::TooShort(_))));
+        for terms in [
+            Terms { refresh_every: TERMS.good_for, ..TERMS },
+            Terms { refresh_every: Duration::ZERO, ..TERMS },
+            Terms { in_flight: Duration::ZERO, ..TERMS },
+        ] {
+            let clock = Arc::new(world.clock.clone());
+            let opened = secrets::open(
+                Arc::clone(&world.store),
+                Configured::default(),
+                clock,
+                &world.dice,
+                "n",
+                terms,
+            );
+            assert!(matches!(opened.await, Err(Error::Terms)), "{terms:?}");
+        }
+        assert!(world.store.settings().await.expect("read").is_empty());
+    });
+}
+
+#[test]
+fn what_cannot_be_read_is_never_replaced() {
+    run(async {
+        for (stands, is_newer) in [("{\"format\":2,\"x\":1}", true), ("{\"format\":1}", false), ("", false)] {
+            let world = World::new();
+            world.store.set("secrets", None, Some(stands.as_bytes())).await.expect("set");
+            let refused = world.open("first", Configured::default()).await.expect_err("refused");
+            assert_eq!(matches!(refused, Error::Newer(2)), is_newer, "{refused:?}");
+            assert_eq!(matches!(refused, Error::Damaged(_)), !is_newer, "{refused:?}");
+            assert_eq!(world.setting("secrets").await.as_deref(), Some(stands));
+        }
+    });
+}
+
+#[test]
+fn a_stored_secret_that_is_not_what_its_id_says_is_damage() {
+    run(async {
+        let world = World::new();
+        world.node("first").await;
+        let stands = world.setting("secrets").await.expect("stored");
+        let at = stands.find("bytes\":\"").expect("the bytes") + 8;
+        let mut changed = stands.clone().into_bytes();
+        changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+        world.store.set("secrets", Some(stands.as_bytes()), Some(&changed)).await.expect("set");
+        assert!(matches!(world.open("second", Configured::default()).await, Err(Error::Damaged(_))));
+    });
+}
+
+/// Many nodes open an empty store at once while answers get lost: all that come through share one secret.
+#[test]
+fn no_race_and_no_lost_answer_makes_two_secrets() {
+    let mut opened_in_all = 0;
+    for seed in 0..200 {
+        let world = World::seeded(seed);
+        let faulty = Arc::new(Faulty {
+            inner: Arc::clone(&world.store),
+            clock: world.clock.clone(),
+            dice: world.dice.clone(),
+            lost: seed % 60,
+        });
+        let mut crowd = crate::racing::Crowd::new(world.dice.clone());
+        let opened = Arc::new(std::sync::Mutex::new(Vec::new()));
+        for number in 0..8 {
+            let (faulty, clock, dice) =
+                (Arc::clone(&faulty), Arc::new(world.clock.clone()), world.dice.clone());
+            let opened = Arc::clone(&opened);
+            crowd.add(async move {
+                let name = format!("node-{number}");
+                let node = secrets::open(faulty, Configured::default(), clock, &dice, &name, TERMS).await;
+                if let Ok(node) = node {
+                    opened.lock().expect("not poisoned").push(node);
+                }
+            });
+        }
+        crowd.run(|| {});
+        let opened = opened.lock().expect("not poisoned");
+        let ids: Vec<_> =
+            opened.iter().filter_map(|node| node.view().ok()).map(|v| v.current.secret.id()).collect();
+        assert!(ids.iter().all(|id| *id == ids[0]), "seed {seed}");
+        opened_in_all += ids.len();
+    }
+    assert!(opened_in_all > 800, "only {opened_in_all} of 1600 nodes came through");
+}

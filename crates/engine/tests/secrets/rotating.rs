@@ -1,0 +1,263 @@
+//! A rotation, step by step: each is refused while it would be too early.
+
+use crate::world::{NEW, OLD, TERMS, World, names_alike, payment, run};
+use semel::Clock as _;
+use semel::core::machine::{Begin, Decision, Expect, Found, Stage, Stamp, Ticket, decide};
+use semel::core::record::{Record, Token};
+use semel::core::scope::Secret;
+use semel::core::store::{Clock as _, Filter, Fresh};
+use semel::secrets::rotation::{self, Next, Node};
+use semel::secrets::{Configured, Error, Phase, Secrets, locate};
+
+async fn announce(world: &World) {
+    rotation::announce(&*world.store, Next::Generated, &world.dice).await.expect("announced");
+}
+
+async fn advance(world: &World) -> Phase {
+    rotation::advance(&*world.store).await.expect("advanced")
+}
+
+fn stage(node: &Secrets) -> Option<Stage> {
+    node.view().expect("fresh").outgoing.map(|outgoing| outgoing.stage)
+}
+
+/// Puts a record under whatever secret `node` claims by.
+async fn claim(world: &World, node: &Secrets, number: u64) {
+    let view = node.view().expect("fresh");
+    let commands = payment(&view, number);
+    let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
+    let ticket = Ticket { token: Token::from_random(u128::from(number)), begin: Begin::Claimed };
+    let stamp = Stamp { now: world.clock.now(), who: "", why: "" };
+    let Decision::Run(write) = decide(Found::Nothing, located.command, ticket, stamp) else { panic!() };
+    assert!(located.permits(&write.expect));
+    world.store.insert(located.command.id, Fresh::Record(&write.next)).await.expect("inserted");
+}
+
+/// Removes every record, as a sweeper would in the end.
+async fn forget(world: &World) {
+    let page = world.store.page(&Filter::default(), None, 100).await.expect("read");
+    for item in page.items {
+        let expect = Expect::unchanged(item.record().expect("readable"));
+        world.store.remove(item.id, expect).await.expect("removed");
+    }
+}
+
+#[test]
+fn a_rotation_goes_from_one_secret_to_the_next_and_leaves_nothing_behind() {
+    run(async {
+        let world = World::new();
+        let (one, two) = (world.node("one").await, world.node("two").await);
+        let both: &[&Secrets] = &[&one, &two];
+        let before = one.view().expect("fresh").current.secret.id();
+        claim(&world, &one, 1).await;
+
+        announce(&world).await;
+        world.settle(both).await;
+        assert_eq!((stage(&one), stage(&two)), (Some(Stage::Announced), Some(Stage::Announced)));
+        claim(&world, &two, 2).await;
+        assert_eq!(advance(&world).await, Phase::Moving);
+        world.settle(both).await;
+        assert_eq!(stage(&one), Some(Stage::Moving));
+        claim(&world, &one, 3).await;
+        let progress = rotation::progress(&*world.store).await.expect("told");
+        assert_eq!((progress.records_left, progress.markers, progress.generation), (2, 1, 0));
+
+        let refused = rotation::advance(&*world.store).await;
+        assert!(matches!(refused, Err(Error::RecordsLeft(2))), "{refused:?}");
+        forget(&world).await;
+        claim(&world, &two, 4).await;
+        assert_eq!(advance(&world).await, Phase::Settled);
+        world.settle(both).await;
+        assert_eq!((stage(&one), stage(&two)), (None, None));
+        assert!(names_alike(&one, &two));
+        let view = one.view().expect("fresh");
+        assert_eq!(view.current.generation, 1);
+        assert_ne!(view.current.secret.id(), before);
+        let stored = world.setting("secrets").await.expect("stored");
+        assert!(!stored.contains(&before.to_string()), "the old secret is dropped");
+
+        rotation::finish(&*world.store).await.expect("finished");
+        let progress = rotation::progress(&*world.store).await.expect("told");
+        assert_eq!((progress.phase, progress.markers, progress.generation), (Phase::Steady, 0, 1));
+        let page = world.store.page(&Filter::default(), None, 9).await.expect("read");
+        let generations: Vec<_> =
+            page.items.iter().filter_map(|item| item.record()).map(Record::generation).collect();
+        assert_eq!(generations, [1], "what was claimed under the new secret says so");
+    });
+}
+
+#[test]
+fn no_step_is_taken_before_every_node_has_confirmed_the_one_before() {
+    run(async {
+        let world = World::new();
+        let (quick, slow) = (world.node("quick").await, world.node("slow").await);
+        announce(&world).await;
+        let waits = async || match rotation::advance(&*world.store).await {
+            Err(Error::NodesBehind(names)) => names,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(waits().await.len(), 2);
+        quick.refresh().await.expect("refreshed");
+        assert_eq!(waits().await.len(), 2, "taken up, but what was handed out before is still good");
+        world.pass(TERMS.good_for, &[&quick]).await;
+        slow.refresh().await.expect("refreshed");
+        world.pass(TERMS.in_flight.saturating_sub(TERMS.refresh_every), &[&quick, &slow]).await;
+        assert_eq!(waits().await.len(), 2, "and what it led to may still be under way");
+        world.pass(TERMS.refresh_every * 2, &[&quick, &slow]).await;
+        assert_eq!(waits().await, ["slow"]);
+        let nodes = rotation::progress(&*world.store).await.expect("told").nodes;
+        assert!(nodes.contains(&Node { name: "quick".to_owned(), confirmed: true }));
+        assert!(nodes.contains(&Node { name: "slow".to_owned(), confirmed: false }));
+        world.pass(TERMS.good_for, &[&quick, &slow]).await;
+        assert_eq!(advance(&world).await, Phase::Moving);
+    });
+}
+
+#[test]
+fn a_rotation_does_not_wait_for_the_dead_and_they_cannot_come_back_behind() {
+    run(async {
+        let world = World::new();
+        let (alive, paused) = (world.node("alive").await, world.node("paused").await);
+        announce(&world).await;
+        world.pass(TERMS.refresh_every, &[&alive, &paused]).await;
+        // It has looked where a command is to be claimed, and is about to claim it under the old secret.
+        let view = paused.view().expect("fresh");
+        let commands = payment(&view, 7);
+        let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
+        assert_eq!(located.command.generation, 0);
+
+        world.settle(&[&alive]).await;
+        assert_eq!(advance(&world).await, Phase::Moving);
+        world.settle(&[&alive]).await;
+        assert_eq!(advance(&world).await, Phase::Settled);
+        world.pass(TERMS.refresh_every, &[&alive]).await;
+        claim(&world, &alive, 7).await;
+        // Nothing stands in its way in the store; its own clock does.
+        let under_old = world.store.get(located.command.id).await.expect("read");
+        assert_eq!(under_old.found(), Found::Nothing);
+        assert!(matches!(view.check(world.clock.uptime()), Err(Error::Stale)));
+        assert!(matches!(paused.view(), Err(Error::Stale)));
+        paused.refresh().await.expect("it catches up");
+        assert_eq!(stage(&paused), None);
+        assert!(names_alike(&alive, &paused));
+    });
+}
+
+#[test]
+fn a_record_that_goes_while_it_is_looked_at_leaves_no_room_under_its_old_id() {
+    run(async {
+        let world = World::new();
+        let (one, two) = (world.node("one").await, world.node("two").await);
+        claim(&world, &one, 7).await;
+        announce(&world).await;
+        world.settle(&[&one, &two]).await;
+        advance(&world).await;
+        world.settle(&[&one, &two]).await;
+        // One has found a record under the old id, and would make the next attempt at it.
+        let view = one.view().expect("fresh");
+        let commands = payment(&view, 7);
+        let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
+        assert!(located.command.generation == 0 && located.reading.is_some());
+        // It goes; nothing is left there, and another node runs the command under the new secret.
+        forget(&world).await;
+        assert_eq!(advance(&world).await, Phase::Settled);
+        two.refresh().await.expect("refreshed");
+        claim(&world, &two, 7).await;
+        // By the clock one may still claim, and where the record stood nothing does. It may not put one there.
+        assert!(view.check(world.clock.uptime()).is_ok());
+        let under_old = world.store.get(located.command.id).await.expect("read");
+        assert_eq!(under_old.found(), Found::Nothing);
+        assert!(!located.permits(&Expect::Absent));
+        let again = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
+        assert_eq!(again.command.generation, 1, "where the other node's record is");
+    });
+}
+
+#[test]
+fn a_node_that_was_not_given_the_next_secret_holds_the_rotation_up_and_works_on() {
+    run(async {
+        let world = World::new();
+        let old = Configured { secret: Some(OLD), rotate_to: None };
+        let both = Configured { secret: Some(OLD), rotate_to: Some(NEW) };
+        let without = world.open("without", old).await.expect("opened");
+        let with = world.open("with", both).await.expect("opened");
+        rotation::announce(&*world.store, Next::Configured(NEW), &world.dice).await.expect("announced");
+        world.settle(&[&with, &without]).await;
+        let id = Secret::from_bytes(NEW).expect("fair").id().to_string();
+        assert_eq!((with.trouble(), without.trouble()), (None, Some(id.clone())));
+        assert_eq!(without.view().expect("it works on").current.generation, 0);
+        let refused = rotation::advance(&*world.store).await;
+        assert!(matches!(&refused, Err(Error::NodesBehind(names)) if *names == ["without"]), "{refused:?}");
+        let joins = world.open("joins", old).await;
+        assert!(
+            matches!(joins, Err(Error::Missing(missing)) if missing == id),
+            "one that starts now is refused"
+        );
+
+        without.leave().await.expect("left");
+        assert_eq!(advance(&world).await, Phase::Moving);
+        world.settle(&[&with]).await;
+        assert_eq!(advance(&world).await, Phase::Settled);
+        world.settle(&[&with]).await;
+        rotation::finish(&*world.store).await.expect("finished");
+        let stored = world.setting("secrets").await.expect("stored");
+        assert!(stored.contains(&id) && !stored.contains("bytes"), "{stored}");
+        world.open("as before", both).await.expect("the rotation that was asked for is over");
+        world.open("cleaned up", Configured { secret: Some(NEW), rotate_to: None }).await.expect("opened");
+        assert!(matches!(world.open("left behind", old).await, Err(Error::Unknown { .. })));
+    });
+}
+
+#[test]
+fn what_was_announced_can_be_taken_back_until_commands_move() {
+    run(async {
+        let world = World::new();
+        let node = world.node("one").await;
+        let before = node.view().expect("fresh").current.secret.id();
+        assert!(matches!(rotation::withdraw(&*world.store).await, Err(Error::Phase(Phase::Steady))));
+        announce(&world).await;
+        world.settle(&[&node]).await;
+        rotation::withdraw(&*world.store).await.expect("withdrawn");
+        world.settle(&[&node]).await;
+        let view = node.view().expect("fresh");
+        assert_eq!((view.current.secret.id(), view.current.generation), (before, 0));
+        assert!(view.outgoing.is_none());
+        announce(&world).await;
+        world.settle(&[&node]).await;
+        advance(&world).await;
+        assert!(matches!(rotation::withdraw(&*world.store).await, Err(Error::Phase(Phase::Moving))));
+    });
+}
+
+#[test]
+fn steps_come_in_their_order_only() {
+    run(async {
+        let world = World::new();
+        let store = &*world.store;
+        assert!(matches!(rotation::advance(store).await, Err(Error::Damaged(_))), "no secret to replace");
+        let node =
+            world.open("one", Configured { secret: Some(OLD), rotate_to: None }).await.expect("opened");
+        assert!(matches!(rotation::advance(store).await, Err(Error::Phase(Phase::Steady))));
+        assert!(matches!(rotation::finish(store).await, Err(Error::Phase(Phase::Steady))));
+        let same = rotation::announce(store, Next::Configured(OLD), &world.dice).await;
+        assert!(matches!(same, Err(Error::Same)));
+        announce(&world).await;
+        let twice = rotation::announce(store, Next::Generated, &world.dice).await;
+        assert!(matches!(twice, Err(Error::Phase(Phase::Announced))));
+        world.settle(&[&node]).await;
+        advance(&world).await;
+        assert!(matches!(rotation::finish(store).await, Err(Error::Phase(Phase::Moving))));
+        world.settle(&[&node]).await;
+        claim(&world, &node, 1).await;
+        advance(&world).await;
+        assert!(
+            matches!(rotation::finish(store).await, Err(Error::NodesBehind(_))),
+            "it may still plant markers"
+        );
+        assert_eq!(rotation::progress(store).await.expect("told").markers, 1);
+        assert!(matches!(rotation::advance(store).await, Err(Error::NodesBehind(_))));
+        world.settle(&[&node]).await;
+        assert!(matches!(rotation::advance(store).await, Err(Error::Phase(Phase::Settled))));
+        rotation::finish(store).await.expect("finished");
+    });
+}

@@ -1,0 +1,163 @@
+//! A clock that stands still until a test turns it.
+//!
+//! What lives here: wall time that can be set both ways, time since start that only grows, and naps that end when the
+//! test lets the time pass. What must never: the machine's own time.
+
+use semel::Sleep;
+use semel_core::store;
+use semel_core::time::Time;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A clock that stands still until it is turned. Clones are the same clock.
+///
+/// ```
+/// use semel_core::store::Clock as _;
+/// use semel_core::time::Time;
+/// use semel_testkit::FakeClock;
+/// use std::time::Duration;
+///
+/// let clock = FakeClock::at(Time::from_millis(1_000));
+/// clock.advance(Duration::from_secs(2));
+/// assert_eq!(clock.now(), Time::from_millis(3_000));
+/// clock.set(Time::from_millis(500)); // an administrator sets it back
+/// assert_eq!(clock.now(), Time::from_millis(500));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct FakeClock(Arc<Mutex<Hands>>);
+
+#[derive(Debug, Default)]
+struct Hands {
+    wall: Time,
+    uptime: Duration,
+    naps_begun: u64,
+    /// Who sleeps until when, by the nap's number: woken in the order that they fell asleep in.
+    naps: BTreeMap<u64, (Duration, Waker)>,
+}
+
+impl FakeClock {
+    /// A clock that shows `wall`.
+    pub fn at(wall: Time) -> Self {
+        Self(Arc::new(Mutex::new(Hands { wall, ..Hands::default() })))
+    }
+
+    /// Sets the wall time, forwards or back, as an administrator or a time server would. Time since start does not
+    /// notice.
+    pub fn set(&self, wall: Time) {
+        self.hands().wall = wall;
+    }
+
+    /// Lets `span` pass on both clocks, and wakes whoever has slept enough.
+    pub fn advance(&self, span: Duration) {
+        let mut hands = self.hands();
+        hands.wall = hands.wall + span;
+        hands.uptime = hands.uptime.saturating_add(span);
+        let uptime = hands.uptime;
+        let rested = hands.naps.extract_if(.., |_, (until, _)| *until <= uptime);
+        let wakers: Vec<Waker> = rested.map(|(_, (_, waker))| waker).collect();
+        // Whoever is woken may ask for the time at once.
+        drop(hands);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// How long until the next sleeper wakes; `None` where nobody sleeps.
+    pub fn next_wake(&self) -> Option<Duration> {
+        let hands = self.hands();
+        hands.naps.values().map(|(until, _)| until.saturating_sub(hands.uptime)).min()
+    }
+
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        // Every change to the hands is whole: a panic elsewhere leaves them readable.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl store::Clock for FakeClock {
+    fn now(&self) -> Time {
+        self.hands().wall
+    }
+}
+
+impl semel::Clock for FakeClock {
+    fn uptime(&self) -> Duration {
+        self.hands().uptime
+    }
+
+    /// Ends once the clock was advanced by `span` from now.
+    fn sleep(&self, span: Duration) -> Sleep {
+        let mut hands = self.hands();
+        hands.naps_begun += 1;
+        let until = hands.uptime.saturating_add(span);
+        Box::pin(Nap { clock: self.clone(), number: hands.naps_begun, until })
+    }
+}
+
+struct Nap {
+    clock: FakeClock,
+    number: u64,
+    until: Duration,
+}
+
+impl Future for Nap {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut hands = self.clock.hands();
+        if hands.uptime >= self.until {
+            return Poll::Ready(());
+        }
+        hands.naps.insert(self.number, (self.until, context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Nap {
+    fn drop(&mut self) {
+        self.clock.hands().naps.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel::Clock as _;
+    use semel_core::store::Clock as _;
+
+    fn is_over(nap: &mut Sleep) -> bool {
+        nap.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_nap_ends_when_enough_time_has_passed_and_not_before() {
+        let clock = FakeClock::default();
+        let mut nap = clock.sleep(Duration::from_secs(10));
+        assert!(!is_over(&mut nap));
+        clock.advance(Duration::from_millis(9_999));
+        assert!(!is_over(&mut nap));
+        assert_eq!(clock.next_wake(), Some(Duration::from_millis(1)));
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(clock.next_wake(), None, "it was woken");
+        assert!(is_over(&mut nap));
+    }
+
+    #[test]
+    fn setting_the_wall_time_wakes_nobody_and_leaves_the_time_since_start() {
+        let clock = FakeClock::at(Time::from_millis(5));
+        let mut nap = clock.sleep(Duration::from_secs(1));
+        clock.set(Time::MAX);
+        assert_eq!((clock.now(), clock.uptime()), (Time::MAX, Duration::ZERO));
+        assert!(!is_over(&mut nap));
+    }
+
+    #[test]
+    fn a_nap_that_is_given_up_is_forgotten() {
+        let clock = FakeClock::default();
+        let mut nap = clock.sleep(Duration::from_secs(1));
+        assert!(!is_over(&mut nap));
+        drop(nap);
+        assert_eq!(clock.next_wake(), None);
+    }
+}

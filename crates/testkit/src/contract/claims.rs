@@ -1,0 +1,87 @@
+//! A key has one claim, whoever comes at the same moment.
+
+use crate::crowd::at_once;
+use crate::harness::Subject;
+use crate::scene::{
+    Ask, DIFFERENT, START, bring, command, first, insert, is_done, read, refused, stamp, stands_there, token,
+};
+use semel_core::machine::{self, Begin, Decision, Reply, Ticket};
+use semel_core::record::StateName;
+use semel_core::store::{Fresh, Written};
+use std::sync::Arc;
+
+/// Of many claims at the same moment, from two nodes, one wins; every other is shown the winner.
+pub async fn of_many_claims_one_wins_and_every_other_is_shown_it(subject: Subject) {
+    subject.turn(START).await;
+    let handles = subject.two_handles().await;
+    for round in 0..20 {
+        let claim = |n: u64| {
+            let store = Arc::clone(&handles[usize::from(n.is_multiple_of(2))]);
+            async move {
+                let command = command(round);
+                let record = first(&command, token(round * 100 + n), START);
+                let written = store.insert(command.id, Fresh::Record(&record)).await.expect("an answer");
+                (record, written)
+            }
+        };
+        let answers = at_once((0..24).map(claim)).await;
+        let winners: Vec<_> = answers.iter().filter(|(_, written)| is_done(written)).collect();
+        assert_eq!(winners.len(), 1, "how many claims of one key won");
+        let winner = &winners[0].0;
+        for (_, written) in &answers {
+            if let Written::Refused(shown) = written {
+                assert_eq!(shown.record(), Some(winner), "a loser is shown the winner");
+            }
+        }
+        stands_there(&*handles[1], &command(round), winner).await;
+    }
+}
+
+/// A claim where a record stands, in whichever state, is refused and changes nothing.
+pub async fn a_claim_where_a_record_stands_changes_nothing(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    for (n, state) in (0..).zip(StateName::ALL) {
+        let command = command(n);
+        let stands = bring(store, state, &command, token(n), START).await;
+        let late = first(&command, token(n + 100), START);
+        let written = store.insert(command.id, Fresh::Record(&late)).await.expect("an answer");
+        refused(store, &command, written, &stands).await;
+    }
+}
+
+/// What was written is what is read, to the last field, in every state.
+pub async fn a_record_is_read_as_it_was_written_in_every_state(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    for (n, state) in (0..).zip(StateName::ALL) {
+        let command = command(n);
+        let written = bring(store, state, &command, token(n), START).await;
+        assert_eq!(written.state_name(), state);
+        stands_there(store, &command, &written).await;
+    }
+}
+
+/// Nothing stands under an id that nothing was put under, whatever stands under others.
+pub async fn nothing_stands_where_nothing_was_put(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    assert_eq!(read(store, &command(1)).await.entry, None, "a fresh store is empty");
+    insert(store, &command(2), &first(&command(2), token(2), START)).await;
+    assert_eq!(read(store, &command(1)).await.entry, None);
+}
+
+/// A claim with another payload, while the first is in flight, learns from the refusal alone that it is a mismatch.
+pub async fn another_payload_in_flight_is_told_apart_by_the_refusal(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    let original = command(1);
+    insert(store, &original, &first(&original, token(1), START)).await;
+    let other = Ask { fingerprint: DIFFERENT, ..command(1) };
+    let late = first(&other, token(2), START);
+    let written = store.insert(other.id, Fresh::Record(&late)).await.expect("an answer");
+    let Written::Refused(shown) = written else { panic!("two payloads were claimed under one key") };
+    let ticket = Ticket { token: token(2), begin: Begin::Processing };
+    let decision = machine::decide(shown.found(), &other.command(), ticket, stamp(shown.now));
+    assert_eq!(decision, Decision::Answer(Reply::Mismatch));
+}

@@ -1,0 +1,126 @@
+//! The store's time: every answer carries it, and records are judged by it.
+
+use crate::harness::Subject;
+use crate::scene::{
+    DRIFT, HOUR, START, attempt, command, command_under, finish, first, insert, paid, policy, read, refused,
+    stamp, stands_there, swap, token,
+};
+use semel_core::machine::{self, Begin, Decision, Expect, Reply, Ticket};
+use semel_core::policy::Policy;
+use semel_core::store::{Count, Filter, Fresh, Store};
+use semel_core::time::Time;
+use std::time::Duration;
+
+/// Every answer carries the store's time, also after it was set forwards and back by years.
+pub async fn every_answer_carries_the_stores_time(subject: Subject) {
+    const YEAR: Duration = Duration::from_hours(24 * 365);
+    let store = &**subject.store();
+    for (n, now) in (0..).zip([START, START + 3 * YEAR, START - YEAR, START + HOUR]) {
+        subject.turn(now).await;
+        for (question, told) in times(store, n * 10, now).await {
+            assert!(
+                told >= now && told <= now + DRIFT,
+                "{question} answered at {told:?}; the store's time was {now:?}"
+            );
+        }
+    }
+}
+
+async fn times(store: &dyn Store, n: u64, now: Time) -> Vec<(&'static str, Time)> {
+    let (one, marker) = (command(n), command(n + 1));
+    let record = first(&one, token(n), now);
+    let write = finish(&record, paid(), now);
+    let stale = Expect::unchanged(&record);
+    vec![
+        ("get of nothing", store.get(one.id).await.expect("an answer").now),
+        ("insert", store.insert(one.id, Fresh::Record(&record)).await.expect("an answer").now()),
+        ("a refused insert", store.insert(one.id, Fresh::Moved).await.expect("an answer").now()),
+        ("get", store.get(one.id).await.expect("an answer").now),
+        ("swap", store.swap(one.id, stale, &write.next).await.expect("an answer").now()),
+        ("a refused swap", store.swap(one.id, stale, &write.next).await.expect("an answer").now()),
+        ("find", store.find(one.operation_id).await.expect("an answer").0),
+        ("find of nothing", store.find(marker.operation_id).await.expect("an answer").0),
+        ("page", store.page(&Filter::default(), None, 5).await.expect("an answer").now),
+        ("due", store.due(None, 5).await.expect("an answer").now),
+        ("count", store.count(Count::Records, 5).await.expect("an answer").now),
+        ("a refused removal", store.remove(one.id, stale).await.expect("an answer").now()),
+        ("removal", {
+            let expect = Expect::unchanged(&write.next);
+            store.remove(one.id, expect).await.expect("an answer").now()
+        }),
+        ("insert of a marker", store.insert(marker.id, Fresh::Moved).await.expect("an answer").now()),
+        ("markers", store.markers(None, 5).await.expect("an answer").now),
+        ("removal of a marker", store.remove_marker(marker.id).await.expect("an answer").now()),
+        ("a refused removal of a marker", store.remove_marker(marker.id).await.expect("an answer").now()),
+    ]
+}
+
+/// A lease is dead when the store's time says so, and alive again when that is set back.
+pub async fn a_lease_is_judged_by_the_stores_time(subject: Subject) {
+    let store = &**subject.store();
+    let command = command(1);
+    let record = first(&command, token(1), START);
+    subject.turn(START).await;
+    insert(store, &command, &record).await;
+    let ticket = Ticket { token: token(2), begin: Begin::Processing };
+    for (now, is_dead) in [(START, false), (START + 2 * HOUR, true), (START - 100 * HOUR, false)] {
+        subject.turn(now).await;
+        let reading = read(store, &command).await;
+        let decision = machine::decide(reading.found(), &command.command(), ticket, stamp(reading.now));
+        let in_progress = matches!(decision, Decision::Answer(Reply::InProgress));
+        assert_eq!(in_progress, !is_dead, "at {:?}", reading.now);
+        let due = store.due(None, 5).await.expect("an answer");
+        assert_eq!(due.items.len(), usize::from(is_dead), "due at {:?}", due.now);
+    }
+}
+
+/// A refusal carries the time that its record is to be judged by: no second question is needed.
+pub async fn a_refusal_is_judged_by_its_own_time(subject: Subject) {
+    let store = &**subject.store();
+    let command = command_under(1, Policy { class: semel_core::policy::Class::Downstream, ..policy() });
+    subject.turn(START).await;
+    let running = first(&command, token(1), START);
+    insert(store, &command, &running).await;
+    subject.turn(START + 2 * HOUR).await;
+    // The request's own idea of the time is long out of date.
+    let claim = first(&command, token(2), START);
+    let written = store.insert(command.id, Fresh::Record(&claim)).await.expect("an answer");
+    let now = written.now();
+    refused(store, &command, written.clone(), &running).await;
+    let semel_core::store::Written::Refused(shown) = written else { unreachable!("it was refused") };
+    swap(store, &command, &attempt(shown.found(), &command, token(2), now)).await;
+}
+
+/// Records from the first and the last moment of time keep them, and are due when they say so.
+pub async fn the_first_and_the_last_moment_are_kept(subject: Subject) {
+    let store = &**subject.store();
+    subject.turn(START).await;
+    let endless = Policy { lease: Duration::from_millis(u64::MAX), ..policy() };
+    let cases = [
+        (command(1), Time::from_millis(0)),
+        (command(2), Time::MAX),
+        (command_under(3, endless.clone()), Time::from_millis(0)),
+        (command_under(4, endless), START),
+        (command(5), Time::from_millis(u64::MAX / 2)),
+        (command(6), Time::from_millis(u64::MAX / 2 + 1)),
+    ];
+    for (command, now) in &cases {
+        let record = first(command, token(1), *now);
+        insert(store, command, &record).await;
+        stands_there(store, command, &record).await;
+    }
+    let due = store.due(None, 10).await.expect("an answer");
+    let due: Vec<_> = due.items.iter().map(|item| item.id).collect();
+    assert_eq!(due, [cases[0].0.id], "only the lease from the first moment is over");
+    if !store.capabilities().own_clock {
+        subject.turn(Time::MAX).await;
+        assert_eq!(
+            store.due(None, 10).await.expect("an answer").items.len(),
+            cases.len(),
+            "at the end of time"
+        );
+        subject.turn(Time::from_millis(0)).await;
+        assert_eq!(store.due(None, 10).await.expect("an answer").items, [], "at the beginning of time");
+        assert_eq!(read(store, &command(9)).await.now, Time::from_millis(0));
+    }
+}

@@ -1,0 +1,58 @@
+//! What was answered as done survives a restart; a store of which that cannot be said says so.
+
+use crate::harness::Subject;
+use crate::scene::{HOUR, START, bring, command, read, stands_there, token};
+use crate::walk;
+use bytes::Bytes;
+use semel_core::machine::{Expect, Found};
+use semel_core::record::{Record, StateName};
+use semel_core::store::{Count, Filter, Fresh, Severity};
+
+/// Records, markers, settings, orders and counts are after a restart what they were before; removed ones stay gone.
+pub async fn what_was_answered_as_done_survives_a_restart(subject: Subject) {
+    subject.turn(START).await;
+    let store = subject.store();
+    let mut records: Vec<Record> = Vec::new();
+    for (n, state) in (0..).zip(StateName::ALL) {
+        records.push(bring(&**store, state, &command(n), token(n), START).await);
+    }
+    let gone = bring(&**store, StateName::Expired, &command(50), token(50), START).await;
+    store.remove(command(50).id, Expect::unchanged(&gone)).await.expect("an answer");
+    store.insert(command(60).id, Fresh::Moved).await.expect("an answer");
+    store.set("secret", None, Some(b"\0value")).await.expect("an answer");
+    let hazards = store.hazards().await.expect("an answer");
+    let durable = store.capabilities().durable;
+
+    let Some(subject) = subject.reopen().await else {
+        assert!(!durable);
+        let told = hazards.iter().any(|hazard| hazard.severity == Severity::Danger);
+        assert!(told, "a store that survives no restart has to say so among its hazards: {hazards:?}");
+        return;
+    };
+    subject.turn(START + 2 * HOUR).await;
+    let store = &**subject.store();
+    for (n, record) in (0..).zip(&records) {
+        stands_there(store, &command(n), record).await;
+        let (_, found) = store.find(record.operation_id()).await.expect("an answer");
+        assert_eq!(found.map(|item| item.id), Some(command(n).id));
+    }
+    assert_eq!(read(store, &command(50)).await.entry, None, "what was removed stays gone");
+    assert_eq!(read(store, &command(60)).await.found(), Found::Moved);
+    assert_eq!(walk::page(store, &Filter::default(), 3).await.len(), records.len());
+    let now = START + 2 * HOUR;
+    let due = records.iter().filter(|record| record.due_at().is_some_and(|at| at <= now)).count();
+    assert_eq!(walk::due(store, 3).await.len(), due);
+    let count = async |what| store.count(what, 100).await.expect("an answer").count;
+    assert_eq!((count(Count::Records).await, count(Count::Markers).await), (records.len() as u64, 1));
+    let settings = store.settings().await.expect("an answer");
+    assert_eq!(settings, [("secret".to_owned(), Bytes::from_static(b"\0value"))]);
+}
+
+/// The store has a name to show, and each of its hazards says what is wrong and what mends it.
+pub async fn hazards_say_what_is_wrong_and_what_mends_it(subject: Subject) {
+    assert!(!subject.store().name().is_empty());
+    for hazard in subject.store().hazards().await.expect("an answer") {
+        let told = [hazard.code, &hazard.what, &hazard.mend];
+        assert!(told.iter().all(|text| !text.is_empty()), "{hazard:?}");
+    }
+}

@@ -1,0 +1,56 @@
+//! A record is found by its operation id for as long as it is there.
+
+use crate::harness::Subject;
+use crate::scene::{Ask, START, bring, command, finish, first, insert, paid, swap, token};
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::Expect;
+use semel_core::record::{Record, StateName};
+use semel_core::store::Store;
+
+async fn found(store: &dyn Store, operation_id: OperationId) -> Option<(CommandId, Record)> {
+    let (_, item) = store.find(operation_id).await.expect("an answer");
+    item.map(|item| (item.id, item.record().expect("it can be read").clone()))
+}
+
+/// A record is found as it stands now, through every change, and no longer once it is removed.
+pub async fn a_record_is_found_by_its_operation_id_as_it_stands(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    let command = command(1);
+    assert_eq!(found(store, command.operation_id).await, None);
+    let record = first(&command, token(1), START);
+    insert(store, &command, &record).await;
+    assert_eq!(found(store, command.operation_id).await, Some((command.id, record.clone())));
+    let done = finish(&record, paid(), START);
+    swap(store, &command, &done).await;
+    assert_eq!(found(store, command.operation_id).await, Some((command.id, done.next.clone())));
+    store.remove(command.id, Expect::unchanged(&done.next)).await.expect("an answer");
+    assert_eq!(found(store, command.operation_id).await, None);
+}
+
+/// Each of many is found, and only that one.
+pub async fn each_of_many_is_found(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    for n in 0..70_u32 {
+        let n = u64::from(n);
+        bring(store, StateName::ALL[usize::try_from(n % 7).expect("small")], &command(n), token(n), START)
+            .await;
+    }
+    for n in 0..70 {
+        assert_eq!(found(store, command(n).operation_id).await.map(|(id, _)| id), Some(command(n).id));
+    }
+    assert_eq!(found(store, command(70).operation_id).await, None);
+}
+
+/// A record keeps the operation id that it was claimed with, also under an id that gives another.
+pub async fn a_record_is_found_by_its_own_operation_id_and_no_derived_one(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    let derived = command(1);
+    let kept = Ask { operation_id: command(2).operation_id, ..command(1) };
+    let record = first(&kept, token(1), START);
+    insert(store, &kept, &record).await;
+    assert_eq!(found(store, kept.operation_id).await, Some((kept.id, record)));
+    assert_eq!(found(store, derived.operation_id).await, None);
+}

@@ -1,0 +1,98 @@
+//! A dead owner is replaced once, and cannot come back.
+
+use crate::crowd::at_once;
+use crate::harness::Subject;
+use crate::scene::{
+    HOUR, START, attempt, bring, command, finish, insert, is_done, paid, read, refused, renew, reserved,
+    stamp, swap, token,
+};
+use semel_core::machine::{self, Expect, Verdict};
+use semel_core::record::StateName;
+use semel_core::store::Written;
+use std::sync::Arc;
+
+/// Of many requests that meet a claim whose lease is dead, one takes it over.
+pub async fn a_dead_claim_is_taken_over_once(subject: Subject) {
+    let handles = subject.two_handles().await;
+    for round in 0..10 {
+        subject.turn(START).await;
+        insert(&*handles[0], &command(round), &reserved(&command(round), token(round), START)).await;
+        subject.turn(START + 2 * HOUR).await;
+        let taker = |n: u64| {
+            let store = Arc::clone(&handles[usize::from(n.is_multiple_of(2))]);
+            async move {
+                let command = command(round);
+                let reading = read(&*store, &command).await;
+                let found = reading.record().expect("the dead claim stands there");
+                // Whoever reads after the winner wrote finds a live lease: no attempt to be had.
+                if found.token() != token(round) {
+                    return false;
+                }
+                let write = attempt(reading.found(), &command, token(1_000 + n), reading.now);
+                is_done(&store.swap(command.id, write.expect, &write.next).await.expect("an answer"))
+            }
+        };
+        let won = at_once((0..16).map(taker)).await;
+        assert_eq!(won.iter().filter(|won| **won).count(), 1, "how many took one dead claim over");
+        let stands = read(&*handles[1], &command(round)).await;
+        assert_eq!(stands.record().map(|record| (record.attempt(), record.version())), Some((2, 2)));
+    }
+}
+
+/// An owner that was replaced can neither start, renew, finish, abandon nor remove: the successor's record stands.
+pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    let command = command(1);
+    let stale = reserved(&command, token(1), START);
+    insert(store, &command, &stale).await;
+    let later = START + 2 * HOUR;
+    subject.turn(later).await;
+    let takeover = attempt(read(store, &command).await.found(), &command, token(2), later);
+    swap(store, &command, &takeover).await;
+    // Also once the successor's version has passed through the one that the stale owner would write next.
+    let started = machine::start(&stale, token(1), stamp(START)).expect("its own claim");
+    let renewed = renew(&takeover.next, later);
+    for stands in [&takeover.next, &renewed.next] {
+        if stands.version() > takeover.next.version() {
+            swap(store, &command, &renewed).await;
+        }
+        let late = [
+            started.clone(),
+            renew(&stale, START),
+            finish(&started.next, paid(), START),
+            renew(&started.next, START),
+            machine::abandon(&stale, token(1), stamp(START)).expect("its own claim"),
+        ];
+        for write in late {
+            let written = store.swap(command.id, write.expect, &write.next).await.expect("an answer");
+            refused(store, &command, written, stands).await;
+        }
+        for expect in [Expect::unchanged(&stale), Expect::unchanged(&started.next)] {
+            let written = store.remove(command.id, expect).await.expect("an answer");
+            refused(store, &command, written, stands).await;
+        }
+    }
+}
+
+/// A late finish meets the verdict that was made over its attempt: same token, another version and state.
+pub async fn a_late_finish_is_shown_the_verdict_and_lands_on_a_second_try(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    let command = command(1);
+    let running = bring(store, StateName::Processing, &command, token(1), START).await;
+    let later = START + 4 * HOUR;
+    subject.turn(later).await;
+    let unknown = machine::lapse(&running, stamp(later)).expect("its lease is dead");
+    swap(store, &command, &unknown).await;
+    let absent = Verdict::NotApplied { asked_at: later };
+    let denied = machine::reconcile(&unknown.next, absent, stamp(later)).expect("the quiet period is over");
+    swap(store, &command, &denied).await;
+
+    let late = finish(&running, paid(), later);
+    let written = store.swap(command.id, late.expect, &late.next).await.expect("an answer");
+    refused(store, &command, written.clone(), &denied.next).await;
+    let Written::Refused(shown) = written else { unreachable!("it was refused") };
+    let again = finish(shown.record().expect("the verdict"), paid(), shown.now);
+    swap(store, &command, &again).await;
+}

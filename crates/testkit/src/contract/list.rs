@@ -1,0 +1,170 @@
+//! The list of promises, from which both the table and the tests are made.
+//!
+//! What lives here: every promise by name, once. What must never: a promise that is in one way of running them and not
+//! in the other.
+
+/// Hands the list to [`__generate`](crate::__generate!).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __promises {
+    ($($what:tt)*) => {
+        $crate::__generate! {
+            [$($what)*]
+            claims {
+                of_many_claims_one_wins_and_every_other_is_shown_it
+                a_claim_where_a_record_stands_changes_nothing
+                a_record_is_read_as_it_was_written_in_every_state
+                nothing_stands_where_nothing_was_put
+                another_payload_in_flight_is_told_apart_by_the_refusal
+            }
+            clock {
+                every_answer_carries_the_stores_time
+                a_lease_is_judged_by_the_stores_time
+                a_refusal_is_judged_by_its_own_time
+                the_first_and_the_last_moment_are_kept
+            }
+            counts {
+                counts_follow_every_write_and_stop_at_the_limit
+            }
+            due {
+                what_is_due_comes_the_longest_overdue_first
+                a_write_moves_a_record_to_its_new_time
+                nothing_is_due_before_its_time
+                ten_thousand_are_swept_in_chunks
+            }
+            durability {
+                what_was_answered_as_done_survives_a_restart
+                hazards_say_what_is_wrong_and_what_mends_it
+            }
+            expiry {
+                of_expire_purge_and_reuse_exactly_one_wins
+                a_purge_of_what_was_used_again_is_refused
+                what_was_removed_is_gone_from_every_question
+                of_many_removals_one_is_done
+            }
+            finding {
+                a_record_is_found_by_its_operation_id_as_it_stands
+                each_of_many_is_found
+                a_record_is_found_by_its_own_operation_id_and_no_derived_one
+            }
+            handles {
+                a_write_is_seen_at_once_through_another_handle
+                readers_never_go_back_in_time
+                a_waiter_is_told_of_a_change
+            }
+            identity {
+                ids_are_told_apart_to_the_last_bit
+                hostile_scopes_and_keys_are_kept_apart
+                hostile_scopes_and_keys_are_searched_for_exactly
+            }
+            leases {
+                a_dead_claim_is_taken_over_once
+                a_stale_owner_changes_nothing_of_its_successors
+                a_late_finish_is_shown_the_verdict_and_lands_on_a_second_try
+            }
+            lost_answers {
+                a_claim_whose_answer_was_lost_is_recognised
+                a_swap_whose_answer_was_lost_is_recognised
+                a_removal_whose_answer_was_lost_has_happened
+                a_claim_that_arrives_late_is_refused_by_its_successor
+                a_second_copy_of_a_claim_changes_nothing
+                a_second_copy_of_a_swap_changes_nothing
+                a_second_copy_of_a_removal_spares_the_next_record
+            }
+            markers {
+                a_marker_is_not_written_over
+                a_marker_is_refused_by_a_record
+                only_a_marker_is_removed_as_one
+                markers_are_listed_apart_from_records
+                of_a_claim_and_a_marker_one_wins
+            }
+            paging {
+                every_record_is_shown_once_the_oldest_first
+                an_empty_store_has_one_empty_page
+                a_filter_shows_exactly_what_it_wants
+                a_filter_finds_the_few_among_thousands
+                what_is_there_throughout_is_shown_once_while_others_write
+            }
+            settings {
+                a_setting_changes_only_from_what_was_expected
+                settings_keep_their_names_and_bytes
+                of_many_who_create_a_setting_one_does
+            }
+            swaps {
+                another_version_alone_is_refused
+                another_token_alone_is_refused
+                another_state_alone_is_refused
+                who_expects_nothing_is_refused_by_a_record
+                a_swap_where_nothing_stands_inserts_nothing
+                a_swap_that_expects_nothing_is_an_insert
+                a_swap_changes_one_record_only
+                of_many_writes_from_one_reading_one_is_applied
+                no_write_that_was_answered_as_done_is_lost
+            }
+            unreadable {
+                it_is_never_taken_for_absent
+                it_refuses_claims_and_markers
+                it_refuses_swaps_and_removals
+                it_is_shown_beside_what_can_be_read
+            }
+            values {
+                binary_outcomes_are_kept_to_the_byte
+                values_that_look_like_nothing_are_kept
+                an_outcome_of_sixteen_mebibytes_is_kept_or_refused_whole
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __generate {
+    ([table] $($subject:ident { $($promise:ident)* })*) => {
+        &[$($($crate::contract::Promise {
+            subject: stringify!($subject),
+            name: stringify!($promise),
+            show: |under_test| Box::pin($crate::contract::$subject::$promise(under_test)),
+        }),*),*]
+    };
+    ([tests] $($subject:ident { $($promise:ident)* })*) => {
+        $(mod $subject {
+            $(#[test]
+            fn $promise() {
+                let name = concat!(stringify!($subject), "::", stringify!($promise));
+                $crate::contract::show_named(name, super::open_fresh());
+            })*
+        })*
+    };
+}
+
+/// One test for each promise of the contract, in a module `$name`.
+///
+/// `$open` is called for each: a closure or function that opens a fresh, empty store, and yields a
+/// future of it as a [`Subject`](crate::Subject).
+///
+/// ```
+/// use semel_testkit::Subject;
+///
+/// semel_testkit::contract!(memory, || async { Subject::memory() });
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! contract {
+    ($name:ident, $open:expr) => {
+        mod $name {
+            #[allow(
+                unused_imports,
+                reason = "what opens the store may name everything by its full path"
+            )]
+            use super::*;
+
+            fn open_fresh() -> impl ::std::future::Future<Output = $crate::Subject> + Send + 'static {
+                ($open)()
+            }
+
+            $crate::__promises! { tests }
+        }
+    };
+}
+
+pub(super) const PROMISES: &[super::Promise] = crate::__promises! { table };

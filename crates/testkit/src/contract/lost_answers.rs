@@ -1,0 +1,126 @@
+//! A write whose answer was lost is recognised by reading again, and a copy of it that comes late changes nothing.
+
+use crate::faults::{Fault, Faulty, Late, Question, Script};
+use crate::harness::Subject;
+use crate::scene::{
+    HOUR, START, attempt, bring, command, finish, first, insert, paid, read, renew, stamp, stands_there,
+    swap, token,
+};
+use semel_core::machine::{self, Expect, Found, Verdict, Write};
+use semel_core::record::StateName;
+use semel_core::store::{Error, Fresh, Kind, Store as _, Written};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+fn faulty(subject: &Subject, question: Question, fault: Fault) -> Faulty {
+    Faulty::new(Arc::clone(subject.store()), Script::of(question, [fault]))
+}
+
+fn ambiguous(answer: Result<impl Debug, Error>) {
+    assert_eq!(answer.expect_err("the answer was lost").kind(), Kind::Ambiguous);
+}
+
+/// A claim whose answer was lost is recognised as one's own by its token.
+pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
+    subject.turn(START).await;
+    let store = faulty(&subject, Question::Insert, Fault::FailAfter);
+    let command = command(1);
+    let claim = attempt(Found::Nothing, &command, token(1), START);
+    ambiguous(store.insert(command.id, Fresh::Record(&claim.next)).await);
+    let reread = read(&store, &command).await;
+    assert_eq!(machine::claim_landed(&claim, reread.found()), Some(&claim.next));
+    // A twin's claim is not mistaken for it.
+    let twin = attempt(Found::Nothing, &command, token(2), START);
+    assert_eq!(machine::claim_landed(&twin, reread.found()), None);
+}
+
+/// A swap whose answer was lost is recognised by what it wrote; once somebody wrote over it, it is not.
+pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
+    subject.turn(START).await;
+    let store = faulty(&subject, Question::Swap, Fault::FailAfter);
+    let command = command(1);
+    let running = first(&command, token(1), START);
+    insert(&store, &command, &running).await;
+    let renewal = renew(&running, START + HOUR);
+    ambiguous(store.swap(command.id, renewal.expect, &renewal.next).await);
+    assert!(machine::landed(&renewal, read(&store, &command).await.found()));
+    // Sent again, it meets itself: refused, and shown.
+    let again = store.swap(command.id, renewal.expect, &renewal.next).await.expect("an answer");
+    let Written::Refused(shown) = again else { panic!("a write was applied twice") };
+    assert!(machine::landed(&renewal, shown.found()));
+    swap(&store, &command, &renew(&renewal.next, START)).await;
+    assert!(!machine::landed(&renewal, read(&store, &command).await.found()));
+}
+
+/// A removal whose answer was lost has happened: nothing stands there.
+pub async fn a_removal_whose_answer_was_lost_has_happened(subject: Subject) {
+    subject.turn(START).await;
+    let store = faulty(&subject, Question::Remove, Fault::FailAfter);
+    let command = command(1);
+    let tombstone = bring(&store, StateName::Expired, &command, token(1), START).await;
+    ambiguous(store.remove(command.id, Expect::unchanged(&tombstone)).await);
+    assert_eq!(read(&store, &command).await.entry, None);
+}
+
+/// A claim that arrives after its owner gave up, and after another claim, is refused by that.
+pub async fn a_claim_that_arrives_late_is_refused_by_its_successor(subject: Subject) {
+    subject.turn(START).await;
+    let store = faulty(&subject, Question::Insert, Fault::Late);
+    let command = command(1);
+    let late = attempt(Found::Nothing, &command, token(1), START);
+    ambiguous(store.insert(command.id, Fresh::Record(&late.next)).await);
+    let reread = read(&store, &command).await;
+    assert_eq!(machine::claim_landed(&late, reread.found()), None, "it has not arrived");
+    let fresh = attempt(reread.found(), &command, token(2), START);
+    insert(&store, &command, &fresh.next).await;
+    arrives_for_nothing(&store, &fresh).await;
+    stands_there(&store, &command, &fresh.next).await;
+}
+
+/// A second copy of a claim changes nothing, whatever became of the record since.
+pub async fn a_second_copy_of_a_claim_changes_nothing(subject: Subject) {
+    subject.turn(START).await;
+    let store = faulty(&subject, Question::Insert, Fault::Twice);
+    let command = command(1);
+    let claim = attempt(Found::Nothing, &command, token(1), START);
+    insert(&store, &command, &claim.next).await;
+    let done = finish(&claim.next, paid(), START);
+    swap(&store, &command, &done).await;
+    arrives_for_nothing(&store, &done).await;
+    stands_there(&store, &command, &done.next).await;
+}
+
+/// A second copy of a finish changes nothing, also after a verdict that kept the owner's token.
+pub async fn a_second_copy_of_a_swap_changes_nothing(subject: Subject) {
+    subject.turn(START).await;
+    let store = faulty(&subject, Question::Swap, Fault::Twice);
+    let command = command(1);
+    let running = first(&command, token(1), START);
+    insert(&store, &command, &running).await;
+    let doubt = finish(&running, semel_core::classify::Ending::InDoubt, START);
+    swap(&store, &command, &doubt).await;
+    let verdict = machine::resolve(&doubt.next, Verdict::Refused, stamp(START)).expect("the owner ended it");
+    swap(&store, &command, &verdict).await;
+    arrives_for_nothing(&store, &verdict).await;
+    stands_there(&store, &command, &verdict.next).await;
+}
+
+/// A second copy of a removal spares what took the record's place.
+pub async fn a_second_copy_of_a_removal_spares_the_next_record(subject: Subject) {
+    subject.turn(START).await;
+    let store = faulty(&subject, Question::Remove, Fault::Twice);
+    let command = command(1);
+    let tombstone = bring(&store, StateName::Expired, &command, token(1), START).await;
+    let removed = store.remove(command.id, Expect::unchanged(&tombstone)).await.expect("an answer");
+    assert!(matches!(removed, Written::Done { .. }), "{removed:?}");
+    let next = attempt(Found::Nothing, &command, token(2), START);
+    insert(&store, &command, &next.next).await;
+    arrives_for_nothing(&store, &next).await;
+    stands_there(&store, &command, &next.next).await;
+}
+
+async fn arrives_for_nothing(store: &Faulty, stands: &Write) {
+    let late = store.deliver().await.expect("a write is on its way").expect("an answer");
+    let Late::Entry(Written::Refused(shown)) = late else { panic!("a late copy was applied: {late:?}") };
+    assert_eq!(shown.record(), Some(&stands.next), "a refusal shows what stands there");
+}

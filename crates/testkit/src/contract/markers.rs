@@ -1,0 +1,138 @@
+//! Moved markers arbitrate like records, and are counted and shown apart from them.
+
+use crate::crowd::at_once;
+use crate::harness::Subject;
+use crate::scene::{
+    Ask, HOUR, START, bring, command, finish, first, insert, is_done, paid, read, refused, stands_there,
+    token,
+};
+use crate::walk;
+use semel_core::machine::Found;
+use semel_core::record::{Entry, StateName};
+use semel_core::store::{Count, Filter, Fresh, Store, Written};
+use std::sync::Arc;
+
+async fn plant(store: &dyn Store, command: &Ask) {
+    let written = store.insert(command.id, Fresh::Moved).await.expect("an answer");
+    assert!(is_done(&written), "nothing stands there, yet the marker was refused: {written:?}");
+}
+
+async fn refused_by_marker(store: &dyn Store, command: &Ask, written: Written) {
+    let Written::Refused(shown) = written else { panic!("a marker was written over or taken away") };
+    assert_eq!(shown.found(), Found::Moved, "a refusal shows what stands there");
+    assert_eq!(read(store, command).await.entry, Some(Ok(Entry::Moved)));
+}
+
+/// Where a marker stands, neither a claim, a second marker, a swap nor a removal has its way.
+pub async fn a_marker_is_not_written_over(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    let command = command(1);
+    plant(store, &command).await;
+    let record = first(&command, token(1), START);
+    let write = finish(&record, paid(), START);
+    refused_by_marker(
+        store,
+        &command,
+        store.insert(command.id, Fresh::Record(&record)).await.expect("an answer"),
+    )
+    .await;
+    refused_by_marker(store, &command, store.insert(command.id, Fresh::Moved).await.expect("an answer"))
+        .await;
+    refused_by_marker(
+        store,
+        &command,
+        store.swap(command.id, write.expect, &write.next).await.expect("an answer"),
+    )
+    .await;
+    refused_by_marker(store, &command, store.remove(command.id, write.expect).await.expect("an answer"))
+        .await;
+    let absent = semel_core::machine::Expect::Absent;
+    refused_by_marker(store, &command, store.swap(command.id, absent, &record).await.expect("an answer"))
+        .await;
+    refused_by_marker(store, &command, store.remove(command.id, absent).await.expect("an answer")).await;
+}
+
+/// A marker is not put where a record stands, in whichever state.
+pub async fn a_marker_is_refused_by_a_record(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    for (n, state) in (0..).zip(StateName::ALL) {
+        let stands = bring(store, state, &command(n), token(n), START).await;
+        let written = store.insert(command(n).id, Fresh::Moved).await.expect("an answer");
+        refused(store, &command(n), written, &stands).await;
+    }
+}
+
+/// Removing a marker removes a marker: a record stays, and where nothing stands it is refused.
+pub async fn only_a_marker_is_removed_as_one(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    plant(store, &command(1)).await;
+    let removed = store.remove_marker(command(1).id).await.expect("an answer");
+    assert!(is_done(&removed), "{removed:?}");
+    assert_eq!(read(store, &command(1)).await.entry, None);
+    let again = store.remove_marker(command(1).id).await.expect("an answer");
+    assert!(matches!(&again, Written::Refused(shown) if shown.entry.is_none()), "{again:?}");
+    for (n, state) in (10..).zip(StateName::ALL) {
+        let stands = bring(store, state, &command(n), token(n), START).await;
+        let written = store.remove_marker(command(n).id).await.expect("an answer");
+        refused(store, &command(n), written, &stands).await;
+    }
+}
+
+/// Markers are listed and counted as markers, each once, and show up nowhere else.
+pub async fn markers_are_listed_apart_from_records(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    let record = first(&command(100), token(1), START);
+    insert(store, &command(100), &record).await;
+    let mut planted: Vec<_> = (0..25).map(|n| command(n).id).collect();
+    for n in 0..25 {
+        plant(store, &command(n)).await;
+    }
+    planted.sort_unstable();
+    for limit in [1, 10, 25, 100] {
+        let markers = walk::markers(store, limit).await;
+        assert!(markers.iter().all(|item| item.entry == Ok(Entry::Moved)), "{markers:?}");
+        let mut listed: Vec<_> = markers.iter().map(|item| item.id).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, planted, "in pages of {limit}");
+    }
+    let count = async |what| store.count(what, 1_000).await.expect("an answer").count;
+    assert_eq!((count(Count::Markers).await, count(Count::Records).await), (25, 1));
+    subject.turn(START + 10_000 * HOUR).await;
+    for items in [walk::page(store, &Filter::default(), 10).await, walk::due(store, 10).await] {
+        assert_eq!(items.iter().map(|item| item.id).collect::<Vec<_>>(), [command(100).id]);
+    }
+    assert_eq!(store.find(command(3).operation_id).await.expect("an answer").1, None);
+}
+
+/// Where a claim and a marker meet, exactly one stands there afterwards.
+pub async fn of_a_claim_and_a_marker_one_wins(subject: Subject) {
+    subject.turn(START).await;
+    let handles = subject.two_handles().await;
+    for round in 0..20 {
+        let race = |n: u64| {
+            let store = Arc::clone(&handles[usize::from(n % 4 < 2)]);
+            async move {
+                let record = first(&command(round), token(round * 100 + n), START);
+                let fresh = if n.is_multiple_of(2) { Fresh::Moved } else { Fresh::Record(&record) };
+                is_done(&store.insert(command(round).id, fresh).await.expect("an answer"))
+            }
+        };
+        let won = at_once((0..8).map(race)).await;
+        assert_eq!(won.iter().filter(|won| **won).count(), 1, "how many were put in one place");
+        let winner = won.iter().position(|won| *won).expect("one won") as u64;
+        if winner.is_multiple_of(2) {
+            assert_eq!(read(&*handles[0], &command(round)).await.found(), Found::Moved);
+        } else {
+            stands_there(
+                &*handles[0],
+                &command(round),
+                &first(&command(round), token(round * 100 + winner), START),
+            )
+            .await;
+        }
+    }
+}

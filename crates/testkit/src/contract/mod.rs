@@ -1,0 +1,124 @@
+//! The contract suite: what every store promises, each promise shown on a fresh store.
+//!
+//! **What lives here**: the promises by subject, the list of them, and the two ways to run it. **What must never**:
+//! sleeping, a timed assertion, or an exception for one kind of store. What a store says that it can do is shown.
+//!
+//! A promise is an async function that takes a fresh [`Subject`] and panics where it is not kept.
+
+pub mod claims;
+pub mod clock;
+pub mod counts;
+pub mod due;
+pub mod durability;
+pub mod expiry;
+pub mod finding;
+pub mod handles;
+pub mod identity;
+pub mod leases;
+pub mod lost_answers;
+pub mod markers;
+pub mod paging;
+pub mod settings;
+pub mod swaps;
+pub mod unreadable;
+pub mod values;
+
+mod list;
+
+use crate::harness::{Doing, Subject};
+use std::any::Any;
+use std::fmt;
+use std::time::Duration;
+
+/// A promise that hangs is broken. Long beyond anything that a loaded machine takes.
+const HANGS_AFTER: Duration = Duration::from_mins(10);
+
+/// One promise of the contract.
+#[derive(Clone, Copy)]
+pub struct Promise {
+    /// What it is about.
+    pub subject: &'static str,
+    /// What it says.
+    pub name: &'static str,
+    show: fn(Subject) -> Doing<()>,
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}::{}", self.subject, self.name)
+    }
+}
+
+impl fmt::Debug for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Promise({self})")
+    }
+}
+
+/// A promise that a store did not keep.
+#[derive(Debug, Clone)]
+pub struct Broken {
+    /// Which one.
+    pub promise: Promise,
+    /// How it showed.
+    pub how: String,
+}
+
+/// Every promise there is.
+pub const PROMISES: &[Promise] = list::PROMISES;
+
+/// Shows every promise, each on a fresh store that `open` opens, and yields those that were broken.
+///
+/// # Panics
+/// Where it is called from within an async runtime: it starts one of its own.
+pub fn broken<F: Future<Output = Subject> + Send + 'static>(open: impl Fn() -> F) -> Vec<Broken> {
+    let keep = |promise: &Promise| show(*promise, open()).err();
+    PROMISES.iter().filter_map(keep).collect()
+}
+
+/// Shows every promise, each on a fresh store that `open` opens, and panics with a list of those that were broken.
+///
+/// [`contract!`](crate::contract!) makes a test of each instead, which names the failures better and runs side by side.
+///
+/// # Panics
+/// Where a promise is broken, or where it is called from within an async runtime.
+pub fn run_all<F: Future<Output = Subject> + Send + 'static>(open: impl Fn() -> F) {
+    let broken = broken(open);
+    let lines: Vec<String> =
+        broken.iter().map(|broken| format!("{}: {}", broken.promise, broken.how)).collect();
+    assert!(broken.is_empty(), "{} promises are broken:\n{}", broken.len(), lines.join("\n"));
+}
+
+/// Shows one promise on the store that comes of `open`.
+pub fn show<F: Future<Output = Subject> + Send + 'static>(promise: Promise, open: F) -> Result<(), Broken> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .expect("threads are to be had");
+    let shown = async move { (promise.show)(open.await).await };
+    let ended = runtime.block_on(async { tokio::time::timeout(HANGS_AFTER, tokio::spawn(shown)).await });
+    // What a broken promise left behind may hang for ever, and is none of ours.
+    runtime.shutdown_background();
+    let how = match ended {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(failed)) => told(&*failed.into_panic()),
+        Err(_) => format!("it did not come to an end within {HANGS_AFTER:?}"),
+    };
+    Err(Broken { promise, how })
+}
+
+/// What a generated test calls.
+#[doc(hidden)]
+pub fn show_named<F: Future<Output = Subject> + Send + 'static>(name: &str, open: F) {
+    let promise = PROMISES.iter().find(|promise| promise.to_string() == name).expect("it is on the list");
+    if let Err(broken) = show(*promise, open) {
+        panic!("{name} is broken: {}", broken.how);
+    }
+}
+
+fn told(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "a panic without words".to_owned())
+}

@@ -1,0 +1,177 @@
+//! What operators see: every record once, the oldest first, and of a filter exactly what it wants.
+
+use crate::crowd::at_once;
+use crate::harness::Subject;
+use crate::scene::{
+    HOUR, START, bring, command, command_in, finish, first, insert, is_done, paid, policy, read, renew, token,
+};
+use crate::walk;
+use semel_core::id::CommandId;
+use semel_core::machine::Expect;
+use semel_core::record::{Record, StateName};
+use semel_core::scope::{Identity, Operation, Scope};
+use semel_core::store::{Filter, Fresh, Store};
+use semel_core::time::Time;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Every record comes once, the oldest first, whatever the size of the pages.
+pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
+    let store = &**subject.store();
+    let mut expected = Vec::new();
+    for n in 0..50_u32 {
+        let now = START + Duration::from_secs(1) * n;
+        subject.turn(now).await;
+        let command = command(u64::from(n));
+        insert(store, &command, &first(&command, token(u64::from(n)), now)).await;
+        expected.push(command.id);
+    }
+    // A change does not make a record younger.
+    let changed = read(store, &command(3)).await;
+    let write = finish(changed.record().expect("it stands"), paid(), START + HOUR);
+    assert!(is_done(&store.swap(command(3).id, write.expect, &write.next).await.expect("an answer")));
+    for limit in [1, 7, 50, 1_000] {
+        let shown: Vec<_> =
+            walk::page(store, &Filter::default(), limit).await.iter().map(|item| item.id).collect();
+        assert_eq!(shown, expected, "in pages of {limit}");
+    }
+}
+
+/// An empty store shows an empty page and no next one.
+pub async fn an_empty_store_has_one_empty_page(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    assert_eq!(walk::page(store, &Filter::default(), 10).await, []);
+    assert_eq!(walk::due(store, 10).await, []);
+    assert_eq!(walk::markers(store, 10).await, []);
+}
+
+/// Each part of a filter, and two together, show exactly the records that are wanted.
+pub async fn a_filter_shows_exactly_what_it_wants(subject: Subject) {
+    let store = &**subject.store();
+    let records = varied(&subject).await;
+    let some = &records[17];
+    let any = Filter::default;
+    let mut filters: Vec<Filter> =
+        StateName::ALL.into_iter().map(|state| Filter { state: Some(state), ..any() }).collect();
+    let (first_half, second_half) = (START, START + 10 * HOUR);
+    filters.extend([
+        any(),
+        Filter { operation: Some(some.operation().to_string()), ..any() },
+        Filter { operation: Some("of no record".to_owned()), ..any() },
+        Filter { caller: Some(some.caller_hash()), ..any() },
+        Filter { key: Some(some.key_hash()), ..any() },
+        Filter { updated_from: Some(some.updated_at()), ..any() },
+        Filter { updated_before: Some(some.updated_at()), ..any() },
+        Filter { updated_from: Some(first_half), updated_before: Some(second_half), ..any() },
+        Filter { updated_from: Some(second_half), updated_before: Some(first_half), ..any() },
+        Filter { updated_from: Some(Time::from_millis(0)), updated_before: Some(Time::MAX), ..any() },
+        Filter { state: Some(StateName::Succeeded), caller: Some(some.caller_hash()), ..any() },
+        Filter { state: Some(some.state_name()), operation: Some(some.operation().to_string()), ..any() },
+    ]);
+    for filter in filters {
+        let wanted: Vec<&Record> = records.iter().filter(|record| filter.wants(record)).collect();
+        for limit in [2, 100] {
+            let items = walk::page(store, &filter, limit).await;
+            let shown: Vec<&Record> = items.iter().filter_map(|item| item.record()).collect();
+            assert_eq!(shown, wanted, "for {filter:?} in pages of {limit}");
+        }
+    }
+}
+
+/// Records in every state, of several operations and callers, an hour apart.
+async fn varied(subject: &Subject) -> Vec<Record> {
+    let mut records = Vec::new();
+    for n in 0..42_u32 {
+        let now = START + HOUR * n;
+        subject.turn(now).await;
+        let caller = Identity::api_key(format!("caller {}", n % 3));
+        let scope = Scope::new(caller, Operation::named(format!("operation {}", n % 4)));
+        let command = command_in(&scope, &format!("key {}", n % 20), policy());
+        let state = StateName::ALL[n as usize % 7];
+        records.push(bring(&**subject.store(), state, &command, token(u64::from(n)), now).await);
+    }
+    records
+}
+
+/// A filter that wants a few among thousands finds them, however the store divides the work.
+pub async fn a_filter_finds_the_few_among_thousands(subject: Subject) {
+    const ALL: u64 = 2_500;
+    subject.turn(START).await;
+    let rare = |n| n % 1_000 == 7;
+    let insert_some = |writer: u64| {
+        let store = Arc::clone(subject.store());
+        async move {
+            for n in (writer * ALL / 25)..((writer + 1) * ALL / 25) {
+                let operation = Operation::named(if rare(n) { "rare" } else { "charge" });
+                let scope = Scope::new(Identity::api_key("a caller"), operation);
+                let command = command_in(&scope, &format!("key {n}"), policy());
+                insert(&*store, &command, &first(&command, token(n), START)).await;
+            }
+        }
+    };
+    at_once((0..25).map(insert_some)).await;
+    let wanted = Filter { operation: Some("rare".to_owned()), ..Filter::default() };
+    for limit in [1, 2, 100] {
+        let shown = walk::page(&**subject.store(), &wanted, limit).await;
+        let are_wanted = shown.iter().all(|item| item.record().is_some_and(|record| wanted.wants(record)));
+        assert_eq!((shown.len(), are_wanted), (3, true), "in pages of {limit}");
+    }
+    assert_eq!(walk::page(&**subject.store(), &Filter::default(), 400).await.len() as u64, ALL);
+}
+
+/// While others write, come and go, every record that is there throughout is shown exactly once.
+pub async fn what_is_there_throughout_is_shown_once_while_others_write(subject: Subject) {
+    const STAY: u64 = 60;
+    subject.turn(START).await;
+    let handles = subject.two_handles().await;
+    for n in 0..STAY {
+        insert(&*handles[0], &command(n), &first(&command(n), token(n), START)).await;
+    }
+    let mut tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = Vec::new();
+    for handle in &handles {
+        tasks.push(Box::pin(read_throughout(Arc::clone(handle), STAY)));
+        tasks.push(Box::pin(come_and_go(Arc::clone(handle), tasks.len() as u64)));
+    }
+    tasks.push(Box::pin(write_throughout(Arc::clone(&handles[1]), STAY)));
+    at_once(tasks).await;
+}
+
+async fn read_throughout(store: Arc<dyn Store>, stay: u64) {
+    for round in 0..12 {
+        let mut shown: BTreeMap<CommandId, u32> = BTreeMap::new();
+        for item in walk::page(&*store, &Filter::default(), 3 + round).await {
+            *shown.entry(item.id).or_default() += 1;
+        }
+        for n in 0..stay {
+            assert_eq!(shown.get(&command(n).id), Some(&1), "how often record {n} was shown");
+        }
+    }
+}
+
+/// Every record that stays is written again and again, so that it moves in every index that a write moves it in.
+async fn write_throughout(store: Arc<dyn Store>, stay: u64) {
+    for round in 1..6_u32 {
+        for n in 0..stay {
+            let reading = read(&*store, &command(n)).await;
+            let record = reading.record().expect("it stays");
+            let now = START + HOUR * round;
+            let write = if round == 5 { finish(record, paid(), now) } else { renew(record, now) };
+            let written = store.swap(command(n).id, write.expect, &write.next).await.expect("an answer");
+            assert!(is_done(&written), "nobody else writes it: {written:?}");
+        }
+    }
+}
+
+async fn come_and_go(store: Arc<dyn Store>, who: u64) {
+    for n in 0..60 {
+        let command = command(1_000_000 * (who + 1) + n);
+        let record = first(&command, token(n), START);
+        store.insert(command.id, Fresh::Record(&record)).await.expect("an answer");
+        if n % 3 != 0 {
+            store.remove(command.id, Expect::unchanged(&record)).await.expect("an answer");
+        }
+    }
+}

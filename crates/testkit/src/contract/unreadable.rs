@@ -1,0 +1,124 @@
+//! What cannot be read is shown as that: never taken for absent, never written over, never skipped.
+//!
+//! These promises are waived where the harness says that nothing can be damaged.
+
+use crate::harness::Subject;
+use crate::scene::{Ask, HOUR, START, bring, command, finish, first, insert, paid, read, token};
+use crate::walk;
+use bytes::Bytes;
+use semel_core::codec;
+use semel_core::machine::{Expect, Found};
+use semel_core::record::{Record, StateName};
+use semel_core::store::{Count, Filter, Fresh, Store, Written};
+
+/// Records that stand in the store and whose bytes are damaged, each in another way: flipped, cut short, emptied,
+/// newer than this node, random.
+async fn damaged(subject: &Subject) -> Option<Vec<(Ask, Record)>> {
+    subject.turn(START).await;
+    let mut all = Vec::new();
+    for n in 0..5 {
+        let command = command(n);
+        let record = bring(&**subject.store(), StateName::Processing, &command, token(n), START).await;
+        let mut bytes = codec::encode_record(&record);
+        match n {
+            0 => bytes[7] ^= 0x10,
+            1 => bytes.truncate(bytes.len() / 2),
+            2 => bytes.clear(),
+            3 => bytes = newer(),
+            _ => bytes = vec![0xa5; 300],
+        }
+        if !subject.damage(command.id, bytes.into()).await {
+            return None;
+        }
+        all.push((command, record));
+    }
+    Some(all)
+}
+
+/// An undamaged entry of a format that no node of today writes.
+fn newer() -> Vec<u8> {
+    let mut bytes = vec![0xfe, 0, 1, 2, 3];
+    let sum = crc32(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    assert!(matches!(codec::decode(&Bytes::from(bytes.clone())), Err(codec::Error::Newer(_))));
+    bytes
+}
+
+/// The codec's checksum, bit by bit.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 };
+    !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
+}
+
+fn is_shown(entry: Option<&Result<semel_core::record::Entry, codec::Error>>) -> bool {
+    matches!(entry, Some(Err(_)))
+}
+
+async fn still_there(store: &dyn Store, command: &Ask, written: Written) {
+    let Written::Refused(shown) = written else { panic!("what cannot be read was written over or removed") };
+    assert_eq!(shown.found(), Found::Unreadable, "a refusal shows what stands there");
+    assert_eq!(read(store, command).await.found(), Found::Unreadable);
+}
+
+/// Reading it says that it cannot be read.
+pub async fn it_is_never_taken_for_absent(subject: Subject) {
+    let Some(all) = damaged(&subject).await else { return };
+    for (command, _) in &all {
+        assert_eq!(read(&**subject.store(), command).await.found(), Found::Unreadable);
+        let (_, found) = subject.store().find(command.operation_id).await.expect("an answer");
+        assert!(found.is_none_or(|item| item.id == command.id && item.entry.is_err()), "found as a record");
+    }
+}
+
+/// Neither a claim nor a marker is put in its place.
+pub async fn it_refuses_claims_and_markers(subject: Subject) {
+    let Some(all) = damaged(&subject).await else { return };
+    let store = &**subject.store();
+    for (command, _) in &all {
+        let claim = first(command, token(99), START);
+        let written = store.insert(command.id, Fresh::Record(&claim)).await.expect("an answer");
+        still_there(store, command, written).await;
+        let written = store.insert(command.id, Fresh::Moved).await.expect("an answer");
+        still_there(store, command, written).await;
+        let written = store.swap(command.id, Expect::Absent, &claim).await.expect("an answer");
+        still_there(store, command, written).await;
+    }
+}
+
+/// Its owner's own write is refused, and so is every removal.
+pub async fn it_refuses_swaps_and_removals(subject: Subject) {
+    let Some(all) = damaged(&subject).await else { return };
+    let store = &**subject.store();
+    for (command, record) in &all {
+        let write = finish(record, paid(), START);
+        let written = store.swap(command.id, write.expect, &write.next).await.expect("an answer");
+        still_there(store, command, written).await;
+        for expect in [write.expect, Expect::Absent] {
+            let written = store.remove(command.id, expect).await.expect("an answer");
+            still_there(store, command, written).await;
+        }
+        let written = store.remove_marker(command.id).await.expect("an answer");
+        still_there(store, command, written).await;
+    }
+}
+
+/// It is shown among what is due and what operators see, beside the records that can be read, and is counted.
+pub async fn it_is_shown_beside_what_can_be_read(subject: Subject) {
+    let Some(all) = damaged(&subject).await else { return };
+    let store = &**subject.store();
+    let sound = command(50);
+    insert(store, &sound, &first(&sound, token(50), START)).await;
+    subject.turn(START + 2 * HOUR).await;
+    for limit in [1, 2, 100] {
+        for items in [walk::page(store, &Filter::default(), limit).await, walk::due(store, limit).await] {
+            assert_eq!(items.len(), all.len() + 1, "each once, in pages of {limit}");
+            for (command, _) in &all {
+                let item = items.iter().find(|item| item.id == command.id);
+                assert!(is_shown(item.map(|item| &item.entry)), "skipped, in pages of {limit}");
+            }
+            assert!(items.iter().any(|item| item.id == sound.id && item.record().is_some()));
+        }
+    }
+    let counted = store.count(Count::Records, 100).await.expect("an answer");
+    assert_eq!(counted.count, all.len() as u64 + 1);
+}

@@ -1,0 +1,261 @@
+//! A store that fails on demand.
+//!
+//! What lives here: a wrapper that does to each call what a plan says: a failure before or after it, a pause, a second
+//! delivery. What must never: a thread, a timer or a die of its own; the same plan over the same calls does the same,
+//! so that a simulation can repeat a run from its seed.
+
+mod plan;
+
+pub use plan::{Call, Fault, Gate, Odds, Pause, Plan, Question, Script, Seeded};
+
+use bytes::Bytes;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::Expect;
+use semel_core::record::Record;
+use semel_core::store::{
+    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading,
+    Setting, Store, Written,
+};
+use semel_core::time::Time;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Any store, with a network in front of it that does what a [`Plan`] says.
+///
+/// ```
+/// use semel_core::store::{Kind, Store};
+/// use semel_testkit::Subject;
+/// use semel_testkit::faults::{Fault, Faulty, Script};
+/// # use semel_core::id::CommandId;
+/// # use std::task::{Context, Poll, Waker};
+///
+/// let store = Faulty::new(Subject::memory().store().clone(), Script::new([Fault::FailBefore]));
+/// let mut answer = store.get(CommandId::from_bytes([7; 32]));
+/// # let Poll::Ready(answer) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) else { panic!() };
+/// assert_eq!(answer.unwrap_err().kind(), Kind::Unavailable);
+/// ```
+pub struct Faulty {
+    inner: Arc<dyn Store>,
+    plan: Box<dyn Plan>,
+    calls: AtomicU64,
+    under_way: Mutex<VecDeque<Delivery>>,
+}
+
+/// A write that is still on its way to the store.
+#[derive(Debug, Clone)]
+enum Delivery {
+    Insert(CommandId, Option<Box<Record>>),
+    Swap(CommandId, Expect, Box<Record>),
+    Remove(CommandId, Expect),
+    RemoveMarker(CommandId),
+    Set(String, Option<Bytes>, Option<Bytes>),
+}
+
+/// What came of a write that arrived late.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Late {
+    /// To an entry.
+    Entry(Written),
+    /// To a setting.
+    Setting(Setting),
+}
+
+impl Faulty {
+    /// `inner`, reached as `plan` says.
+    pub fn new(inner: Arc<dyn Store>, plan: impl Plan) -> Self {
+        Self { inner, plan: Box::new(plan), calls: AtomicU64::new(0), under_way: Mutex::default() }
+    }
+
+    /// How many calls were made so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// How many writes are still on their way: late ones, and the second copies of those delivered twice.
+    pub fn under_way(&self) -> usize {
+        self.queue().len()
+    }
+
+    /// Delivers the write that has been on its way for the longest; `None` where there is none.
+    pub async fn deliver(&self) -> Option<Result<Late, Error>> {
+        let delivery = self.queue().pop_front()?;
+        let entry = |answer: Result<Written, Error>| answer.map(Late::Entry);
+        Some(match delivery {
+            Delivery::Insert(id, record) => {
+                let fresh = record.as_deref().map_or(Fresh::Moved, Fresh::Record);
+                entry(self.inner.insert(id, fresh).await)
+            }
+            Delivery::Swap(id, expect, next) => entry(self.inner.swap(id, expect, &next).await),
+            Delivery::Remove(id, expect) => entry(self.inner.remove(id, expect).await),
+            Delivery::RemoveMarker(id) => entry(self.inner.remove_marker(id).await),
+            Delivery::Set(name, expect, next) => {
+                self.inner.set(&name, expect.as_deref(), next.as_deref()).await.map(Late::Setting)
+            }
+        })
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Delivery>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fate(&self, question: Question, id: Option<CommandId>) -> Fault {
+        let number = self.calls.fetch_add(1, Ordering::SeqCst);
+        self.plan.fate(&Call { number, question, id })
+    }
+
+    async fn reading<T>(
+        &self,
+        question: Question,
+        id: Option<CommandId>,
+        ask: Pending<'_, T>,
+    ) -> Result<T, Error> {
+        match self.fate(question, id) {
+            Fault::Pass | Fault::Twice => ask.await,
+            // A reading leaves nothing open, at whichever point it failed.
+            Fault::FailBefore | Fault::Late => Err(unreachable(question)),
+            Fault::FailAfter => {
+                ask.await?;
+                Err(unreachable(question))
+            }
+            Fault::DelayBefore(pause) => {
+                pause.over().await;
+                ask.await
+            }
+            Fault::DelayAfter(pause) => {
+                let answer = ask.await;
+                pause.over().await;
+                answer
+            }
+        }
+    }
+
+    async fn writing<T>(
+        &self,
+        question: Question,
+        id: Option<CommandId>,
+        copy: impl FnOnce() -> Delivery + Send,
+        write: Pending<'_, T>,
+    ) -> Result<T, Error> {
+        match self.fate(question, id) {
+            Fault::Pass => write.await,
+            Fault::FailBefore => Err(unreachable(question)),
+            Fault::FailAfter => {
+                write.await?;
+                Err(lost(question))
+            }
+            Fault::Late => {
+                self.queue().push_back(copy());
+                Err(lost(question))
+            }
+            Fault::Twice => {
+                let answer = write.await;
+                self.queue().push_back(copy());
+                answer
+            }
+            Fault::DelayBefore(pause) => {
+                pause.over().await;
+                write.await
+            }
+            Fault::DelayAfter(pause) => {
+                let answer = write.await;
+                pause.over().await;
+                answer
+            }
+        }
+    }
+}
+
+fn unreachable(question: Question) -> Error {
+    Error::new(Kind::Unavailable, format!("{question:?}, on a network that fails by plan"))
+}
+
+fn lost(question: Question) -> Error {
+    Error::new(Kind::Ambiguous, format!("{question:?}, on a network that fails by plan"))
+}
+
+impl Store for Faulty {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        Box::pin(self.reading(Question::Hazards, None, self.inner.hazards()))
+    }
+
+    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
+        let copy = move || {
+            let record = match fresh {
+                Fresh::Record(record) => Some(Box::new(record.clone())),
+                Fresh::Moved => None,
+            };
+            Delivery::Insert(id, record)
+        };
+        Box::pin(self.writing(Question::Insert, Some(id), copy, self.inner.insert(id, fresh)))
+    }
+
+    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
+        let copy = move || Delivery::Swap(id, expect, Box::new(next.clone()));
+        Box::pin(self.writing(Question::Swap, Some(id), copy, self.inner.swap(id, expect, next)))
+    }
+
+    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
+        let copy = move || Delivery::Remove(id, expect);
+        Box::pin(self.writing(Question::Remove, Some(id), copy, self.inner.remove(id, expect)))
+    }
+
+    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
+        let copy = move || Delivery::RemoveMarker(id);
+        Box::pin(self.writing(Question::RemoveMarker, Some(id), copy, self.inner.remove_marker(id)))
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        Box::pin(self.reading(Question::Get, Some(id), self.inner.get(id)))
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        Box::pin(self.reading(Question::Find, None, self.inner.find(operation_id)))
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Box::pin(self.reading(Question::Page, None, self.inner.page(filter, after, limit)))
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Box::pin(self.reading(Question::Due, None, self.inner.due(after, limit)))
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Box::pin(self.reading(Question::Markers, None, self.inner.markers(after, limit)))
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        Box::pin(self.reading(Question::Count, None, self.inner.count(what, at_most)))
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        Box::pin(self.reading(Question::Settings, None, self.inner.settings()))
+    }
+
+    fn set<'a>(
+        &'a self,
+        name: &'a str,
+        expect: Option<&'a [u8]>,
+        next: Option<&'a [u8]>,
+    ) -> Pending<'a, Setting> {
+        let copy = move || {
+            let kept = |bytes: Option<&[u8]>| bytes.map(Bytes::copy_from_slice);
+            Delivery::Set(name.to_owned(), kept(expect), kept(next))
+        };
+        Box::pin(self.writing(Question::Set, None, copy, self.inner.set(name, expect, next)))
+    }
+
+    fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        self.inner.changed(id)
+    }
+}
