@@ -12,6 +12,7 @@ use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::policy::Class;
 use semel::core::record::StateName;
+use semel::core::time::Time;
 use semel::{Answer, Attempt, Ended, Engine, Error, Stored, Told};
 use std::sync::Arc;
 
@@ -140,10 +141,7 @@ impl Client {
 
     fn line(&self, key: &str, answer: Result<Answer<Origin>, Error>) -> Line {
         let line = |kind, what: &str| Line { what: what.to_owned(), ..Line::new(kind, &self.run, key) };
-        let Answer { operation_id, told } = match answer {
-            Ok(answer) => answer,
-            Err(_) => return line(Kind::Nothing, "-"),
-        };
+        let Ok(Answer { operation_id, told }) = answer else { return line(Kind::Nothing, "-") };
         let told = match told {
             Told::Ran(ran) => {
                 let Origin { attempt, fence } = ran.local;
@@ -175,7 +173,8 @@ impl Client {
 fn acknowledged(line: Line, outcome: &Outcome, stored: Stored) -> Line {
     let what = match &outcome.body {
         Body::Kept(body) => journal::hash(body),
-        Body::NotRetained => "not-retained".to_owned(),
+        // Nothing here is too large or sealed: the judge finds no effect that this belongs to.
+        Body::NotRetained | Body::Sealed(_) => "not-kept".to_owned(),
     };
-    Line { expires: stored.expires_at.map_or(0, |at| at.as_millis()), what, ..line }
+    Line { expires: stored.expires_at.map_or(0, Time::as_millis), what, ..line }
 }

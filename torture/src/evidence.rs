@@ -11,6 +11,10 @@ use semel::core::policy::Class;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
+/// By how much a stamp may be older than the write that bears it: as long as a question to the store took. Only where
+/// retention is short does it matter.
+const STAMP_LAG_MS: u64 = 300;
+
 /// A promise that was not kept.
 #[derive(Debug)]
 pub(crate) struct Violation {
@@ -144,9 +148,12 @@ impl Evidence {
     }
 }
 
+/// Whether a key's lines break a promise.
+type Rule = fn(&Plan, &Trail) -> bool;
+
 /// Which promise a key's lines break, if any.
 fn broken(plan: &Plan, trail: &Trail) -> Option<&'static str> {
-    let rules: [(fn(&Plan, &Trail) -> bool, &str); 6] = [
+    const RULES: &[(Rule, &str)] = &[
         (runs_twice, "an effect that nobody deduplicates happened twice within its key's retention"),
         (changes_its_name, "two attempts of one command bore different operation ids"),
         (runs_after_acknowledged, "an attempt was begun although an outcome had been acknowledged"),
@@ -154,7 +161,7 @@ fn broken(plan: &Plan, trail: &Trail) -> Option<&'static str> {
         (acknowledges_nothing, "a success was acknowledged that no effect belongs to"),
         (|_, trail| trail.answers.iter().any(|line| line.kind == Kind::Wrong), "a caller was told nonsense"),
     ];
-    rules.into_iter().find(|(rule, _)| rule(plan, trail)).map(|(_, what)| what)
+    RULES.iter().find(|(rule, _)| rule(plan, trail)).map(|(_, what)| *what)
 }
 
 fn runs_twice(plan: &Plan, trail: &Trail) -> bool {
@@ -164,7 +171,7 @@ fn runs_twice(plan: &Plan, trail: &Trail) -> bool {
     let mut at: Vec<u64> = trail.of(Kind::Effect).map(|line| line.at).collect();
     at.sort_unstable();
     // The line is older than the outcome, whose retention begins when it is stored.
-    at.windows(2).any(|pair| pair[1] - pair[0] < plan.retention_ms())
+    at.windows(2).any(|pair| pair[1] - pair[0] + STAMP_LAG_MS < plan.retention_ms())
 }
 
 fn changes_its_name(_: &Plan, trail: &Trail) -> bool {
@@ -176,7 +183,9 @@ fn changes_its_name(_: &Plan, trail: &Trail) -> bool {
 fn runs_after_acknowledged(_: &Plan, trail: &Trail) -> bool {
     let ran = || trail.acknowledged().filter(|line| line.kind == Kind::Ran);
     // A fence is never below the time of its claim.
-    trail.begun().any(|begun| ran().any(|ran| begun.fence > ran.fence && begun.fence < ran.expires))
+    let again =
+        |begun: &Line, ran: &Line| begun.fence > ran.fence && begun.fence + STAMP_LAG_MS < ran.expires;
+    trail.begun().any(|begun| ran().any(|ran| again(begun, ran)))
 }
 
 fn acknowledges_two_outcomes(plan: &Plan, trail: &Trail) -> bool {
@@ -185,8 +194,9 @@ fn acknowledges_two_outcomes(plan: &Plan, trail: &Trail) -> bool {
     outcomes.sort_unstable();
     outcomes.dedup();
     // The later one became final its ttl before it expires: not before the earlier one's retention was over.
-    let tombstone = plan.retention_ms() - millis(plan.policy.ttl);
-    outcomes.windows(2).any(|pair| pair[1].0 - millis(plan.policy.ttl) < pair[0].0 + tombstone)
+    let ttl = millis(plan.policy.ttl);
+    let tombstone = plan.retention_ms() - ttl;
+    outcomes.windows(2).any(|pair| pair[1].0 - ttl + STAMP_LAG_MS < pair[0].0 + tombstone)
 }
 
 fn acknowledges_nothing(plan: &Plan, trail: &Trail) -> bool {

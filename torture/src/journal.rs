@@ -5,7 +5,7 @@
 
 use crate::clock;
 use sha2::{Digest, Sha256};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -151,8 +151,11 @@ impl Tail {
 
 /// The hash by which outcomes are compared.
 pub(crate) fn hash(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::with_capacity(32);
+    for byte in Sha256::digest(bytes).iter().take(16) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! of the torture's own among the store's, where a modelled power cut would reach it.
 
 use crate::sabotage::{AnswersEarly, Sabotage};
-use semel::core::scope::Secret;
 use semel::core::store::Store;
 use semel::{Engine, Settings, Sweep};
 use semel_sql::sqlite;
@@ -106,8 +105,7 @@ impl Open {
             sweep: Sweep { every: Duration::from_millis(50), ..Sweep::default() },
             ..Settings::default()
         };
-        let secret = Secret::from_bytes(b"the torture's own, known to all of it")?;
-        let engine = Engine::builder(store, secret).settings(settings).name(run).build().await?;
+        let engine = Engine::builder(store).settings(settings).name(run).build().await?;
         Ok(Self { engine, sqlite })
     }
 

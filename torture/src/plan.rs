@@ -111,7 +111,7 @@ fn policy(class: Class, chance: &mut Chance, sabotage: Option<Sabotage>) -> Poli
     let class = if sabotage == Some(Sabotage::TakeOver) { Class::Downstream } else { class };
     let lease = match sabotage {
         Some(Sabotage::Wedge) => Duration::from_hours(1),
-        _ => LEASE_MAX - Duration::from_millis(chance.within(0..200)),
+        _ => LEASE_MAX.saturating_sub(Duration::from_millis(chance.within(0..200))),
     };
     let base = Policy { lease, work_deadline: Duration::from_secs(20), ..Policy::new(class) };
     let (short, shorter) = (Duration::from_millis(900), Duration::from_millis(600));

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a worker may take to open its store, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A worker process.
 pub(crate) struct Victim {

@@ -80,6 +80,8 @@ fn a_store_that_is_forgotten_between_two_processes_is_caught() {
             "although an outcome had been acknowledged",
             "two different outcomes",
             "happened twice",
+            // The secret that ids are made with was forgotten too.
+            "different operation ids",
             // It was taken away under the other of two processes.
             "complained",
             "ended by itself",
@@ -116,6 +118,7 @@ fn a_disk_that_only_says_that_it_synced_is_caught() {
             "although an outcome had been acknowledged",
             "two different outcomes",
             "happened twice",
+            "different operation ids",
             "cannot be opened any more",
             "is not sound",
             "complained",

@@ -4,7 +4,7 @@
 
 use semel::core::key::Key;
 use semel::core::policy::{Class, Policy};
-use semel::core::scope::{Identity, Operation, Scope, Secret};
+use semel::core::scope::{Identity, Operation, Scope};
 use semel::{Attempt, Engine, Failed, Intent, RunError, payload::Json};
 use semel_sql::sqlite;
 use std::{fs::OpenOptions, io::Write as _, sync::Arc, time::Duration};
@@ -15,8 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [order, cents] = &arguments[..] else { return Err("usage: charge ORDER CENTS".into()) };
     let cents: u64 = cents.parse()?;
     let store = sqlite::Store::open("charges.db", sqlite::Options::default())?;
-    let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
-    let engine = Engine::builder(Arc::new(store), secret).build().await?;
+    let engine = Engine::builder(Arc::new(store)).build().await?;
     let scope = Scope::new(Identity::api_key("shop"), Operation::named("charge"));
     // Whoever is killed holds its order up for three seconds.
     let policy = Policy { lease: Duration::from_secs(3), ..Policy::new(Class::External) };
