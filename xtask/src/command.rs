@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bench, fuzz, model, mutants, test, tidy};
+use crate::{bench, crash, fuzz, model, mutants, test, tidy};
 
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +38,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[args…]",
         about: "the model checker, optimised; arguments go to it",
         run: model::run,
+    },
+    Command {
+        name: "crash",
+        arguments: "[args…]",
+        about: "kill -9 and power cuts, audited; arguments go to it",
+        run: crash::run,
     },
     Command {
         name: "fuzz",

@@ -6,6 +6,7 @@
 mod bench;
 mod cargo;
 mod command;
+mod crash;
 mod fuzz;
 mod model;
 mod mutants;

@@ -173,6 +173,11 @@ impl Ownership {
             let Some(current) = reading.record().cloned().map(Arc::new) else {
                 return Err(Unwritten::Refused(reading));
             };
+            if current.token() != self.token {
+                // Another attempt's: nothing of it is this one's to hand out, its fence least of all.
+                self.lost.store(true, Ordering::Release);
+                return Err(Unwritten::Refused(reading));
+            }
             self.learn(Arc::clone(&current));
             if landed {
                 return Ok(current);

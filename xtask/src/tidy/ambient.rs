@@ -33,6 +33,7 @@ const ALLOWED_FILES: &[&str] = &[
     "crates/engine/src/random.rs",
     "crates/sql/src/clock.rs",
     "sim/src/stopwatch.rs",
+    "torture/src/clock.rs",
     "xtask/src/stopwatch.rs",
 ];
 

@@ -30,6 +30,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-testkit", &["semel-core", "semel"]),
     ("semel-sim", &["semel-core"]),
     ("semel-bench", STORES_AND_SHELLS),
+    ("semel-torture", STORES_AND_SHELLS),
+    ("semel-example-charge", STORES_AND_SHELLS),
     ("xtask", &[]),
 ];
 

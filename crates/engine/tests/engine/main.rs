@@ -3,6 +3,7 @@
 mod doubt;
 mod ending;
 mod faults;
+mod fence;
 mod keeping;
 mod once;
 mod waiting;

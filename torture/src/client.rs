@@ -1,0 +1,180 @@
+//! A client of the engine that writes down what it does and what it is told.
+//!
+//! What lives here: one call, its work with its effect in the ledger, its answer in the journal. What must never: an
+//! effect before its line, or a line before its answer.
+
+use crate::clock;
+use crate::journal::{self, Journal, Kind, Line};
+use crate::place::{Failure, Place};
+use crate::plan::{Nature, Plan};
+use crate::sabotage::Sabotage;
+use semel::core::classify::Ending;
+use semel::core::outcome::{Body, Outcome};
+use semel::core::policy::Class;
+use semel::core::record::StateName;
+use semel::core::time::Time;
+use semel::{Answer, Attempt, Ended, Engine, Error, Stored, Told};
+use std::sync::Arc;
+
+/// A client on one engine.
+pub(crate) struct Client {
+    pub(crate) engine: Engine,
+    pub(crate) seed: u64,
+    pub(crate) run: String,
+    pub(crate) sabotage: Option<Sabotage>,
+    ledger: Journal,
+    answers: Journal,
+}
+
+/// Which attempt an answer comes from.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    attempt: u32,
+    fence: u64,
+}
+
+impl Client {
+    pub(crate) fn new(
+        engine: Engine,
+        place: &Place,
+        seed: u64,
+        run: &str,
+        sabotage: Option<Sabotage>,
+    ) -> Result<Arc<Self>, Failure> {
+        let ledger = Journal::append_to(&place.ledger())?;
+        let answers = Journal::append_to(&place.answers())?;
+        Ok(Arc::new(Self { engine, seed, run: run.to_owned(), sabotage, ledger, answers }))
+    }
+
+    pub(crate) fn plan(&self, key: &str) -> Plan {
+        Plan::of(self.seed, key, self.sabotage)
+    }
+
+    /// Writes down that a key is about to be used for the first time.
+    pub(crate) fn issue(&self, key: &str) -> Result<(), Failure> {
+        Ok(self.ledger.note(&Line::new(Kind::Issue, &self.run, key))?)
+    }
+
+    /// Asks for a key's command, and writes down the answer.
+    pub(crate) async fn ask(self: &Arc<Self>, key: &str) -> Result<Line, Failure> {
+        let plan = self.plan(key);
+        let intent = plan.intent(key, key)?;
+        let (client, own_key) = (Arc::clone(self), key.to_owned());
+        let work = move |attempt| async move { client.work(&plan, &own_key, attempt).await };
+        let line = self.line(key, self.engine.execute(intent, work).await);
+        self.answers.note(&line)?;
+        Ok(line)
+    }
+
+    /// Asks under a key whose outcome is acknowledged with another payload, which must be refused.
+    pub(crate) async fn ask_by_mistake(self: &Arc<Self>, key: &str) -> Result<(), Failure> {
+        let intent = self.plan(key).intent(key, "another payload")?;
+        let (client, own_key) = (Arc::clone(self), key.to_owned());
+        let work = move |_| async move {
+            let line = Line::new(Kind::Wrong, &client.run, &own_key);
+            drop(client.answers.note(&Line { what: "ran-another-payload".to_owned(), ..line }));
+            Ended::from(Ending::NotApplied(None))
+        };
+        let told = self.engine.execute(intent, work).await;
+        let refused = matches!(&told, Ok(Answer { told: Told::Mismatch, .. }) | Err(_));
+        if !refused {
+            let line = Line::new(Kind::Wrong, &self.run, key);
+            self.answers.note(&Line { what: "answered-another-payload".to_owned(), ..line })?;
+        }
+        Ok(())
+    }
+
+    async fn work(&self, plan: &Plan, key: &str, attempt: Attempt) -> Ended<Origin> {
+        let origin = Origin { attempt: attempt.number(), fence: attempt.fence() };
+        let ending = match self.effect(plan, key, &attempt, origin).await {
+            Ok(ending) => ending,
+            // Nothing is known to be written; the ledger is the effect.
+            Err(error) => {
+                eprintln!("the ledger cannot be written to: {error}");
+                Ending::InDoubt
+            }
+        };
+        Ended { ending, local: origin }
+    }
+
+    async fn effect(
+        &self,
+        plan: &Plan,
+        key: &str,
+        attempt: &Attempt,
+        origin: Origin,
+    ) -> Result<Ending, std::io::Error> {
+        let body = plan.body(key, origin.attempt, origin.fence);
+        let note = |kind| {
+            let Origin { attempt: number, fence } = origin;
+            let (operation_id, what) = (attempt.operation_id().to_string(), journal::hash(&body));
+            let line = Line::new(kind, &self.run, key);
+            self.ledger.note(&Line { operation_id, attempt: number, fence, what, ..line })
+        };
+        let nothing = || note(Kind::NotApplied).map(|()| Ending::NotApplied(None));
+        note(Kind::Begin)?;
+        tokio::time::sleep(plan.before).await;
+        let may_send = if plan.reserved { attempt.start().await } else { attempt.check() };
+        if may_send.is_err() {
+            return nothing();
+        }
+        let in_doubt = matches!(plan.nature, Nature::Doubts { .. })
+            && (plan.class == Class::External || origin.attempt == 1);
+        match plan.nature {
+            Nature::FailsFirst(times) if origin.attempt <= times => return nothing(),
+            Nature::Refuses => {
+                tokio::time::sleep(plan.after).await;
+                return Ok(Ending::FailedReplayable(Outcome::value(body)));
+            }
+            Nature::Doubts { applied: false } if in_doubt => {}
+            _ => note(Kind::Effect)?,
+        }
+        tokio::time::sleep(plan.after).await;
+        if in_doubt {
+            if self.sabotage != Some(Sabotage::SilentDoubt) {
+                note(Kind::Doubt)?;
+            }
+            return Ok(Ending::InDoubt);
+        }
+        Ok(Ending::Succeeded(Outcome::value(body)))
+    }
+
+    fn line(&self, key: &str, answer: Result<Answer<Origin>, Error>) -> Line {
+        let line = |kind, what: &str| Line { what: what.to_owned(), ..Line::new(kind, &self.run, key) };
+        let Ok(Answer { operation_id, told }) = answer else { return line(Kind::Nothing, "-") };
+        let told = match told {
+            Told::Ran(ran) => {
+                let Origin { attempt, fence } = ran.local;
+                let told = match (&ran.ending, ran.stored) {
+                    (Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome), Some(stored)) => {
+                        acknowledged(line(Kind::Ran, "-"), outcome, stored)
+                    }
+                    _ => line(Kind::Open, "-"),
+                };
+                Line { attempt, fence, ..told }
+            }
+            Told::Replayed(replayed) if replayed.stored.state == StateName::FailedNotReplayable => {
+                line(Kind::Open, "-")
+            }
+            Told::Replayed(replayed) => {
+                acknowledged(line(Kind::Replay, "-"), &replayed.outcome, replayed.stored)
+            }
+            Told::InProgress { .. } => line(Kind::InProgress, "-"),
+            Told::Unknown => line(Kind::Unknown, "-"),
+            Told::Expired => line(Kind::Expired, "-"),
+            Told::Mismatch => line(Kind::Wrong, "mismatch"),
+            Told::AttemptsExhausted => line(Kind::Wrong, "attempts-exhausted"),
+            Told::Unreadable => line(Kind::Wrong, "unreadable"),
+        };
+        Line { operation_id: operation_id.to_string(), at: clock::now(), ..told }
+    }
+}
+
+fn acknowledged(line: Line, outcome: &Outcome, stored: Stored) -> Line {
+    let what = match &outcome.body {
+        Body::Kept(body) => journal::hash(body),
+        // Nothing here is too large or sealed: the judge finds no effect that this belongs to.
+        Body::NotRetained | Body::Sealed(_) => "not-kept".to_owned(),
+    };
+    Line { expires: stored.expires_at.map_or(0, Time::as_millis), what, ..line }
+}

@@ -1,0 +1,179 @@
+//! What survives a kill: the ledger of effects and the journal of answers.
+//!
+//! What lives here: one line per event, appended with a single write, and read back. A process that dies leaves what it
+//! has written in the page cache; nothing is buffered here. What must never: a line that says what has not happened yet.
+
+use crate::clock;
+use sha2::{Digest, Sha256};
+use std::fmt::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// In the ledger: a key is about to be used for the first time.
+    Issue,
+    /// In the ledger: work has begun; its effect has not.
+    Begin,
+    /// In the ledger: the effect.
+    Effect,
+    /// In the ledger: the work is about to say that nothing took effect.
+    NotApplied,
+    /// In the ledger: the work is about to say that nobody can tell.
+    Doubt,
+    /// An answer: this call ran it, and the outcome is stored.
+    Ran,
+    /// An answer: the stored outcome, once more.
+    Replay,
+    /// An answer that acknowledges nothing: it ran, and nothing final is stored.
+    Open,
+    /// An answer: nobody can tell.
+    Unknown,
+    /// An answer: another attempt is under way.
+    InProgress,
+    /// An answer: past its time.
+    Expired,
+    /// An answer: nothing was run, for want of a store, a lease or a process.
+    Nothing,
+    /// An answer that no caller should ever get.
+    Wrong,
+}
+
+const NAMES: &[(Kind, &str)] = &[
+    (Kind::Issue, "issue"),
+    (Kind::Begin, "begin"),
+    (Kind::Effect, "effect"),
+    (Kind::NotApplied, "not-applied"),
+    (Kind::Doubt, "doubt"),
+    (Kind::Ran, "ran"),
+    (Kind::Replay, "replay"),
+    (Kind::Open, "open"),
+    (Kind::Unknown, "unknown"),
+    (Kind::InProgress, "in-progress"),
+    (Kind::Expired, "expired"),
+    (Kind::Nothing, "nothing"),
+    (Kind::Wrong, "wrong"),
+];
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) kind: Kind,
+    /// Which process.
+    pub(crate) run: String,
+    pub(crate) key: String,
+    pub(crate) operation_id: String,
+    pub(crate) attempt: u32,
+    pub(crate) fence: u64,
+    /// Until when the outcome is promised to be replayed; 0 where nothing is promised.
+    pub(crate) expires: u64,
+    pub(crate) at: u64,
+    /// The hash of the outcome's bytes, or a word about what happened.
+    pub(crate) what: String,
+}
+
+impl Line {
+    pub(crate) fn new(kind: Kind, run: &str, key: &str) -> Self {
+        let (run, key) = (run.to_owned(), key.to_owned());
+        let (operation_id, what) = ("-".to_owned(), "-".to_owned());
+        Self { kind, run, key, operation_id, attempt: 0, fence: 0, expires: 0, at: clock::now(), what }
+    }
+
+    /// Whether a stored outcome was acknowledged.
+    pub(crate) fn acknowledges(&self) -> bool {
+        matches!(self.kind, Kind::Ran | Kind::Replay)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split(' ');
+        let mut next = || parts.next();
+        let name = next()?;
+        let kind = NAMES.iter().find(|(_, known)| *known == name)?.0;
+        let (run, key, operation_id) = (next()?.to_owned(), next()?.to_owned(), next()?.to_owned());
+        let (attempt, fence) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let (expires, at) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let what = next()?.to_owned();
+        Some(Self { kind, run, key, operation_id, attempt, fence, expires, at, what })
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, run, key, operation_id, attempt, fence, expires, at, what } = self;
+        let name = NAMES.iter().find(|(known, _)| known == kind).map_or("?", |(_, name)| name);
+        write!(f, "{name} {run} {key} {operation_id} {attempt} {fence} {expires} {at} {what}")
+    }
+}
+
+/// A file of lines that several processes append to.
+pub(crate) struct Journal(File);
+
+impl Journal {
+    pub(crate) fn append_to(path: &Path) -> io::Result<Self> {
+        OpenOptions::new().create(true).append(true).open(path).map(Self)
+    }
+
+    /// Has the line out of this process before it returns.
+    pub(crate) fn note(&self, line: &Line) -> io::Result<()> {
+        let text = format!("{line}\n");
+        // A second write would be a second chance to be killed in between: one, or the line does not count.
+        let written = (&self.0).write(text.as_bytes())?;
+        if written == text.len() { Ok(()) } else { Err(io::Error::other("a line was not written at once")) }
+    }
+}
+
+/// Reads the lines that were appended since the last time. A line that a kill cut short has never happened.
+pub(crate) struct Tail {
+    read: u64,
+}
+
+impl Tail {
+    pub(crate) fn from_the_start() -> Self {
+        Self { read: 0 }
+    }
+
+    pub(crate) fn lines(&mut self, path: &Path) -> io::Result<Vec<Line>> {
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened?,
+        };
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        self.read += whole as u64;
+        let text = String::from_utf8_lossy(&bytes[..whole]);
+        Ok(text.lines().filter_map(Line::read).collect())
+    }
+}
+
+/// The hash by which outcomes are compared.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(32);
+    for byte in Sha256::digest(bytes).iter().take(16) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_reads_back_as_it_was_written() {
+        for (kind, _) in NAMES {
+            let line = Line { attempt: 3, fence: 17, expires: 99, ..Line::new(*kind, "r1a", "k-1") };
+            assert_eq!(Line::read(&line.to_string()), Some(line));
+        }
+    }
+
+    #[test]
+    fn half_a_line_has_never_happened() {
+        let whole = Line::new(Kind::Effect, "r1a", "k-1").to_string();
+        let half = &whole[..whole.len() - 2];
+        assert_eq!(Line::read(half), None);
+    }
+}
