@@ -14,8 +14,10 @@ use tokio::sync::watch;
 pub(crate) enum Progress {
     /// Somebody here is claiming it.
     Claiming,
-    /// It runs here; this is the record as it was last stored.
+    /// It runs here; this is the record as it was claimed.
     Running(Arc<Record>),
+    /// It runs on another node; this is the record as it was last read.
+    Elsewhere(Arc<Record>),
     /// It has ended, and this is stored.
     Ended(Arc<Record>),
     /// It is no longer ours, or was not to be had: the store knows more.
