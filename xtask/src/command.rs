@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bench, fuzz, model, mutants, test, tidy};
+use crate::{bench, fuzz, model, mutants, sim, test, tidy};
 
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +38,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[args…]",
         about: "the model checker, optimised; arguments go to it",
         run: model::run,
+    },
+    Command {
+        name: "sim",
+        arguments: "[--seed N] [--runs M]",
+        about: "seeded histories of the engine, optimised",
+        run: sim::run,
     },
     Command {
         name: "fuzz",

@@ -10,6 +10,7 @@ mod fuzz;
 mod model;
 mod mutants;
 mod report;
+mod sim;
 mod stopwatch;
 mod tally;
 mod test;

@@ -103,13 +103,14 @@ impl Clock for HostClock {
         if !self.counts_pauses {
             now -= self.handle.stood_still(self.node);
         }
-        self.base + Duration::from_nanos(now + now / 1_000_000 * self.drift_ppm)
+        let fast = u128::from(now) * u128::from(1_000_000 + self.drift_ppm) / 1_000_000;
+        self.base + Duration::from_nanos_u128(fast)
     }
 
     fn sleep(&self, span: Duration) -> Sleep {
-        let slower = span.as_nanos() * u128::from(1_000_000_u64) / u128::from(1_000_000 + self.drift_ppm);
-        let nanos = u64::try_from(slower).unwrap_or(u64::MAX);
-        Box::pin(self.handle.sleep(Duration::from_nanos(nanos)))
+        // Never short of what its own uptime calls `span`.
+        let nanos = span.as_nanos().saturating_mul(1_000_000) / u128::from(1_000_000 + self.drift_ppm) + 2;
+        Box::pin(self.handle.sleep(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))))
     }
 }
 

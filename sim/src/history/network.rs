@@ -7,7 +7,6 @@
 
 use super::exercised::Exercised;
 use super::executor::Home;
-use super::plan::millis;
 use super::sabotage::Sabotage;
 use super::world::World;
 use bytes::Bytes;
@@ -23,7 +22,6 @@ use semel::core::store::{
 use semel::core::time::Time;
 use semel::memory;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The store, as one node reaches it.
@@ -361,5 +359,3 @@ fn lost(id: CommandId, now: Time) -> bool {
     (u64::from(id.as_bytes()[0]) + now.as_millis()) % 8 == 0
 }
 
-/// How long the slowest question is under way that is still carried out.
-pub(crate) const LATEST: Duration = millis(5_000);

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// More steps than any history needs.
-const STEPS_MAX: u64 = 2_000_000;
+const STEPS_MAX: u64 = 300_000;
 
 /// How often a key is asked for once nothing fails any more.
 const LAST_TRIES: usize = 40;
@@ -79,13 +79,13 @@ async fn direct(world: Arc<World>) {
             let living = Arc::clone(&world);
             world.spawn(Home::Outside, async move {
                 client::live(living).await;
-                drop(done.send(()));
+                let _ = done.send(());
             });
             when_done
         })
         .collect();
     for client in clients {
-        drop(client.await);
+        let _ = client.await;
     }
     world.heal();
     world.sleep(SETTLING).await;

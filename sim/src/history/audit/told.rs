@@ -88,8 +88,7 @@ impl Audit {
             }
             Heard::Expired => {
                 let past = |terminal: &Terminal| terminal.expires_at <= now + self.skew;
-                let any = file.terminals.last().is_some_and(past);
-                if any { Ok(()) } else { err(Promise::HonestExpiry, "nothing is past its time") }
+                if file.terminals.iter().any(past) { Ok(()) } else { err(Promise::HonestExpiry, "nothing is past its time") }
             }
             Heard::Exhausted if file.policy.attempts_max.is_none() => {
                 err(Promise::NoWedge, "there is no limit on attempts")
