@@ -86,7 +86,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> bool {
     let watch = Stopwatch::start();
     let every = (options.runs / 10).max(1);
-    let batch = play_many(options.seed, options.runs, options.threads, options.sabotage, |histories| {
+    let batch = play_many(options.seed, options.runs, options.threads, options.sabotage, None, |histories| {
         if histories % every == 0 {
             let rate = as_f64(histories) / watch.since_start().as_secs_f64();
             println!("{:>12} histories, {rate:.0} a second", grouped(as_usize(histories)));
@@ -125,18 +125,16 @@ fn print_broken(report: &Report, sabotage: Option<Sabotage>) {
 }
 
 fn is_caught(options: &Options, sabotage: Sabotage) -> bool {
-    let batch = play_many(options.seed, options.runs, options.threads, Some(sabotage), |_| {});
-    let caught = batch.broken.as_ref().and_then(|report| report.violation.as_ref());
-    match caught {
-        Some(violation) => println!(
-            "{sabotage:?}: caught after {} histories: {}{}",
-            batch.histories,
-            violation.promise,
-            if violation.promise == sabotage.breaks() { "" } else { " (ANOTHER PROMISE THAN EXPECTED)" }
-        ),
-        None => println!("{sabotage:?}: NOT CAUGHT in {} histories", batch.histories),
+    let Options { seed, runs, threads, .. } = *options;
+    let batch = play_many(seed, runs, threads, Some(sabotage), Some(sabotage.breaks()), |_| {});
+    let (number, promise) = (grouped(as_usize(batch.histories)), sabotage.breaks());
+    match &batch.broken {
+        Some(report) => {
+            println!("{sabotage:?}: caught after {number} histories, seed {}: {promise}", report.seed);
+        }
+        None => println!("{sabotage:?}: NOT CAUGHT in {number} histories: {promise}"),
     }
-    caught.is_some_and(|violation| violation.promise == sabotage.breaks())
+    batch.broken.is_some()
 }
 
 fn as_usize(number: u64) -> usize {

@@ -4,6 +4,7 @@
 //! thread played a history.
 
 use super::exercised::Tally;
+use super::promise::Promise;
 use super::run::{Report, play};
 use super::sabotage::Sabotage;
 use std::sync::Mutex;
@@ -20,13 +21,14 @@ pub struct Batch {
     pub broken: Option<Report>,
 }
 
-/// Plays histories from `seed` on, on so many threads, until one breaks a promise. `seen` is called after each with how
-/// many there have been.
+/// Plays histories from `seed` on, on so many threads, until one breaks a promise (`wanted`, or any). `seen` is called
+/// after each with how many there have been.
 pub fn play_many(
     seed: u64,
     runs: u64,
     threads: usize,
     sabotage: Option<Sabotage>,
+    wanted: Option<Promise>,
     seen: impl Fn(u64) + Sync,
 ) -> Batch {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -43,7 +45,8 @@ pub fn play_many(
             batch.histories += 1;
             batch.tally.add(&report.tally);
             let histories = batch.histories;
-            if report.violation.is_some() {
+            let is_wanted = |promise| wanted.is_none_or(|wanted| wanted == promise);
+            if report.violation.as_ref().is_some_and(|violation| is_wanted(violation.promise)) {
                 stop.store(true, Ordering::Relaxed);
                 let first = batch.broken.as_ref().is_none_or(|known| report.seed < known.seed);
                 batch.broken = if first { Some(report) } else { batch.broken.take() };

@@ -83,13 +83,7 @@ fn hang_up(world: &World, call: usize, key: usize, task: u64) {
     }
 }
 
-async fn handle(
-    world: Arc<World>,
-    engine: Engine,
-    intent: Intent,
-    job: Job,
-    reply: oneshot::Sender<Heard>,
-) {
+async fn handle(world: Arc<World>, engine: Engine, intent: Intent, job: Job, reply: oneshot::Sender<Heard>) {
     let call = job.call;
     let heard = if job.manner.is_by_hand() {
         work::by_hand(Arc::clone(&world), engine, intent, job).await

@@ -5,8 +5,8 @@
 //! never: an answer that the store would not give, unless it is sabotaged. Any error but an ambiguous one is the truth:
 //! nothing was written, and nothing will be.
 
-use super::exercised::Exercised;
 use super::executor::Home;
+use super::exercised::Exercised;
 use super::sabotage::Sabotage;
 use super::world::World;
 use bytes::Bytes;
@@ -35,9 +35,13 @@ pub(crate) struct Network {
 enum Fate {
     Answered,
     /// Lost on its way; whether the one who asked is told so.
-    LostThere { told: bool },
+    LostThere {
+        told: bool,
+    },
     /// Carried out, and the answer lost; whether the one who asked is told so.
-    LostBack { told: bool },
+    LostBack {
+        told: bool,
+    },
     /// Carried out after this long; the answer is worth nothing by then.
     Late,
     Full,
@@ -89,7 +93,8 @@ impl Network {
                 }
                 Fate::Answered | Fate::LostBack { .. } | Fate::Late => {}
             }
-            let delivery = Delivery { world: Arc::clone(world), node: self.node, key, id, is_write, what, act };
+            let delivery =
+                Delivery { world: Arc::clone(world), node: self.node, key, id, is_write, what, act };
             let (late, back) = (fate == Fate::Late, world.span(1, 15));
             let there = if late { world.span(300, 5_000) } else { there };
             // On its own, it arrives although the node dies; by the node's hand, it dies with it.
@@ -130,7 +135,11 @@ impl Network {
         audit.tally.count(exercised);
         audit.touch(key);
         if key.is_some() {
-            audit.note(self.world.handle.now(), key, format!("    node {}: {what} {text}: {fate:?}", self.node));
+            audit.note(
+                self.world.handle.now(),
+                key,
+                format!("    node {}: {what} {text}: {fate:?}", self.node),
+            );
         }
     }
 }
@@ -281,9 +290,7 @@ impl Store for Network {
         let sabotage = self.world.sabotage;
         self.carry("swap", Some(id), true, move |store| {
             let stands = at_once(store.get(id))?;
-            if sabotage == Some(Sabotage::LostWrites)
-                && expect.met_by(stands.found())
-                && lost(id, stands.now)
+            if sabotage == Some(Sabotage::LostWrites) && expect.met_by(stands.found()) && lost(id, stands.now)
             {
                 return Ok(Written::Done { now: stands.now });
             }
@@ -356,6 +363,5 @@ impl Store for Network {
 
 /// Whether a sabotaged store loses this write: one in eight, by nothing but what it is.
 fn lost(id: CommandId, now: Time) -> bool {
-    (u64::from(id.as_bytes()[0]) + now.as_millis()) % 8 == 0
+    (u64::from(id.as_bytes()[0]) + now.as_millis()).is_multiple_of(8)
 }
-

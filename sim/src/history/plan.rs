@@ -171,7 +171,6 @@ fn settings(chance: &mut Chance) -> Settings {
             timeout: millis(1_000),
             at_once_max: chance.place(4) + 1,
         },
-        ..Settings::default()
     }
 }
 

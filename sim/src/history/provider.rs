@@ -179,7 +179,7 @@ fn take(world: &Arc<World>, sending: &Sending, now: u64) -> Reply {
     let effect = Effect { call: *call, fence: *fence, name: name.clone() };
     ledger.effects.push((*key, effect.clone()));
     drop(ledger);
-    world.audit().effect(now, *key, effect);
+    world.audit().effect(now, *key, &effect);
     Reply::Applied(name)
 }
 

@@ -107,7 +107,9 @@ async fn direct(world: Arc<World>) {
 async fn answer_at_last(world: &Arc<World>, key: usize) {
     let mut last = None;
     for _ in 0..LAST_TRIES {
-        match client::request(world, key, 0).await {
+        // The payload that it is bound to: whoever sends another learns that, and nothing else.
+        let payload = world.audit().bound_payload(key).unwrap_or(0);
+        match client::request(world, key, payload).await {
             Some(heard) if !heard.is_worth_a_retry() => return,
             Some(Heard::Ran { .. }) => return,
             heard => last = heard,

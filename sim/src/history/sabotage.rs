@@ -54,12 +54,11 @@ impl Sabotage {
     /// The promise that it breaks.
     pub const fn breaks(self) -> Promise {
         match self {
-            Self::StoppedClock
-            | Self::ReleaseOn5xx
-            | Self::NotFoundAtOnce
-            | Self::UncheckedSend => Promise::OneEffect,
+            Self::StoppedClock | Self::NotFoundAtOnce | Self::UncheckedSend => Promise::OneEffect,
+            Self::ReleaseOn5xx => Promise::TruthfulRefusal,
             Self::StaleReads => Promise::SameAnswer,
-            Self::BlindSwap | Self::RepeatedTokens => Promise::FinalIsFinal,
+            Self::BlindSwap => Promise::FinalIsFinal,
+            Self::RepeatedTokens => Promise::FenceGrows,
             Self::BlindInsert | Self::LeaseAsTtl | Self::UnreadableAsAbsent => Promise::NothingForgotten,
             Self::LostWrites => Promise::DurableBeforeTold,
             Self::CancelledWithCaller => Promise::DoubtNeedsAFault,

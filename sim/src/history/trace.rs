@@ -2,7 +2,7 @@
 //!
 //! What lives here: the lines, whom each is about, and one hash over all of them. What must never: a judgement.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// Everything that happened in a history.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +43,7 @@ impl Trace {
         let mut text = String::new();
         for Line { at, text: what, .. } in self.lines.iter().filter(wanted) {
             let (seconds, micros) = (at / 1_000_000_000, at / 1_000 % 1_000_000);
-            text.push_str(&format!("  {seconds:>4}.{micros:06}  {what}\n"));
+            let _ = writeln!(text, "  {seconds:>4}.{micros:06}  {what}");
         }
         text
     }

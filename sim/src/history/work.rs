@@ -168,12 +168,11 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
         drop(lease);
         return std::future::pending().await;
     }
-    let ending = match wait(&world, &lease, &job, answer, forgetful).await {
-        Some(reply) => reply.ending(&world),
-        None => {
-            world.audit().touch(Some(job.key));
-            Ending::InDoubt
-        }
+    let ending = if let Some(reply) = wait(&world, &lease, &job, answer, forgetful).await {
+        reply.ending(&world)
+    } else {
+        world.audit().touch(Some(job.key));
+        Ending::InDoubt
     };
     if forgetful {
         world.sleep(job.policy.lease + job.policy.skew).await;

@@ -20,8 +20,9 @@ pub(crate) struct Effect {
 
 impl Audit {
     /// An effect took place.
-    pub(crate) fn effect(&mut self, at: u64, key: usize, effect: Effect) {
-        let Effect { call, fence, ref name } = effect;
+    pub(crate) fn effect(&mut self, at: u64, key: usize, effect: &Effect) {
+        let Effect { call, fence, name } = effect;
+        let (call, fence) = (*call, *fence);
         self.note(at, Some(key), format!("  EFFECT {name} of call {call}, fence {fence}"));
         self.tally.count(Exercised::Effect);
         self.calls[call].effects += 1;

@@ -165,6 +165,11 @@ impl Audit {
         self.keys[key].damaged
     }
 
+    /// The payload that a key is bound to.
+    pub(crate) fn bound_payload(&self, key: usize) -> Option<usize> {
+        self.keys[key].bound.last().and_then(|(_, payload)| *payload)
+    }
+
     pub(crate) fn standing(&self, key: usize) -> Option<&Record> {
         self.keys[key].standing.as_ref()
     }

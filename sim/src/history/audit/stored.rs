@@ -29,17 +29,18 @@ impl Audit {
             Err((promise, how)) => return self.broken(promise, Some(key), how),
         };
         self.exercise(key, next, period);
-        let payload = next.and_then(|record| {
-            self.fingerprints.iter().position(|known| *known == record.fingerprint())
-        });
+        let payload =
+            next.and_then(|record| self.fingerprints.iter().position(|known| *known == record.fingerprint()));
         let file = &mut self.keys[key];
         if period == Some(Begins::Period) {
             file.periods.push(Period::default());
         }
         if let Some(record) = next {
             file.fences.entry(record.fence()).or_insert(file.periods.len() - 1);
-            if let (Some(expires_at), State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. }) =
-                (record.expires_at(), record.state())
+            if let (
+                Some(expires_at),
+                State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. },
+            ) = (record.expires_at(), record.state())
             {
                 let (period, state) = (file.periods.len() - 1, record.state_name());
                 let outcome = outcome.clone();
@@ -64,8 +65,7 @@ impl Audit {
         if begins == Some(Begins::Period) && periods > 0 {
             tally.count(Exercised::Reuse);
         }
-        if begins == Some(Begins::Attempt)
-            && matches!(was, Some(StateName::Processing | StateName::Unknown))
+        if begins == Some(Begins::Attempt) && matches!(was, Some(StateName::Processing | StateName::Unknown))
         {
             tally.count(Exercised::TakeOver);
         }
@@ -141,10 +141,8 @@ fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Ste
 
 /// Whether the same attempt's record may go on like this.
 fn continues(old: &Record, next: &Record, now: Time, skew: Duration) -> Result<(), (Promise, String)> {
-    let final_one = matches!(
-        old.state_name(),
-        StateName::Succeeded | StateName::FailedReplayable | StateName::Expired
-    );
+    let final_one =
+        matches!(old.state_name(), StateName::Succeeded | StateName::FailedReplayable | StateName::Expired);
     let expires = old.expires_at().is_some_and(|expires_at| now + skew >= expires_at)
         && next.state_name() == StateName::Expired;
     if final_one && !expires {

@@ -62,7 +62,9 @@ impl Audit {
             && !is_excused
         {
             let fine = match heard {
-                Heard::Replayed(replayed) => replayed.outcome == known.outcome && known.payload == Some(payload),
+                Heard::Replayed(replayed) => {
+                    replayed.outcome == known.outcome && known.payload == Some(payload)
+                }
                 Heard::Mismatch => known.payload != Some(payload),
                 _ => false,
             };
@@ -88,7 +90,11 @@ impl Audit {
             }
             Heard::Expired => {
                 let past = |terminal: &Terminal| terminal.expires_at <= now + self.skew;
-                if file.terminals.iter().any(past) { Ok(()) } else { err(Promise::HonestExpiry, "nothing is past its time") }
+                if file.terminals.iter().any(past) {
+                    Ok(())
+                } else {
+                    err(Promise::HonestExpiry, "nothing is past its time")
+                }
             }
             Heard::Exhausted if file.policy.attempts_max.is_none() => {
                 err(Promise::NoWedge, "there is no limit on attempts")
@@ -126,7 +132,9 @@ impl Audit {
         }
         let effects = file.periods.iter().flat_map(|period| &period.effects);
         let happened = match (&terminal.outcome.body, terminal.state) {
-            (Body::Kept(body), StateName::Succeeded) => effects.into_iter().any(|e| e.name.as_bytes() == body),
+            (Body::Kept(body), StateName::Succeeded) => {
+                effects.into_iter().any(|e| e.name.as_bytes() == body)
+            }
             (Body::NotRetained, StateName::Succeeded) => effects.into_iter().next().is_some(),
             _ => file.periods[terminal.period].effects.is_empty(),
         };
