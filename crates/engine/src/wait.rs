@@ -53,8 +53,15 @@ pub(crate) async fn for_local<L>(
                 }
             }
             Progress::Ended(record) => {
-                let reply = machine::attend(Found::Record(record), command, node.now());
-                return Waited::Told(tell(node, command, record, reply));
+                // Only what is final and not past its time is sure to stand there still: between the write and this
+                // look the process may have stood still, and others gone on.
+                if telling::is_kept(record) {
+                    let reply = machine::attend(Found::Record(record), command, node.now_at_the_latest());
+                    if matches!(reply, Reply::Replay(_) | Reply::Mismatch) {
+                        return Waited::Told(tell(node, command, record, reply));
+                    }
+                }
+                return Waited::AskTheStore;
             }
             Progress::Left if ran => return Waited::AskTheStore,
             Progress::Left => return Waited::NeverRan,
