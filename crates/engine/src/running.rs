@@ -16,8 +16,9 @@ pub(crate) enum Progress {
     Claiming,
     /// It runs here; this is the record as it was claimed.
     Running(Arc<Record>),
-    /// It runs on another node; this is the record as it was last read.
-    Elsewhere(Arc<Record>),
+    /// It runs on another node, or its ending is on its way to the store: this is the record as it was last known, and
+    /// only the store knows whether it still is.
+    Unsure(Arc<Record>),
     /// It has ended, and this is stored.
     Ended(Arc<Record>),
     /// It is no longer ours, or was not to be had: the store knows more.

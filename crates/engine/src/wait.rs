@@ -37,15 +37,15 @@ pub(crate) async fn for_local<L>(
         match &progress {
             // Storing a claim takes as long as it takes; until then there is nothing to tell.
             Progress::Claiming => {}
-            Progress::Running(record) | Progress::Elsewhere(record) => {
+            Progress::Running(record) | Progress::Unsure(record) => {
                 ran = true;
                 // As of its own last write: while it runs, its owner is alive.
                 let reply = machine::attend(Found::Record(record), command, record.updated_at());
                 let waited = node.clock.uptime() >= until;
                 // Only a lease that is known to be alive speaks for the record: past it, somebody may have taken the
-                // attempt over and ended it. And of what runs elsewhere, only the store knows whether it still does.
-                let is_certain = telling::is_held(record, node.now_at_the_latest())
-                    && (reply != Reply::InProgress || matches!(progress, Progress::Running(_)));
+                // attempt over and ended it.
+                let is_certain = matches!(progress, Progress::Running(_))
+                    && telling::is_held(record, node.now_at_the_latest());
                 match (reply, is_certain) {
                     (Reply::InProgress, _) if !waited => {}
                     (_, true) => return Waited::Told(tell(node, command, record, reply)),
@@ -98,7 +98,7 @@ pub(crate) async fn for_remote<L>(
             return Ok(telling::told(node, &Subject::from(command), reading.found(), reply));
         }
         if let (Some(place), Some(record)) = (place, reading.record()) {
-            place.show(Progress::Elsewhere(Arc::new(record.clone())));
+            place.show(Progress::Unsure(Arc::new(record.clone())));
         }
         let left = until.saturating_sub(node.clock.uptime());
         // Told of changes, a look now and then is only a net.
