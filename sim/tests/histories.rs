@@ -29,6 +29,8 @@ fn histories_that_once_broke_a_promise_hold() {
         756,
         // A twin was given an outcome past its time: its process had stood still between the reading and the telling.
         1_006_205,
+        // A twin was told "in progress" while an outcome stood there whose acknowledgement its owner had lost.
+        1_034_835,
     ];
     for seed in seeds {
         let report = play(seed, None);
