@@ -7,9 +7,10 @@
 use crate::node::Node;
 use crate::ownership::Ownership;
 use crate::settings::Settings;
+use crate::telling;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Begin, Command, Decision, Ticket, Write};
-use semel_core::record::{Record, StateName};
+use semel_core::record::Record;
 use semel_core::store::{self, Kind, Reading, Written};
 use std::sync::Arc;
 
@@ -63,8 +64,14 @@ pub(crate) async fn claim(node: &Arc<Node>, command: &Command<'_>, begin: Begin)
         };
         let written = node.write(command.id, &write).await;
         reading = match (written, run) {
-            (Ok(Written::Done { .. }), true) => {
-                return Ok(Claim::Owned(Ownership::new(Arc::clone(node), command.id, write.next)));
+            (Ok(Written::Done { now }), true) => {
+                let ownership = Ownership::new(Arc::clone(node), command.id, write.next);
+                if telling::is_held(&ownership.record(), now) {
+                    return Ok(Claim::Owned(ownership));
+                }
+                // So long under way that a later attempt may have come and been purged, whose fence was higher.
+                ownership.abandon("the claim arrived after its lease was over, and nothing was sent").await;
+                return Ok(Claim::Lapsed);
             }
             (Ok(Written::Done { .. }), false) => return Ok(Claim::MarkedUnknown),
             (Ok(Written::Refused(reading)), _) => reading,
@@ -90,10 +97,11 @@ pub(crate) async fn claim(node: &Arc<Node>, command: &Command<'_>, begin: Begin)
 async fn landed(node: &Arc<Node>, loose: &Loose, reading: &Reading) -> Option<Claim> {
     let record = machine::claim_landed(&loose.write, reading.found())?;
     let ownership = Ownership::new(Arc::clone(node), loose.id, Record::clone(record));
-    if matches!(record.state_name(), StateName::Claimed | StateName::Processing) {
+    if telling::is_held(record, reading.now) {
         return Some(Claim::Owned(ownership));
     }
-    // Somebody took the owner for dead while it was looking for its own claim. It has sent nothing, and says so.
+    // Its lease is over, or somebody took the owner for dead while it was looking for its own claim. It has sent
+    // nothing, and says so.
     ownership.abandon("the claim's acknowledgement was lost, and nothing was sent").await;
     Some(Claim::Lapsed)
 }
