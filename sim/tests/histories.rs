@@ -31,6 +31,8 @@ fn histories_that_once_broke_a_promise_hold() {
         1_006_205,
         // A twin was told "in progress" while an outcome stood there whose acknowledgement its owner had lost.
         1_034_835,
+        // A claim arrived after its lease was over and a later attempt had been purged, whose fence was higher.
+        1_042_523,
     ];
     for seed in seeds {
         let report = play(seed, None);

@@ -35,12 +35,17 @@ impl Audit {
             let how = format!("{name} with fence {fence}, which no stored claim has");
             return self.broken(Promise::ClaimBeforeEffect, Some(key), how);
         };
+        let highest = file.periods.iter().flat_map(|period| &period.effects).map(|e| e.fence).max();
         file.periods[period].effects.push(effect.clone());
+        let grows = highest.is_none_or(|highest| fence > highest);
         let number = file.periods[period].effects.len();
         let refused = file.terminals.iter().any(|terminal| {
             terminal.period == period && terminal.told && terminal.state == StateName::FailedReplayable
         });
-        if number > 1 {
+        if !grows && number == 1 {
+            let how = format!("{name} has a lower fence than an effect before it");
+            self.broken(Promise::FenceGrows, Some(key), how);
+        } else if number > 1 {
             let names: Vec<_> = file.periods[period].effects.iter().map(|e| e.name.clone()).collect();
             self.broken(Promise::OneEffect, Some(key), names.join(" and "));
         } else if refused {

@@ -105,7 +105,11 @@ fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Ste
         (Some(old), None) if is_past(gone_at(old, &file.policy)) => return Ok(None),
         (Some(old), None) => return forgotten(&format!("removed before its time: {}", line(old))),
         (None, Some(next)) if next.attempt() == 1 && next.version() == 1 => {
-            grows(file, next)?;
+            // One that arrives after its lease is over sends nothing, and is no attempt that a fence must stop.
+            let alive = next.due_at().is_some_and(|due_at| now < due_at);
+            if alive {
+                grows(file, next)?;
+            }
             return Ok(Some(Begins::Period));
         }
         (None, Some(_)) => return forgotten("written where nothing stands, though not as the first"),
