@@ -14,6 +14,7 @@ pub mod bug;
 pub mod catalogue;
 pub mod config;
 pub mod explore;
+pub mod history;
 mod ink;
 pub mod invariant;
 mod protocol;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bench, crash, fuzz, model, mutants, test, tidy};
+use crate::{bench, crash, fuzz, model, mutants, sim, test, tidy};
 
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,6 +44,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[args…]",
         about: "kill -9 and power cuts, audited; arguments go to it",
         run: crash::run,
+    },
+    Command {
+        name: "sim",
+        arguments: "[--seed N] [--runs M]",
+        about: "seeded histories of the engine, optimised",
+        run: sim::run,
     },
     Command {
         name: "fuzz",

@@ -25,6 +25,10 @@ use semel_core::id::CommandId;
 use semel_core::store::{self, Store};
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How many times as long as for a single call a new engine waits for its store.
+const PATIENCE: u32 = 3;
 
 /// Builds an [`Engine`].
 #[must_use]
@@ -143,14 +147,15 @@ impl Builder {
         let quota = QuotaKeeper::new(&self.quotas).map_err(BuildError::Quotas)?;
         let spawn = self.spawn.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
         let asked = self.clock.uptime();
-        let told = self.store.get(CommandId::from_bytes([0; 32])).await.map_err(BuildError::Store)?.now;
+        let patience = PATIENCE * self.settings.store_timeout;
+        let first = self.store.get(CommandId::from_bytes([0; 32]));
+        let told = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
         let timeline = Timeline::new(told, asked, self.clock.uptime());
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
         let configured = Configured { secret: self.secret.as_deref(), rotate_to: self.rotate_to.as_deref() };
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-        let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms)
-            .await
-            .map_err(BuildError::Secrets)?;
+        let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms);
+        let secrets = bounded(&*self.clock, patience, secrets).await?.map_err(BuildError::Secrets)?;
         let watch = ClockWatch::new(self.settings.sweep.skew, self.settings.sweep.steady_for);
         let cache = Cache::new(self.settings.cache_bytes_max);
         let node = Arc::new(Node {
@@ -181,6 +186,22 @@ impl Builder {
         sweep::begin(&node);
         reconcile::begin(&node);
         Ok(Engine::of(node))
+    }
+}
+
+/// What comes of `answer`, unless the store takes longer than `patience`.
+async fn bounded<T>(
+    clock: &dyn Clock,
+    patience: Duration,
+    answer: impl Future<Output = T>,
+) -> Result<T, BuildError> {
+    tokio::select! {
+        biased;
+        answer = answer => Ok(answer),
+        () = clock.sleep(patience) => {
+            let context = "waiting for the store's first answers";
+            Err(BuildError::Store(store::Error::new(store::Kind::Unavailable, context)))
+        }
     }
 }
 

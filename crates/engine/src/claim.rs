@@ -13,9 +13,10 @@ use crate::quota::Permit;
 use crate::recognise::{self, Recognised};
 use crate::secrets;
 use crate::settings::Settings;
+use crate::telling;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Decision, Expect, Found, Ticket, Write};
-use semel_core::record::{Record, StateName};
+use semel_core::record::Record;
 use semel_core::store::{self, Kind, Reading, Written};
 use std::sync::Arc;
 
@@ -90,7 +91,7 @@ async fn claim_where_it_is(node: &Arc<Node>, recognised: &Recognised) -> Result<
             Decision::Answer(_) => return Ok(Some(Claim::Judged(command.id, reading))),
             // A marker that this view knows nothing of: others have moved on.
             Decision::Follow if recognised.view.outgoing.is_none() => {
-                node.secrets.refresh().await.map_err(Error::Secrets)?;
+                node.secrets.refresh_in_time().await.map_err(Error::Secrets)?;
                 return Ok(None);
             }
             Decision::Follow => return Ok(None),
@@ -165,8 +166,14 @@ async fn put(
         permit.refund();
     }
     match written {
-        Ok(Written::Done { .. }) if run => {
-            Ok(Ok(Claim::Owned(Ownership::new(Arc::clone(node), id, write.next))))
+        Ok(Written::Done { now }) if run => {
+            let ownership = Ownership::new(Arc::clone(node), id, write.next);
+            if telling::is_held(&ownership.record(), now) {
+                return Ok(Ok(Claim::Owned(ownership)));
+            }
+            // So long under way that a later attempt may have come and been purged, whose fence was higher.
+            ownership.abandon("the claim arrived after its lease was over, and nothing was sent").await;
+            Ok(Ok(Claim::Lapsed))
         }
         Ok(Written::Done { .. }) => Ok(Ok(Claim::MarkedUnknown(id))),
         Ok(Written::Refused(reading)) => Ok(Err(again(reading))),
@@ -201,10 +208,11 @@ fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
 async fn landed(node: &Arc<Node>, loose: &Loose, reading: &Reading) -> Option<Claim> {
     let record = machine::claim_landed(&loose.write, reading.found())?;
     let ownership = Ownership::new(Arc::clone(node), loose.id, Record::clone(record));
-    if matches!(record.state_name(), StateName::Claimed | StateName::Processing) {
+    if telling::is_held(record, reading.now) {
         return Some(Claim::Owned(ownership));
     }
-    // Somebody took the owner for dead while it was looking for its own claim. It has sent nothing, and says so.
+    // Its lease is over, or somebody took the owner for dead while it was looking for its own claim. It has sent
+    // nothing, and says so.
     ownership.abandon("the claim's acknowledgement was lost, and nothing was sent").await;
     Some(Claim::Lapsed)
 }

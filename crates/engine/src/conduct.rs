@@ -68,7 +68,10 @@ pub(crate) async fn conduct<L: Send>(
         return;
     }
     let operation_id = record.operation_id();
-    match came_first(&node, &ownership, work).await {
+    let came = came_first(&node, &ownership, work).await;
+    // From here on an ending may stand in the store before this node knows that it does.
+    place.show(Progress::Unsure(Standing { id: ownership.id, record: ownership.record() }));
+    match came {
         Came::Ended(Ended { ending, local }) => {
             settle(&ownership, &place, reply, ending, local).await;
         }

@@ -14,8 +14,11 @@ use tokio::sync::watch;
 pub(crate) enum Progress {
     /// Somebody here is claiming it.
     Claiming,
-    /// It runs, here or where this process has looked; this is the record as it was last seen.
+    /// It runs here; this is the record as it was claimed.
     Running(Standing),
+    /// It runs on another node, or its ending is on its way to the store: this is the record as it was last known, and
+    /// only the store knows whether it still is.
+    Unsure(Standing),
     /// It has ended, and this is stored.
     Ended(Standing),
     /// It is no longer ours, or was not to be had: the store knows more.

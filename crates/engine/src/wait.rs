@@ -39,17 +39,31 @@ pub(crate) async fn for_local<L>(
         match &progress {
             // Storing a claim takes as long as it takes; until then there is nothing to tell.
             Progress::Claiming => {}
-            Progress::Running(Standing { id, record }) => {
+            Progress::Running(Standing { id, record }) | Progress::Unsure(Standing { id, record }) => {
                 ran = true;
-                // As of its own last write: while it runs here, its owner is alive.
+                // As of its own last write: while it runs, its owner is alive.
                 let reply = machine::attend(Found::Record(record), command, record.updated_at());
-                if reply != Reply::InProgress || node.clock.uptime() >= until {
-                    return Waited::Answered(answer(node, command, *id, record, reply));
+                let waited = node.clock.uptime() >= until;
+                // Only a lease that is known to be alive speaks for the record: past it, somebody may have taken the
+                // attempt over and ended it.
+                let is_certain = matches!(progress, Progress::Running(_))
+                    && telling::is_held(record, node.now_at_the_latest());
+                match (reply, is_certain) {
+                    (Reply::InProgress, _) if !waited => {}
+                    (_, true) => return Waited::Answered(answer(node, command, *id, record, reply)),
+                    (_, false) => return Waited::AskTheStore,
                 }
             }
             Progress::Ended(Standing { id, record }) => {
-                let reply = machine::attend(Found::Record(record), command, node.now());
-                return Waited::Answered(answer(node, command, *id, record, reply));
+                // Only what is final and not past its time is sure to stand there still: between the write and this
+                // look the process may have stood still, and others gone on.
+                if telling::is_kept(record) {
+                    let reply = machine::attend(Found::Record(record), command, node.now_at_the_latest());
+                    if matches!(reply, Reply::Replay(_) | Reply::Mismatch) {
+                        return Waited::Answered(answer(node, command, *id, record, reply));
+                    }
+                }
+                return Waited::AskTheStore;
             }
             Progress::Left if ran => return Waited::AskTheStore,
             Progress::Left => return Waited::NeverRan,
@@ -86,7 +100,7 @@ pub(crate) async fn for_remote<L>(
             return Ok(telling::answer(node, &Subject::under(id, command), reading.found(), reply));
         }
         if let (Some(place), Some(record)) = (place, reading.record()) {
-            place.show(Progress::Running(Standing { id, record: Arc::new(record.clone()) }));
+            place.show(Progress::Unsure(Standing { id, record: Arc::new(record.clone()) }));
         }
         let left = until.saturating_sub(node.clock.uptime());
         // Told of changes, a look now and then is only a net.

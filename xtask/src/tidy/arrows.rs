@@ -28,7 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-client", &["semel-core"]),
     ("semel-gateway", STORES_AND_SHELLS),
     ("semel-testkit", &["semel-core", "semel"]),
-    ("semel-sim", &["semel-core"]),
+    ("semel-sim", &["semel-core", "semel"]),
     ("semel-bench", STORES_AND_SHELLS),
     ("semel-torture", STORES_AND_SHELLS),
     ("semel-example-charge", STORES_AND_SHELLS),

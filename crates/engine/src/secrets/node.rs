@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::spawn::Task;
 use bytes::Bytes;
 use semel_core::machine::Stage;
-use semel_core::store::{Setting, Store};
+use semel_core::store::{self, Setting, Store};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -235,11 +235,24 @@ impl Secrets {
             loop {
                 clock.sleep(every).await;
                 let Some(secrets) = secrets.upgrade() else { return };
-                if let Err(error) = secrets.refresh().await {
+                if let Err(error) = secrets.refresh_in_time().await {
                     alarm(&error);
                 }
             }
         })
+    }
+
+    /// [`refresh`](Self::refresh), given up on after as long as a view is good for: a store that never answers must not
+    /// keep this node from asking again.
+    pub(crate) async fn refresh_in_time(&self) -> Result<(), Error> {
+        tokio::select! {
+            biased;
+            refreshed = self.refresh() => refreshed,
+            () = self.clock.sleep(self.terms.good_for) => {
+                let context = "waiting for the store to tell its secret's state";
+                Err(Error::Store(store::Error::new(store::Kind::Unavailable, context)))
+            }
+        }
     }
 
     /// Signs this node off, so that a rotation need not wait for it. To be called once nothing that it claims or has

@@ -1,0 +1,187 @@
+//! What is really written into the store.
+//!
+//! What lives here: the rules about one write after another. What must never: what anybody was told.
+
+use super::{Audit, KeyFile, Period, Terminal};
+use crate::history::exercised::Exercised;
+use crate::history::promise::Promise;
+use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::record::{Doubt, Record, State, StateName};
+use semel::core::time::Time;
+use std::time::Duration;
+
+impl Audit {
+    /// A write was applied: this stands there now.
+    pub(crate) fn stored(&mut self, at: u64, now: Time, key: usize, next: Option<&Record>, by: &str) {
+        let text = match next {
+            Some(record) => format!("    store: {} by {by}", line(record)),
+            None => format!("    store: removed by {by}"),
+        };
+        self.note(at, Some(key), text);
+        let (skew, file) = (self.skew, &self.keys[key]);
+        let verdict = if file.damaged {
+            Err((Promise::NothingForgotten, "a record that cannot be read was written over".to_owned()))
+        } else {
+            step(file, next, now, skew)
+        };
+        let period = match verdict {
+            Ok(period) => period,
+            Err((promise, how)) => return self.broken(promise, Some(key), how),
+        };
+        self.exercise(key, next, period);
+        let payload =
+            next.and_then(|record| self.fingerprints.iter().position(|known| *known == record.fingerprint()));
+        let file = &mut self.keys[key];
+        if period == Some(Begins::Period) {
+            file.periods.push(Period::default());
+        }
+        if let Some(record) = next {
+            file.fences.entry(record.fence()).or_insert(file.periods.len() - 1);
+            if let (
+                Some(expires_at),
+                State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. },
+            ) = (record.expires_at(), record.state())
+            {
+                let (period, state) = (file.periods.len() - 1, record.state_name());
+                let outcome = outcome.clone();
+                file.terminals.push(Terminal { period, payload, outcome, state, expires_at, told: false });
+            }
+        }
+        if file.bound.last().is_none_or(|(_, bound)| *bound != payload) {
+            file.bound.push((at, payload));
+        }
+        file.standing = next.cloned();
+    }
+
+    fn exercise(&mut self, key: usize, next: Option<&Record>, begins: Option<Begins>) {
+        let old = self.keys[key].standing.as_ref();
+        let was = old.map(Record::state_name);
+        let periods = self.keys[key].periods.len();
+        let tally = &mut self.tally;
+        let Some(record) = next else { return tally.count(Exercised::Removed) };
+        if begins.is_some() {
+            tally.count(Exercised::Claim);
+        }
+        if begins == Some(Begins::Period) && periods > 0 {
+            tally.count(Exercised::Reuse);
+        }
+        if begins == Some(Begins::Attempt) && matches!(was, Some(StateName::Processing | StateName::Unknown))
+        {
+            tally.count(Exercised::TakeOver);
+        }
+        match (was, record.state()) {
+            (Some(StateName::Claimed), State::Processing { .. }) => tally.count(Exercised::Reserved),
+            (Some(StateName::Processing), State::Unknown { doubt: Doubt::Lapsed, .. }) => {
+                tally.count(Exercised::Lapsed);
+            }
+            (_, State::Expired { .. }) => tally.count(Exercised::Tombstone),
+            (Some(StateName::Unknown), State::Succeeded { .. } | State::FailedReplayable { .. }) => {
+                let by_owner = record.owner_wrote_at() == record.updated_at();
+                tally.count(if by_owner { Exercised::LateFinish } else { Exercised::Reconciled });
+            }
+            (Some(StateName::Unknown), State::FailedNotReplayable { .. }) => {
+                tally.count(Exercised::NotApplied);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a write begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begins {
+    Period,
+    Attempt,
+}
+
+type Step = Result<Option<Begins>, (Promise, String)>;
+
+/// Whether what stands there may be followed by `next`, and what that begins.
+fn step(file: &KeyFile, next: Option<&Record>, now: Time, skew: Duration) -> Step {
+    let is_past = |moment: Option<Time>| moment.is_some_and(|moment| now + skew >= moment);
+    let forgotten = |what: &str| Err((Promise::NothingForgotten, what.to_owned()));
+    let (old, next) = match (&file.standing, next) {
+        (None, None) => return forgotten("removed what was not there"),
+        (Some(old), None) if is_past(gone_at(old, &file.policy)) => return Ok(None),
+        (Some(old), None) => return forgotten(&format!("removed before its time: {}", line(old))),
+        (None, Some(next)) if next.attempt() == 1 && next.version() == 1 => {
+            // One that arrives after its lease is over sends nothing, and is no attempt that a fence must stop.
+            let alive = next.due_at().is_some_and(|due_at| now < due_at);
+            if alive {
+                grows(file, next)?;
+            }
+            return Ok(Some(Begins::Period));
+        }
+        (None, Some(_)) => return forgotten("written where nothing stands, though not as the first"),
+        (Some(old), Some(next)) => (old, next),
+    };
+    if next.version() <= old.version() && next.token() != old.token() {
+        return forgotten(&format!("written over, not swapped: {} by {}", line(old), line(next)));
+    }
+    if next.version() != old.version() + 1 {
+        return Err((Promise::FinalIsFinal, format!("{} does not follow {}", line(next), line(old))));
+    }
+    if next.token() == old.token() {
+        return continues(old, next, now, skew).map(|()| None);
+    }
+    grows(file, next)?;
+    if next.attempt() == 1 {
+        let legal = is_past(gone_at(old, &file.policy));
+        return if legal { Ok(Some(Begins::Period)) } else { forgotten("begun anew before its time") };
+    }
+    let legal = match old.state() {
+        State::FailedNotReplayable { .. } => true,
+        State::Claimed { lease_until } if !old.earlier_doubt() => is_past(Some(*lease_until)),
+        State::Claimed { lease_until } | State::Processing { lease_until } => {
+            file.policy.class == Class::Downstream && is_past(Some(*lease_until))
+        }
+        State::Unknown { .. } => file.policy.class == Class::Downstream,
+        State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. } => {
+            return Err((Promise::FinalIsFinal, format!("an attempt over {}", line(old))));
+        }
+    };
+    if legal { Ok(Some(Begins::Attempt)) } else { forgotten(&format!("an attempt over {}", line(old))) }
+}
+
+/// Whether the same attempt's record may go on like this.
+fn continues(old: &Record, next: &Record, now: Time, skew: Duration) -> Result<(), (Promise, String)> {
+    let final_one =
+        matches!(old.state_name(), StateName::Succeeded | StateName::FailedReplayable | StateName::Expired);
+    let expires = old.expires_at().is_some_and(|expires_at| now + skew >= expires_at)
+        && next.state_name() == StateName::Expired;
+    if final_one && !expires {
+        return Err((Promise::FinalIsFinal, format!("{} became {}", line(old), line(next))));
+    }
+    if next.fence() != old.fence() {
+        return Err((Promise::FenceGrows, "the fence moved within an attempt".to_owned()));
+    }
+    Ok(())
+}
+
+fn grows(file: &KeyFile, next: &Record) -> Result<(), (Promise, String)> {
+    match file.fences.last_key_value() {
+        Some((highest, _)) if next.fence() <= *highest => {
+            Err((Promise::FenceGrows, format!("fence {} after {highest}", next.fence())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// When everything about a record may be forgotten, by the terms of its key.
+fn gone_at(record: &Record, policy: &Policy) -> Option<Time> {
+    match record.state() {
+        State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. } => {
+            let refuses = policy.after_expiry == AfterExpiry::Refuse;
+            Some(*expires_at + if refuses { policy.tombstone } else { Duration::ZERO })
+        }
+        State::FailedNotReplayable { expires_at, .. } => Some(*expires_at),
+        State::Expired { until } => Some(*until),
+        State::Claimed { .. } | State::Processing { .. } | State::Unknown { .. } => None,
+    }
+}
+
+/// A record in a line.
+fn line(record: &Record) -> String {
+    let (state, version, attempt) = (record.state_name(), record.version(), record.attempt());
+    format!("{state} v{version} attempt {attempt} fence {} {:?}", record.fence(), record.token())
+}

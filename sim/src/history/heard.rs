@@ -1,0 +1,132 @@
+//! What a caller heard, whichever way it called.
+//!
+//! What lives here: the engine's answer in one shape for the audit and the trace. What must never: a judgement.
+
+use semel::core::classify::Ending;
+use semel::core::outcome::{Body, Outcome};
+use semel::core::store::Kind;
+use semel::{Answer, Error, Ran, Replayed, Stored, Told};
+use std::fmt;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Heard {
+    Ran { ending: Ending, stored: Option<Stored> },
+    Replayed(Replayed),
+    InProgress,
+    Unknown,
+    Mismatch,
+    Expired,
+    Exhausted,
+    Unreadable,
+    GivenUp(&'static str),
+    Store(Kind),
+    Closing,
+    Refused(String),
+}
+
+impl From<Result<Answer, Error>> for Heard {
+    fn from(result: Result<Answer, Error>) -> Self {
+        match result {
+            Ok(Answer { told, .. }) => told.into(),
+            Err(Error::GivenUp(why)) => Self::GivenUp(why.reason()),
+            Err(Error::Store(error)) => Self::Store(error.kind()),
+            Err(Error::Closing) => Self::Closing,
+            Err(other) => Self::Refused(other.to_string()),
+        }
+    }
+}
+
+impl From<Told> for Heard {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Ran(Ran { ending, stored, .. }) => Self::Ran { ending, stored },
+            Told::Replayed(replayed) => Self::Replayed(replayed),
+            Told::InProgress { .. } => Self::InProgress,
+            Told::Unknown => Self::Unknown,
+            Told::Mismatch => Self::Mismatch,
+            Told::Expired => Self::Expired,
+            Told::AttemptsExhausted => Self::Exhausted,
+            Told::Unreadable => Self::Unreadable,
+        }
+    }
+}
+
+impl Heard {
+    /// Whether a patient client tries again.
+    pub(crate) fn is_worth_a_retry(&self) -> bool {
+        matches!(
+            self,
+            Self::InProgress
+                | Self::Unknown
+                | Self::GivenUp(_)
+                | Self::Store(_)
+                | Self::Closing
+                | Self::Ran { ending: Ending::NotApplied(_) | Ending::InDoubt, .. }
+        )
+    }
+
+    /// Whether the call is over and has run nothing that could have had an effect.
+    pub(crate) fn denies_any_effect(&self) -> bool {
+        matches!(
+            self,
+            Self::GivenUp(_)
+                | Self::Store(_)
+                | Self::Closing
+                | Self::Refused(_)
+                | Self::Ran { ending: Ending::NotApplied(_) | Ending::NotAppliedForGood(_), .. }
+        )
+    }
+}
+
+pub(crate) fn outcome_of(ending: &Ending) -> Option<&Outcome> {
+    match ending {
+        Ending::Succeeded(outcome)
+        | Ending::FailedReplayable(outcome)
+        | Ending::NotAppliedForGood(outcome)
+        | Ending::NotApplied(Some(outcome)) => Some(outcome),
+        Ending::NotApplied(None) | Ending::InDoubt => None,
+    }
+}
+
+/// An outcome in a few words.
+pub(crate) struct Brief<'a>(pub(crate) &'a Outcome);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.body {
+            Body::Kept(body) => write!(f, "{:?} {:?}", self.0.status, String::from_utf8_lossy(body)),
+            Body::Sealed(_) => write!(f, "{:?}, sealed", self.0.status),
+            Body::NotRetained => write!(f, "{:?}, not retained", self.0.status),
+        }
+    }
+}
+
+impl fmt::Display for Heard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ran { ending, stored } => {
+                match outcome_of(ending) {
+                    Some(outcome) => write!(f, "ran: {}", Brief(outcome))?,
+                    None => write!(f, "ran: {ending:?}")?,
+                }
+                match stored {
+                    Some(stored) => write!(f, ", stored as {}", stored.state),
+                    None => f.write_str(", not stored yet"),
+                }
+            }
+            Self::Replayed(Replayed { outcome, stored }) => {
+                write!(f, "replayed: {} ({})", Brief(outcome), stored.state)
+            }
+            Self::InProgress => f.write_str("in progress"),
+            Self::Unknown => f.write_str("unknown"),
+            Self::Mismatch => f.write_str("mismatch"),
+            Self::Expired => f.write_str("expired"),
+            Self::Exhausted => f.write_str("attempts used up"),
+            Self::Unreadable => f.write_str("unreadable"),
+            Self::GivenUp(why) => write!(f, "given up: {why}"),
+            Self::Store(kind) => write!(f, "store: {kind}"),
+            Self::Closing => f.write_str("shutting down"),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+        }
+    }
+}

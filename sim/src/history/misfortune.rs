@@ -1,0 +1,140 @@
+//! What befalls nodes, the store and its clock, from time to time; and operators, who clean up.
+//!
+//! What lives here: when it happens. What must never: a fault once everything is to heal.
+
+use super::audit::Audit;
+use super::executor::Home;
+use super::exercised::Exercised;
+use super::host;
+use super::network;
+use super::plan::Misfortune;
+use super::provider;
+use super::world::{self, World};
+use semel::Finding;
+use semel::core::id::CommandId;
+use semel::core::machine::{self, Expect, Stamp, Verdict};
+use semel::core::record::{Record, StateName};
+use semel::core::store::Store;
+use semel::core::time::Time;
+use std::sync::Arc;
+
+/// Misfortunes, one after the other.
+pub(crate) async fn befall(world: Arc<World>) {
+    loop {
+        let pause = world.span(500, 12_000);
+        world.sleep(pause).await;
+        if world.is_healed() || world.plan.misfortunes.is_empty() {
+            return;
+        }
+        let (misfortune, node) = {
+            let mut chance = world.chance();
+            let misfortunes = &world.plan.misfortunes;
+            (misfortunes[chance.place(misfortunes.len())], chance.place(world.plan.nodes))
+        };
+        match misfortune {
+            Misfortune::Crash => world.crash(node, "power"),
+            Misfortune::Pause => world.pause(node),
+            Misfortune::Shutdown => shut_down(&world, node),
+            Misfortune::Outage => {
+                let span = world.span(200, 6_000);
+                world.begin_outage(span);
+            }
+            Misfortune::ClockJump => world.turn_clock(),
+            Misfortune::Damage => damage(&world),
+        }
+    }
+}
+
+/// A node is shut down in order, and started again.
+fn shut_down(world: &Arc<World>, node: usize) {
+    let Some(engine) = world.engine(node) else { return };
+    world.count(Exercised::Shutdown);
+    world.note(None, format!("node {node} is shut down"));
+    world.audit().node_fails(node);
+    world.hosts()[node].engine = None;
+    let patience = world.span(0, 1_500);
+    let closing = Arc::clone(world);
+    world.spawn(Home::Node(node), async move {
+        let farewell = engine.shutdown(patience).await;
+        drop(engine);
+        for _ in 0..farewell.cut_off {
+            closing.count(Exercised::CutOff);
+        }
+        closing.note(None, format!("node {node} says {farewell:?}"));
+        closing.take_down(node);
+        let restarting = Arc::clone(&closing);
+        closing.spawn(Home::Outside, async move {
+            restarting.sleep(super::plan::millis(500)).await;
+            host::boot(&restarting, node);
+        });
+    });
+}
+
+/// A byte rots.
+fn damage(world: &Arc<World>) {
+    let key = world.chance().place(world.plan.keys.len());
+    let mut audit = world.audit();
+    let Some(record) = audit.standing(key) else { return };
+    let id = id_of(world, key);
+    let text = format!("what stands there rots: {}", record.state_name());
+    if !audit.is_damaged(key) && world.store.overwrite(id, &b"rot"[..]).unwrap_or(false) {
+        audit.note(world.handle.now(), Some(key), text);
+        audit.damaged(key);
+    }
+}
+
+fn id_of(world: &World, key: usize) -> CommandId {
+    world.secret.command_id(&world::scope(), &world::name(key))
+}
+
+/// Operators, who look at what is unknown and settle what they can. They tell the truth.
+pub(crate) async fn operate(world: Arc<World>) {
+    while !world.is_over() {
+        let pause = world.span(2_000, 10_000);
+        world.sleep(pause).await;
+        for key in 0..world.plan.keys.len() {
+            resolve(&world, key).await;
+        }
+    }
+}
+
+async fn resolve(world: &Arc<World>, key: usize) {
+    let id = id_of(world, key);
+    let reading = network::standing(world, id);
+    let Some(record) = reading.record() else { return };
+    if !matches!(record.state_name(), StateName::Unknown | StateName::Processing) {
+        return;
+    }
+    let asked_at = reading.now;
+    let verdict = match provider::truth(world, key, record) {
+        Finding::Applied(outcome) => Verdict::Applied(outcome),
+        Finding::Failed(outcome) => Verdict::Failed(outcome),
+        Finding::Refused => Verdict::Refused,
+        // An operator looks at what is on its way, too.
+        Finding::NotFound if !world.ledger().is_expecting(key) => Verdict::NotApplied { asked_at },
+        Finding::NotFound | Finding::NoAnswer => return,
+    };
+    let thinking = world.span(1, 3_000);
+    world.sleep(thinking).await;
+    let stamp = Stamp { now: world.store_now(), who: "operator", why: "looked at the ledger" };
+    let Ok(write) = machine::resolve(record, verdict, stamp) else { return };
+    settle(world, key, id, write.expect, &write.next);
+}
+
+fn settle(world: &Arc<World>, key: usize, id: CommandId, expect: Expect, next: &Record) {
+    let before = network::standing(world, id).entry;
+    drop(network::at_once(world.store.swap(id, expect, next)));
+    let after = network::standing(world, id);
+    if after.entry != before {
+        world.count(Exercised::Resolved);
+        network::see(world, Some(key), &after, "an operator");
+    }
+}
+
+/// What is left once everything should be gone.
+pub(crate) fn left_over(world: &World, audit: &Audit) -> Option<(usize, String, Time)> {
+    (0..world.plan.keys.len()).find_map(|key| {
+        let record = audit.standing(key).filter(|_| !audit.is_damaged(key))?;
+        Some((key, format!("{record:?}"), world.store_now()))
+    })
+}

@@ -1,0 +1,367 @@
+//! The way between a node and the store, on which everything can happen to a question and its answer.
+//!
+//! What lives here: a store like any other, in front of the one that holds the entries. Questions and answers are
+//! delayed, lost and delivered twice; a question may arrive long after whoever put it has given up or died. What must
+//! never: an answer that the store would not give, unless it is sabotaged. Any error but an ambiguous one is the truth:
+//! nothing was written, and nothing will be.
+
+use super::executor::Home;
+use super::exercised::Exercised;
+use super::sabotage::Sabotage;
+use super::world::World;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use semel::core::codec;
+use semel::core::id::{CommandId, OperationId};
+use semel::core::machine::Expect;
+use semel::core::record::{Entry, Record, StateName};
+use semel::core::store::{
+    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading,
+    Setting, Store, Written,
+};
+use semel::core::time::Time;
+use semel::memory;
+use std::sync::{Arc, PoisonError};
+use tokio::sync::oneshot;
+
+/// The store, as one node reaches it.
+pub(crate) struct Network {
+    world: Arc<World>,
+    node: usize,
+}
+
+/// What becomes of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    /// Lost on its way; whether the one who asked is told so.
+    LostThere {
+        told: bool,
+    },
+    /// Carried out, and the answer lost; whether the one who asked is told so.
+    LostBack {
+        told: bool,
+    },
+    /// Carried out after this long; the answer is worth nothing by then.
+    Late,
+    Full,
+}
+
+impl Network {
+    pub(crate) fn new(world: Arc<World>, node: usize) -> Self {
+        Self { world, node }
+    }
+
+    fn fate(&self, is_write: bool) -> Fate {
+        let (world, faults) = (&self.world, &self.world.plan.faults);
+        let told = world.chance().percent(50);
+        if world.is_out() || world.fault(faults.lost_there) {
+            Fate::LostThere { told }
+        } else if world.fault(faults.lost_back) {
+            Fate::LostBack { told }
+        } else if world.fault(faults.late) {
+            Fate::Late
+        } else if is_write && world.fault(faults.full) {
+            Fate::Full
+        } else {
+            Fate::Answered
+        }
+    }
+
+    /// Carries a question there and its answer back.
+    fn carry<T, A>(&self, what: &'static str, id: Option<CommandId>, is_write: bool, act: A) -> Pending<'_, T>
+    where
+        T: Send + 'static,
+        A: Fn(&memory::Store) -> Result<T, Error> + Send + Sync + 'static,
+    {
+        Box::pin(async move {
+            let world = &self.world;
+            let key = id.and_then(|id| world.audit().key_of(id));
+            let fate = self.fate(is_write);
+            self.tell(what, key, fate);
+            let lost = |kind| Error::new(kind, what);
+            let there = world.span(1, 15);
+            match fate {
+                Fate::LostThere { told: true } => {
+                    world.sleep(there).await;
+                    return Err(lost(Kind::Unavailable));
+                }
+                Fate::LostThere { told: false } => return std::future::pending().await,
+                Fate::Full => {
+                    world.sleep(there).await;
+                    return Err(lost(Kind::Full));
+                }
+                Fate::Answered | Fate::LostBack { .. } | Fate::Late => {}
+            }
+            let delivery =
+                Delivery { world: Arc::clone(world), node: self.node, key, id, is_write, what, act };
+            let (late, back) = (fate == Fate::Late, world.span(1, 15));
+            let there = if late { world.span(300, 5_000) } else { there };
+            // On its own, it arrives although the node dies; by the node's hand, it dies with it.
+            let on_its_own = late || is_write && world.chance().percent(50);
+            let answer = if on_its_own {
+                let (reply, answer) = oneshot::channel();
+                let carrier = Arc::clone(world);
+                world.spawn(Home::Outside, async move {
+                    carrier.sleep(there).await;
+                    drop(reply.send(delivery.deliver()));
+                });
+                match answer.await {
+                    Ok(answer) => answer,
+                    Err(_) => return std::future::pending().await,
+                }
+            } else {
+                world.sleep(there).await;
+                delivery.deliver()
+            };
+            world.sleep(back).await;
+            match fate {
+                Fate::LostBack { told: true } => Err(lost(Kind::Ambiguous)),
+                Fate::LostBack { told: false } => std::future::pending().await,
+                _ => answer,
+            }
+        })
+    }
+
+    fn tell(&self, what: &str, key: Option<usize>, fate: Fate) {
+        let (text, exercised) = match fate {
+            Fate::Answered => return,
+            Fate::LostThere { .. } => ("is lost on its way", Exercised::LostThere),
+            Fate::LostBack { .. } => ("will not see its answer", Exercised::LostBack),
+            Fate::Late => ("will be late", Exercised::Late),
+            Fate::Full => ("finds no room", Exercised::Full),
+        };
+        let mut audit = self.world.audit();
+        audit.tally.count(exercised);
+        audit.touch(key);
+        if key.is_some() {
+            audit.note(
+                self.world.handle.now(),
+                key,
+                format!("    node {}: {what} {text}: {fate:?}", self.node),
+            );
+        }
+    }
+}
+
+/// A question that has come to the store.
+struct Delivery<A> {
+    world: Arc<World>,
+    node: usize,
+    key: Option<usize>,
+    id: Option<CommandId>,
+    is_write: bool,
+    what: &'static str,
+    act: A,
+}
+
+impl<T, A> Delivery<A>
+where
+    T: Send + 'static,
+    A: Fn(&memory::Store) -> Result<T, Error> + Send + Sync + 'static,
+{
+    fn deliver(self) -> Result<T, Error> {
+        let faults = &self.world.plan.faults;
+        let answer = self.once();
+        if self.key.is_some() && self.world.fault(faults.fatal) {
+            self.world.crash(self.node, self.what);
+        } else if self.key.is_some() && self.world.fault(faults.stunning) {
+            self.world.pause(self.node);
+        }
+        if self.is_write && self.world.fault(faults.twice) {
+            let mut audit = self.world.audit();
+            audit.tally.count(Exercised::Twice);
+            audit.touch(self.key);
+            drop(audit);
+            // Sooner than anything could have been purged in between: a store applies a write once or not at all.
+            let span = self.world.span(1, 2_000);
+            let world = Arc::clone(&self.world);
+            let sleep = world.sleep(span);
+            world.spawn(Home::Outside, async move {
+                sleep.await;
+                drop(self.once());
+            });
+        }
+        answer
+    }
+
+    /// Has the store answer, and the audit see what it came to.
+    fn once(&self) -> Result<T, Error> {
+        let world = &self.world;
+        let Some(id) = self.id else { return (self.act)(&world.store) };
+        let before = world.is_sabotaged(Sabotage::StaleReads).then(|| standing(world, id));
+        if self.is_write && world.is_sabotaged(Sabotage::LeaseAsTtl) {
+            forget_dead(world, id);
+        }
+        let was = self.is_write.then(|| standing(world, id).entry);
+        let answer = (self.act)(&world.store);
+        if let Some(was) = was {
+            let reading = standing(world, id);
+            if reading.entry != was {
+                let by = format!("node {}'s {}", self.node, self.what);
+                see(world, self.key, &reading, &by);
+            }
+        }
+        if let Some(before) = before {
+            remember(world, id, before);
+        }
+        answer
+    }
+}
+
+/// What really stands there.
+pub(crate) fn standing(world: &World, id: CommandId) -> Reading {
+    at_once(world.store.get(id)).expect("memory can be read")
+}
+
+/// Shows the audit what stands there after a write.
+pub(crate) fn see(world: &World, key: Option<usize>, reading: &Reading, by: &str) {
+    if let Some(key) = key {
+        world.audit().stored(world.handle.now(), reading.now, key, reading.record(), by);
+    }
+}
+
+fn remember(world: &World, id: CommandId, before: Reading) {
+    let mut past = world.past.lock().unwrap_or_else(PoisonError::into_inner);
+    past.entry(id).or_default().push((world.handle.now(), before));
+}
+
+/// What stood there three seconds ago.
+fn stale(world: &World, id: CommandId) -> Option<Reading> {
+    let since = world.handle.now().saturating_sub(3_000_000_000);
+    let past = world.past.lock().unwrap_or_else(PoisonError::into_inner);
+    past.get(&id)?.iter().find(|(at, _)| *at >= since).map(|(_, reading)| reading.clone())
+}
+
+fn forget_dead(world: &World, id: CommandId) {
+    let reading = standing(world, id);
+    let Some(record) = reading.record() else { return };
+    let live = matches!(record.state_name(), StateName::Claimed | StateName::Processing);
+    if live && record.due_at().is_some_and(|due_at| due_at <= reading.now) {
+        drop(at_once(world.store.remove(id, Expect::unchanged(record))));
+    }
+}
+
+/// The memory store answers at once.
+pub(crate) fn at_once<T>(answer: Pending<'_, T>) -> Result<T, Error> {
+    answer.now_or_never().expect("the memory store answers at once")
+}
+
+impl Store for Network {
+    fn name(&self) -> String {
+        self.world.store.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { durable: true, shared: true, own_clock: true, ..self.world.store.capabilities() }
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
+        let record = match fresh {
+            Fresh::Record(record) => Some(record.clone()),
+            Fresh::Moved => None,
+        };
+        let sabotage = self.world.sabotage;
+        self.carry("insert", Some(id), true, move |store| {
+            let fresh = record.as_ref().map_or(Fresh::Moved, Fresh::Record);
+            let stands = at_once(store.get(id))?;
+            let takes_for_absent = match sabotage {
+                Some(Sabotage::BlindInsert) => stands.entry.is_some(),
+                Some(Sabotage::UnreadableAsAbsent) => matches!(stands.entry, Some(Err(_))),
+                _ => false,
+            };
+            if takes_for_absent && let Some(record) = &record {
+                store.overwrite(id, codec::encode(&Entry::Record(Box::new(record.clone()))))?;
+                return Ok(Written::Done { now: stands.now });
+            }
+            if sabotage == Some(Sabotage::LostWrites) && stands.entry.is_none() && lost(id, stands.now) {
+                return Ok(Written::Done { now: stands.now });
+            }
+            at_once(store.insert(id, fresh))
+        })
+    }
+
+    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
+        let next = next.clone();
+        let sabotage = self.world.sabotage;
+        self.carry("swap", Some(id), true, move |store| {
+            let stands = at_once(store.get(id))?;
+            if sabotage == Some(Sabotage::LostWrites) && expect.met_by(stands.found()) && lost(id, stands.now)
+            {
+                return Ok(Written::Done { now: stands.now });
+            }
+            if let (Some(Sabotage::BlindSwap), Some(record)) = (sabotage, stands.record()) {
+                return at_once(store.swap(id, Expect::unchanged(record), &next));
+            }
+            at_once(store.swap(id, expect, &next))
+        })
+    }
+
+    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
+        self.carry("remove", Some(id), true, move |store| at_once(store.remove(id, expect)))
+    }
+
+    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
+        self.carry("remove marker", Some(id), true, move |store| at_once(store.remove_marker(id)))
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        let world = Arc::clone(&self.world);
+        self.carry("get", Some(id), false, move |store| {
+            let now = at_once(store.get(id))?.now;
+            match world.is_sabotaged(Sabotage::StaleReads).then(|| stale(&world, id)).flatten() {
+                Some(stale) => Ok(Reading { now, ..stale }),
+                None => at_once(store.get(id)),
+            }
+        })
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        self.carry("find", None, false, move |store| at_once(store.find(operation_id)))
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        let (filter, after) = (filter.clone(), after.cloned());
+        self.carry("page", None, false, move |store| at_once(store.page(&filter, after.as_ref(), limit)))
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        let after = after.cloned();
+        self.carry("due", None, false, move |store| at_once(store.due(after.as_ref(), limit)))
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        let after = after.cloned();
+        self.carry("markers", None, false, move |store| at_once(store.markers(after.as_ref(), limit)))
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        self.carry("count", None, false, move |store| at_once(store.count(what, at_most)))
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        self.carry("settings", None, false, |store| at_once(store.settings()))
+    }
+
+    fn set<'a>(
+        &'a self,
+        name: &'a str,
+        expect: Option<&'a [u8]>,
+        next: Option<&'a [u8]>,
+    ) -> Pending<'a, Setting> {
+        let name = name.to_owned();
+        let (expect, next) = (expect.map(<[u8]>::to_vec), next.map(<[u8]>::to_vec));
+        self.carry("set", None, true, move |store| {
+            at_once(store.set(&name, expect.as_deref(), next.as_deref()))
+        })
+    }
+}
+
+/// Whether a sabotaged store loses this write: one in eight, by nothing but what it is.
+fn lost(id: CommandId, now: Time) -> bool {
+    (u64::from(id.as_bytes()[0]) + now.as_millis()).is_multiple_of(8)
+}

@@ -1,0 +1,195 @@
+//! What a history is like: how many take part, on which terms, and what may go wrong in it.
+//!
+//! What lives here: everything that is drawn before the history begins. Each history has only some of the faults, and
+//! one in eight has none: what hides behind a crowd of faults shows where one stands alone. What must never: anything
+//! drawn while the history runs.
+
+use super::chance::Chance;
+use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::{Probe, Settings, Sweep};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How likely each fault is, in a thousand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Faults {
+    /// A question to the store is lost on its way.
+    pub(crate) lost_there: u64,
+    /// An answer of the store is lost on its way.
+    pub(crate) lost_back: u64,
+    /// A question arrives long after it was put.
+    pub(crate) late: u64,
+    /// A question arrives twice.
+    pub(crate) twice: u64,
+    /// The store has no room.
+    pub(crate) full: u64,
+    /// The node that asks dies when its question arrives.
+    pub(crate) fatal: u64,
+    /// The node that asks stands still from when its question arrives.
+    pub(crate) stunning: u64,
+    /// The provider's answer leaves open what happened, or never comes.
+    pub(crate) doubtful: u64,
+    /// An effect arrives just before its deadline.
+    pub(crate) late_effect: u64,
+    /// Work panics, overruns or dawdles.
+    pub(crate) bad_work: u64,
+}
+
+/// What may befall whole nodes, the store or its clock, from time to time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misfortune {
+    Crash,
+    Pause,
+    Shutdown,
+    Outage,
+    ClockJump,
+    Damage,
+}
+
+impl Misfortune {
+    const ALL: [Self; 6] =
+        [Self::Crash, Self::Pause, Self::Shutdown, Self::Outage, Self::ClockJump, Self::Damage];
+}
+
+/// One key and its terms.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyPlan {
+    pub(crate) policy: Arc<Policy>,
+    /// The same terms at another pace, which some requests bring along.
+    pub(crate) slower: Arc<Policy>,
+}
+
+/// What a history is like.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) nodes: usize,
+    pub(crate) clients: usize,
+    pub(crate) requests: u64,
+    pub(crate) keys: Vec<KeyPlan>,
+    pub(crate) faults: Faults,
+    pub(crate) misfortunes: Vec<Misfortune>,
+    /// By how much the store's clock may be off, and every policy allows for.
+    pub(crate) skew: Duration,
+    /// By how many millionths each node's clock runs too fast.
+    pub(crate) drift_ppm: Vec<u64>,
+    pub(crate) settings: Settings,
+    /// Whether the nodes have somebody to ask about an effect.
+    pub(crate) reconcilers: bool,
+    /// Whether operators settle what is unknown.
+    pub(crate) operators: bool,
+}
+
+impl Plan {
+    pub(crate) fn draw(chance: &mut Chance) -> Self {
+        let calm = chance.percent(12);
+        let skewed = chance.percent(40);
+        let skew = if skewed { millis(300) } else { Duration::ZERO };
+        let nodes = chance.place(4) + 1;
+        let drift_ppm = (0..nodes).map(|_| if skewed { chance.below(1_000) } else { 0 }).collect();
+        let reconcilers = chance.percent(75);
+        let mut misfortunes = Misfortune::ALL.to_vec();
+        misfortunes.retain(|misfortune| {
+            let rare = *misfortune == Misfortune::Damage;
+            let needs_skew = *misfortune == Misfortune::ClockJump;
+            let taken = chance.percent(if rare { 15 } else { 40 });
+            taken && !calm && (skewed || !needs_skew)
+        });
+        Self {
+            nodes,
+            clients: chance.place(3) + 2,
+            requests: chance.between(2, 6),
+            keys: (0..chance.between(1, 3)).map(|_| key(chance, skew)).collect(),
+            faults: if calm { Faults::default() } else { faults(chance) },
+            misfortunes,
+            skew,
+            drift_ppm,
+            settings: settings(chance),
+            reconcilers,
+            operators: !reconcilers || chance.percent(30),
+        }
+    }
+}
+
+fn faults(chance: &mut Chance) -> Faults {
+    let mut some = |percent, most| if chance.percent(percent) { chance.between(1, most) } else { 0 };
+    Faults {
+        lost_there: some(40, 120),
+        lost_back: some(50, 200),
+        late: some(40, 100),
+        twice: some(30, 150),
+        full: some(20, 80),
+        fatal: some(30, 60),
+        stunning: some(30, 80),
+        doubtful: some(50, 400),
+        late_effect: some(40, 400),
+        bad_work: some(40, 300),
+    }
+}
+
+fn key(chance: &mut Chance, skew: Duration) -> KeyPlan {
+    let class = if chance.percent(60) { Class::External } else { Class::Downstream };
+    let work_deadline = millis(chance.between(2_000, 5_000));
+    let policy = Policy {
+        lease: millis(chance.between(1_500, 4_000)),
+        work_deadline,
+        skew,
+        ttl: millis(chance.between(12_000, 40_000)),
+        denied_ttl: millis(chance.between(4_000, 8_000)),
+        tombstone: if chance.percent(30) { Duration::ZERO } else { millis(chance.between(4_000, 20_000)) },
+        dedup_window: 2 * work_deadline + skew + millis(chance.between(2_000, 30_000)),
+        attempts_max: chance.percent(25).then(|| if chance.percent(50) { 2 } else { 3 }),
+        after_expiry: if chance.percent(25) { AfterExpiry::RunAsNew } else { AfterExpiry::Refuse },
+        history_entries_max: 4,
+        ..Policy::new(class)
+    };
+    let slower = Policy {
+        lease: policy.lease + millis(1_000),
+        work_deadline: policy.work_deadline + millis(1_000),
+        ..policy.clone()
+    };
+    KeyPlan { policy: Arc::new(policy), slower: Arc::new(slower) }
+}
+
+fn settings(chance: &mut Chance) -> Settings {
+    Settings {
+        wait: millis(chance.between(0, 2_000)),
+        finish_wait: millis(1_000),
+        store_timeout: millis(1_000),
+        retry_after: millis(500),
+        poll_min: millis(20),
+        poll_max: millis(250),
+        cache_bytes_max: if chance.percent(50) { 0 } else { 1 << 20 },
+        sweep: Sweep {
+            every: millis(chance.between(1_000, 4_000)),
+            chunk: chance.place(8) + 1,
+            ..Sweep::default()
+        },
+        probe: Probe {
+            min: millis(500),
+            max: millis(4_000),
+            give_up_after: millis(chance.between(10_000, 60_000)),
+            timeout: millis(1_000),
+            at_once_max: chance.place(4) + 1,
+        },
+    }
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_has_terms_that_an_engine_takes() {
+        for seed in 0..2_000 {
+            let plan = Plan::draw(&mut Chance::new(seed));
+            for key in &plan.keys {
+                assert_eq!(key.policy.check(), Ok(()), "seed {seed}");
+                assert_eq!(key.slower.check(), Ok(()), "seed {seed}");
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! One history, from its seed to its report.
+//!
+//! What lives here: the order of the three acts (everything may fail; nothing fails any more; nobody asks any more) and
+//! what must hold at the end of each. What must never: what happens within them.
+
+use super::audit::Violation;
+use super::chance::Chance;
+use super::executor::{Executor, Home, Stopped};
+use super::exercised::Tally;
+use super::heard::Heard;
+use super::plan::{Plan, millis};
+use super::promise::Promise;
+use super::sabotage::Sabotage;
+use super::trace::Trace;
+use super::world::{SETTLING, World};
+use super::{client, host, misfortune};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// More steps than any history needs.
+const STEPS_MAX: u64 = 300_000;
+
+/// How often a key is asked for once nothing fails any more.
+const LAST_TRIES: usize = 40;
+
+/// What came of one history.
+#[derive(Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// The first promise that it broke.
+    pub violation: Option<Violation>,
+    /// What it went through.
+    pub tally: Tally,
+    /// What happened.
+    pub trace: Trace,
+}
+
+/// Plays one history.
+pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
+    let mut chance = Chance::new(seed);
+    let plan = Plan::draw(&mut chance);
+    let mut executor = Executor::new(chance.bits());
+    let world = World::new(plan, chance, Arc::clone(executor.handle()), sabotage);
+    for node in 0..world.plan.nodes {
+        host::boot(&world, node);
+    }
+    world.spawn(Home::Outside, direct(Arc::clone(&world)));
+    let enough = || world.is_over() || world.audit().violation().is_some();
+    let stopped = catch_unwind(AssertUnwindSafe(|| executor.run(STEPS_MAX, enough)));
+    match stopped {
+        Ok(Stopped::Asked) => {}
+        Ok(why) => world.audit().broken(Promise::Steady, None, format!("the executor stopped: {why:?}")),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            world.audit().broken(Promise::Steady, None, text.unwrap_or_default());
+        }
+    }
+    executor.clear();
+    world.hosts().clear();
+    let audit = &mut *world.audit();
+    let violation = audit.violation().cloned();
+    let (tally, trace) = (std::mem::take(&mut audit.tally), std::mem::take(&mut audit.trace));
+    Report { seed, violation, tally, trace }
+}
+
+/// The three acts.
+async fn direct(world: Arc<World>) {
+    world.spawn(Home::Outside, misfortune::befall(Arc::clone(&world)));
+    if world.plan.operators {
+        world.spawn(Home::Outside, misfortune::operate(Arc::clone(&world)));
+    }
+    let clients: Vec<_> = (0..world.plan.clients)
+        .map(|_| {
+            let (done, when_done) = oneshot::channel();
+            let living = Arc::clone(&world);
+            world.spawn(Home::Outside, async move {
+                client::live(living).await;
+                let _ = done.send(());
+            });
+            when_done
+        })
+        .collect();
+    for client in clients {
+        let _ = client.await;
+    }
+    world.heal();
+    world.sleep(SETTLING).await;
+    for key in 0..world.plan.keys.len() {
+        answer_at_last(&world, key).await;
+    }
+    let longest = world.plan.keys.iter().map(|key| key.policy.ttl + key.policy.tombstone).max();
+    let sweeps = world.plan.settings.sweep.every * 6;
+    world.sleep(longest.unwrap_or(Duration::ZERO) + sweeps + SETTLING).await;
+    let mut audit = world.audit();
+    if let Some((key, what, now)) = misfortune::left_over(&world, &audit) {
+        audit.broken(Promise::SweptClean, Some(key), format!("at {now:?} there still is {what}"));
+    }
+    drop(audit);
+    world.end();
+}
+
+/// Asks until there is an answer that a client can live with.
+async fn answer_at_last(world: &Arc<World>, key: usize) {
+    let mut last = None;
+    for _ in 0..LAST_TRIES {
+        // The payload that it is bound to: whoever sends another learns that, and nothing else.
+        let payload = world.audit().bound_payload(key).unwrap_or(0);
+        match client::request(world, key, payload).await {
+            Some(heard) if !heard.is_worth_a_retry() => return,
+            Some(Heard::Ran { .. }) => return,
+            heard => last = heard,
+        }
+        world.sleep(millis(1_000)).await;
+    }
+    let last = last.map_or_else(|| "no answer".to_owned(), |heard| heard.to_string());
+    world.audit().broken(Promise::NoWedge, Some(key), format!("at last it hears \"{last}\""));
+}

@@ -1,0 +1,215 @@
+//! The work of an attempt, as users of the engine write it.
+//!
+//! What lives here: work that runs in the engine, workers that hold a lease by hand, and the ways in which either goes
+//! wrong. What must never: an effect that is sent without the check that the contract asks for, unless sabotaged.
+
+use super::exercised::Exercised;
+use super::heard::Heard;
+use super::provider::{self, Reply, Sending};
+use super::sabotage::Sabotage;
+use super::world::World;
+use semel::core::classify::Ending;
+use semel::core::policy::Policy;
+use semel::{Attempt, Claimed, Ended, Engine, Intent, Lease};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a worker goes about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Sends as soon as the engine hands it the attempt.
+    AtOnce,
+    /// Does something else first, then asks whether it still may.
+    ChecksFirst,
+    /// Claims, does something else, starts, sends.
+    Reserves,
+    /// Panics before it has started.
+    PanicsEarly,
+    /// Panics after it has sent.
+    PanicsLate,
+    /// Does not start within its deadline.
+    OverrunsEarly,
+    /// Does not end within its deadline.
+    OverrunsLate,
+    /// Holds the lease by hand and renews it.
+    ByHand,
+    /// Holds the lease by hand and lets it lapse.
+    Forgetful,
+}
+
+impl Manner {
+    pub(crate) fn draw(world: &World) -> Self {
+        if world.fault(world.plan.faults.bad_work) {
+            let bad = [
+                Self::PanicsEarly,
+                Self::PanicsLate,
+                Self::OverrunsEarly,
+                Self::OverrunsLate,
+                Self::Forgetful,
+            ];
+            return bad[world.chance().place(bad.len())];
+        }
+        match world.chance().below(10) {
+            0..4 => Self::AtOnce,
+            4..6 => Self::ChecksFirst,
+            6..8 => Self::Reserves,
+            _ => Self::ByHand,
+        }
+    }
+
+    pub(crate) const fn is_by_hand(self) -> bool {
+        matches!(self, Self::ByHand | Self::Forgetful)
+    }
+
+    pub(crate) const fn reserves(self) -> bool {
+        matches!(self, Self::Reserves | Self::PanicsEarly | Self::OverrunsEarly)
+    }
+
+    /// Whether it leaves a doubt behind all by itself.
+    pub(crate) const fn is_bad(self) -> bool {
+        matches!(self, Self::PanicsLate | Self::OverrunsLate | Self::Forgetful)
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) call: usize,
+    pub(crate) key: usize,
+    pub(crate) manner: Manner,
+    pub(crate) policy: Arc<Policy>,
+}
+
+impl Job {
+    fn sending(&self, fence: u64) -> Sending {
+        Sending { call: self.call, key: self.key, fence, policy: Arc::clone(&self.policy) }
+    }
+}
+
+/// Work that runs in the engine.
+pub(crate) async fn work(world: Arc<World>, job: Job, attempt: Attempt) -> Ended {
+    if job.manner.is_bad() {
+        world.audit().touch(Some(job.key));
+    }
+    let unchecked = world.is_sabotaged(Sabotage::UncheckedSend);
+    match job.manner {
+        Manner::AtOnce if unchecked => nap(&world).await,
+        Manner::ChecksFirst | Manner::PanicsLate => {
+            nap(&world).await;
+            if attempt.check().is_err() && !unchecked {
+                return Ending::NotApplied(None).into();
+            }
+        }
+        Manner::Reserves | Manner::PanicsEarly | Manner::OverrunsEarly => {
+            nap(&world).await;
+            if job.manner == Manner::PanicsEarly {
+                panicking(&world);
+            }
+            if job.manner == Manner::OverrunsEarly {
+                world.count(Exercised::Overrun);
+                world.sleep(job.policy.work_deadline * 2).await;
+            }
+            if attempt.start().await.is_err() {
+                return Ending::NotApplied(None).into();
+            }
+        }
+        _ => {}
+    }
+    let answer = provider::send(&world, job.sending(attempt.fence()));
+    match job.manner {
+        Manner::PanicsLate => {
+            nap(&world).await;
+            panicking(&world);
+        }
+        Manner::OverrunsLate => {
+            world.count(Exercised::Overrun);
+            world.sleep(job.policy.work_deadline * 2).await;
+        }
+        _ => {}
+    }
+    match answer.await {
+        Ok(reply) => reply.ending(&world).into(),
+        // The provider never answers; long before this the engine has cut the work off.
+        Err(_) => Ending::InDoubt.into(),
+    }
+}
+
+async fn nap(world: &World) {
+    let long = world.chance().percent(20);
+    let span = if long { world.span(500, 1_500) } else { world.span(1, 100) };
+    world.sleep(span).await;
+}
+
+/// A panic that tells nobody but whoever catches it.
+fn panicking(world: &World) {
+    world.count(Exercised::Panic);
+    std::panic::resume_unwind(Box::new("the work panics"));
+}
+
+/// A worker that holds the lease by hand.
+pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, job: Job) -> Heard {
+    let lease = match engine.claim(&intent).await {
+        Ok(Claimed::Yours(lease)) => lease,
+        Ok(Claimed::Told(answer)) => return answer.told.into(),
+        Err(error) => return Heard::from(Err(error)),
+    };
+    world.count(Exercised::ByHand);
+    let forgetful = job.manner == Manner::Forgetful;
+    if forgetful {
+        world.audit().touch(Some(job.key));
+    }
+    nap(&world).await;
+    if lease.check().is_err() {
+        return ended(lease, Ending::NotApplied(None)).await;
+    }
+    let answer = provider::send(&world, job.sending(lease.fence()));
+    if forgetful && world.chance().percent(30) {
+        // Gone for good, without a word.
+        drop(lease);
+        return std::future::pending().await;
+    }
+    let ending = if let Some(reply) = wait(&world, &lease, &job, answer, forgetful).await {
+        reply.ending(&world)
+    } else {
+        world.audit().touch(Some(job.key));
+        Ending::InDoubt
+    };
+    if forgetful {
+        world.sleep(job.policy.lease + job.policy.skew).await;
+    }
+    ended(lease, ending).await
+}
+
+/// Waits for the answer as long as the work may take, and keeps the lease meanwhile.
+async fn wait(
+    world: &World,
+    lease: &Lease,
+    job: &Job,
+    mut answer: tokio::sync::oneshot::Receiver<Reply>,
+    forgetful: bool,
+) -> Option<Reply> {
+    let mut left = job.policy.work_deadline;
+    loop {
+        let pause = (job.policy.lease / 4).min(left);
+        tokio::select! {
+            biased;
+            reply = &mut answer => return reply.ok(),
+            () = world.sleep(pause) => {}
+        }
+        left = left.saturating_sub(pause);
+        if left.is_zero() {
+            return None;
+        }
+        if !forgetful && lease.renew().await.is_err() {
+            // The effect is sent: its answer counts all the same.
+            left = left.saturating_sub(Duration::from_millis(1));
+        }
+    }
+}
+
+async fn ended(lease: Lease, ending: Ending) -> Heard {
+    match lease.finish(ending.clone()).await {
+        Ok(stored) => Heard::Ran { ending, stored: Some(stored) },
+        Err(told) => told.into(),
+    }
+}

@@ -1,0 +1,264 @@
+//! Everything that a history takes place in.
+//!
+//! What lives here: what the parts share (time, chance, the store's entries, the ledger, the audit) and the few things
+//! that befall a whole node. What must never: a decision that is not drawn from the seed.
+
+use super::audit::Audit;
+use super::chance::Chance;
+use super::executor::{Handle, Home, Sleep};
+use super::exercised::Exercised;
+use super::host::{self, Host};
+use super::plan::{Plan, millis};
+use super::provider::Ledger;
+use super::sabotage::Sabotage;
+use semel::core::fingerprint::{Fingerprint, Payload, Selection};
+use semel::core::id::CommandId;
+use semel::core::key::Key;
+use semel::core::scope::{Identity, Operation, Scope, Secret};
+use semel::core::store;
+use semel::core::time::Time;
+use semel::{Engine, memory, payload};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The hashing secret of every node.
+pub(crate) const SECRET: &[u8] = b"the same secret on every node!!!";
+
+/// When histories begin, by the store's clock.
+const EPOCH_MILLIS: u64 = 1_700_000_000_000;
+
+/// How many payloads there are.
+pub(crate) const PAYLOADS: usize = 3;
+
+/// The store's clock: virtual time, and by how much it is off.
+pub(crate) struct StoreClock {
+    handle: Arc<Handle>,
+    ahead_millis: AtomicU64,
+}
+
+impl store::Clock for StoreClock {
+    fn now(&self) -> Time {
+        let ahead = self.ahead_millis.load(Ordering::Relaxed);
+        Time::from_millis(EPOCH_MILLIS + self.handle.now() / 1_000_000 + ahead)
+    }
+}
+
+/// Everything that a history takes place in.
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) store: memory::Store,
+    pub(crate) secret: Secret,
+    /// What stood under each id, and since when: for a store that answers with old readings.
+    pub(crate) past: Mutex<BTreeMap<CommandId, Vec<(u64, store::Reading)>>>,
+    clock: Arc<StoreClock>,
+    chance: Mutex<Chance>,
+    audit: Mutex<Audit>,
+    ledger: Mutex<Ledger>,
+    hosts: Mutex<Vec<Host>>,
+    outage_until: AtomicU64,
+    healed: AtomicBool,
+    over: AtomicBool,
+}
+
+impl World {
+    pub(crate) fn new(
+        plan: Plan,
+        chance: Chance,
+        handle: Arc<Handle>,
+        sabotage: Option<Sabotage>,
+    ) -> Arc<Self> {
+        let clock = Arc::new(StoreClock { handle: Arc::clone(&handle), ahead_millis: AtomicU64::new(0) });
+        let secret = Secret::from_bytes(SECRET).expect("it is long enough");
+        let ids = (0..plan.keys.len()).map(|key| secret.command_id(&scope(), &name(key))).collect();
+        let fingerprints = (0..PAYLOADS).map(fingerprint).collect();
+        let audit = Mutex::new(Audit::new(&plan, ids, fingerprints));
+        let hosts = (0..plan.nodes).map(|_| Host::default()).collect();
+        Arc::new(Self {
+            plan,
+            sabotage,
+            handle,
+            store: memory::Store::with_clock(Arc::clone(&clock) as Arc<dyn store::Clock>),
+            secret,
+            past: Mutex::default(),
+            clock,
+            chance: Mutex::new(chance),
+            audit,
+            ledger: Mutex::default(),
+            hosts: Mutex::new(hosts),
+            outage_until: AtomicU64::new(0),
+            healed: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn audit(&self) -> MutexGuard<'_, Audit> {
+        lock(&self.audit)
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.ledger)
+    }
+
+    pub(crate) fn chance(&self) -> MutexGuard<'_, Chance> {
+        lock(&self.chance)
+    }
+
+    pub(crate) fn hosts(&self) -> MutexGuard<'_, Vec<Host>> {
+        lock(&self.hosts)
+    }
+
+    /// The store's time.
+    pub(crate) fn store_now(&self) -> Time {
+        store::Clock::now(&*self.clock)
+    }
+
+    pub(crate) fn sleep(&self, span: Duration) -> Sleep {
+        self.handle.sleep(span)
+    }
+
+    pub(crate) fn is_sabotaged(&self, by: Sabotage) -> bool {
+        self.sabotage == Some(by)
+    }
+
+    /// A fault that happens so many times in a thousand, as long as faults happen.
+    pub(crate) fn fault(&self, permille: u64) -> bool {
+        permille > 0 && !self.is_healed() && self.chance().permille(permille)
+    }
+
+    pub(crate) fn span(&self, low_millis: u64, high_millis: u64) -> Duration {
+        let micros = self.chance().between(low_millis * 1_000, high_millis * 1_000);
+        Duration::from_micros(micros)
+    }
+
+    pub(crate) fn spawn(&self, home: Home, task: impl Future<Output = ()> + Send + 'static) -> u64 {
+        self.handle.spawn(home, Box::pin(task))
+    }
+
+    pub(crate) fn note(&self, key: Option<usize>, text: String) {
+        self.audit().note(self.handle.now(), key, text);
+    }
+
+    pub(crate) fn count(&self, what: Exercised) {
+        self.audit().tally.count(what);
+    }
+
+    /// From now on nothing fails any more.
+    pub(crate) fn heal(&self) {
+        self.healed.store(true, Ordering::Relaxed);
+        self.outage_until.store(0, Ordering::Relaxed);
+        for node in 0..self.plan.nodes {
+            self.handle.go_on(node);
+        }
+        self.note(None, "nothing fails any more".to_owned());
+    }
+
+    pub(crate) fn is_healed(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin_outage(&self, span: Duration) {
+        self.count(Exercised::Outage);
+        self.note(None, format!("the store is out for {span:?}"));
+        let until = self.handle.now() + u64::try_from(span.as_nanos()).unwrap_or(0);
+        self.outage_until.store(until, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_out(&self) -> bool {
+        self.handle.now() < self.outage_until.load(Ordering::Relaxed)
+    }
+
+    /// Sets the store's clock forward or back, within what policies allow for.
+    pub(crate) fn turn_clock(&self) {
+        // What drift takes of the allowance is left to it.
+        let most = u64::try_from(self.plan.skew.as_millis()).unwrap_or(0) * 2 / 3;
+        let ahead = self.chance().between(0, most);
+        self.clock.ahead_millis.store(ahead, Ordering::Relaxed);
+        self.count(Exercised::ClockJump);
+        self.note(None, format!("the store's clock is now {ahead} ms ahead"));
+    }
+
+    /// The engine of a node, if it is up.
+    pub(crate) fn engine(&self, node: usize) -> Option<Engine> {
+        self.hosts()[node].engine.clone()
+    }
+
+    /// A node dies, and comes back a while later.
+    pub(crate) fn crash(self: &Arc<Self>, node: usize, why: &str) {
+        if self.hosts()[node].is_down {
+            return;
+        }
+        self.count(Exercised::Crash);
+        self.note(None, format!("node {node} dies: {why}"));
+        self.take_down(node);
+        let world = Arc::clone(self);
+        let gone_for = self.span(100, 6_000);
+        self.spawn(Home::Outside, async move {
+            world.sleep(gone_for).await;
+            host::boot(&world, node);
+        });
+    }
+
+    pub(crate) fn take_down(&self, node: usize) {
+        self.audit().node_fails(node);
+        let engine = {
+            let host = &mut self.hosts()[node];
+            host.is_down = true;
+            host.engine.take()
+        };
+        drop(engine);
+        self.handle.kill(node);
+    }
+
+    /// A node stands still for a while.
+    pub(crate) fn pause(self: &Arc<Self>, node: usize) {
+        let span = if self.chance().percent(50) { self.span(100, 3_000) } else { self.span(3_000, 20_000) };
+        self.count(Exercised::Pause);
+        self.note(None, format!("node {node} stands still for {span:?}"));
+        self.audit().node_fails(node);
+        self.handle.stand_still(node);
+        let world = Arc::clone(self);
+        self.spawn(Home::Outside, async move {
+            world.sleep(span).await;
+            world.note(None, format!("node {node} goes on"));
+            world.handle.go_on(node);
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who asks for what, in every history.
+pub(crate) fn scope() -> Scope {
+    Scope::new(Identity::api_key("k-17"), Operation::named(host::OPERATION))
+}
+
+/// A key's name.
+pub(crate) fn name(key: usize) -> Key {
+    Key::from_source(&format!("order-{key}-charge")).expect("it is a fine key")
+}
+
+/// What is to be done once.
+pub(crate) fn content(payload: usize) -> payload::Raw {
+    payload::Raw::from(format!("amount={payload}"))
+}
+
+fn fingerprint(payload: usize) -> Fingerprint {
+    content(payload).fingerprint(&Selection::default()).expect("plain bytes have a fingerprint")
+}
+
+/// Long enough for whatever is under way anywhere to have come to its end.
+pub(crate) const SETTLING: Duration = millis(45_000);
