@@ -30,6 +30,8 @@ impl From<Result<Answer, Error>> for Heard {
             Ok(Answer { told, .. }) => told.into(),
             Err(Error::GivenUp(why)) => Self::GivenUp(why.reason()),
             Err(Error::Store(error)) => Self::Store(error.kind()),
+            // The store could not be asked for too long to know which secret is in use.
+            Err(Error::Secrets(error)) if error.is_retryable() => Self::Store(Kind::Unavailable),
             Err(Error::Closing) => Self::Closing,
             Err(other) => Self::Refused(other.to_string()),
         }

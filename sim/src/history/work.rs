@@ -159,7 +159,9 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
         world.audit().touch(Some(job.key));
     }
     nap(&world).await;
-    if lease.check().is_err() {
+    // A worker that is not forgetful does not let its nap eat up the lease that the effect needs.
+    let renewed = forgetful || lease.renew().await.is_ok();
+    if !renewed || lease.check().is_err() {
         return ended(lease, Ending::NotApplied(None)).await;
     }
     let answer = provider::send(&world, job.sending(lease.fence()));

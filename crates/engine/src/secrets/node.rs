@@ -242,13 +242,13 @@ impl Secrets {
         })
     }
 
-    /// [`refresh`](Self::refresh), given up on after as long as a view is good for: a store that never answers must not
-    /// keep this node from asking again.
+    /// [`refresh`](Self::refresh), given up on when the next one is due: a question that is never answered must not keep
+    /// this node from asking again while its view is still good.
     pub(crate) async fn refresh_in_time(&self) -> Result<(), Error> {
         tokio::select! {
             biased;
             refreshed = self.refresh() => refreshed,
-            () = self.clock.sleep(self.terms.good_for) => {
+            () = self.clock.sleep(self.terms.refresh_every) => {
                 let context = "waiting for the store to tell its secret's state";
                 Err(Error::Store(store::Error::new(store::Kind::Unavailable, context)))
             }
