@@ -1,7 +1,38 @@
 //! Semel makes side effects happen once.
 //!
+//! A request times out and nobody knows whether the card was charged; the client retries, the queue redelivers, the
+//! operator runs the job again. An [`Engine`] recognises that it is the same [`Intent`], runs your work once, stores what came
+//! of it and gives that same answer to every retry. Where nobody can prove what happened, it says so.
+//!
 //! **What lives here**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
 //! reconcile. **What must never**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
+//!
+//! # Three ways to use it
+//!
+//! - [`Engine::run`]: work that returns a value. The same value comes back on every retry, `0`, `""` and `None` too.
+//! - [`Engine::execute`]: work that ends with a raw [`Outcome`](core::outcome::Outcome): status, headers, bytes.
+//! - [`Engine::claim`]: a [`Lease`] by hand, for a worker that runs elsewhere: renew, finish, give back.
+//!
+//! # What your work has to say
+//!
+//! How it failed decides what a retry gets, and only the work knows:
+//!
+//! | the work ends with | the record | the next call with the key |
+//! |---|---|---|
+//! | `Ok(value)` | `SUCCEEDED` | gets the value |
+//! | [`Failed::Refused`] | `FAILED_REPLAYABLE` | gets the same refusal |
+//! | [`Failed::NotApplied`] | `FAILED_NOT_REPLAYABLE` | is the next attempt |
+//! | [`Failed::InDoubt`], its deadline | `UNKNOWN` | is told so, until somebody finds out ([`Reconcile`], [`Engine::resolve`]) |
+//! | a panic, a crash | stays until its lease dies | is told so; where the provider deduplicates, the next attempt |
+//!
+//! Say `NotApplied` only of what you know: "the connection was refused" is, a time-out is not.
+//!
+//! # What it rests on
+//!
+//! The [class](core::policy::Class) of the policy names the guarantee; the store has to keep what it acknowledged
+//! ([`hazards`](core::store::Store::hazards) tells what speaks against that); and the work has to ask
+//! [`Attempt::check`] right before its effect's first byte, if it does anything slow before. What remains, a process that is
+//! frozen between that check and the byte, is refused only by a system that compares [`Attempt::fence`].
 
 mod answer;
 pub mod archive;

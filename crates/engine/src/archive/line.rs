@@ -192,8 +192,11 @@ pub(super) mod tests {
     fn parsed(id: CommandId, record: &Record) -> Value {
         let mut lines = Vec::new();
         write(&Archived { id, record }, &mut lines).expect("written to memory");
-        assert_eq!(lines.iter().filter(|byte| **byte == b'\n').count(), 1);
-        assert_eq!(lines.last(), Some(&b'\n'));
+        assert_eq!(
+            lines.iter().position(|byte| *byte == b'\n'),
+            Some(lines.len() - 1),
+            "one line, and it is ended"
+        );
         serde_json::from_slice(&lines).expect("a line of JSON")
     }
 

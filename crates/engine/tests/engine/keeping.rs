@@ -21,7 +21,7 @@ async fn an_outcome_is_replayed_then_refused_as_expired_and_then_gone() {
     let world = World::new();
     let engine = world.engine().await;
     engine.run(intent("k", "5"), charge).await.expect("a value");
-    world.skip(DAY - secs(10)).await;
+    world.skip(secs(24 * 3600 - 10)).await;
     assert!(engine.run(intent("k", "5"), never).await.expect("still kept").replayed);
     world.pass(secs(10) + 2 * SWEEP).await;
     assert_eq!(world.record().await.state_name(), StateName::Expired, "the sweeper has been by");

@@ -16,6 +16,7 @@ fn opened(path: &Path, clock: &FakeClock) -> Arc<dyn Store> {
     Arc::new(Sqlite::open(path, options).expect("the store opens"))
 }
 
+#[expect(clippy::unused_async, reason = "the suite opens stores of every kind, servers too")]
 async fn open() -> Subject {
     let scratch = Scratch::new(&format!("contract-{}", SUBJECTS.fetch_add(1, Ordering::Relaxed)));
     let (path, clock) = (scratch.file(), FakeClock::default());
