@@ -196,3 +196,71 @@ async fn the_engine_goes_on_when_its_caller_never_comes_back() {
         "ended by its deadline, not by the caller"
     );
 }
+
+#[tokio::test]
+async fn a_claim_that_arrives_after_its_own_lease_is_given_back_and_handed_to_nobody() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let policy = Policy { lease: secs(5), ..Policy::new(Class::External) };
+    let gate = Arc::new(Gate::new());
+    let (slow, due) = (Arc::clone(&gate), AtomicBool::new(true));
+    world.fate(move |call| {
+        let hit = call.question == Question::Insert && due.swap(false, Ordering::SeqCst);
+        if hit { Fault::DelayBefore(slow.pause()) } else { Fault::Pass }
+    });
+    let call = tokio::spawn({
+        let (engine, intent) = (engine.clone(), intent_under(policy, "k", "5").reserved());
+        async move { engine.claim(&intent).await }
+    });
+    world.pass(secs(6)).await;
+    gate.open();
+    world.rest().await;
+    let claimed = call.await.expect("no panic");
+    assert!(matches!(claimed, Err(Error::GivenUp(GivenUp::Lapsed))), "{claimed:?}");
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn a_twin_is_told_what_the_store_says_once_the_owners_lease_is_over() {
+    let world = World::new();
+    let (stalled, other) = (world.engine().await, world.engine().await);
+    let policy = || Policy { work_deadline: secs(3600), ..Policy::new(Class::Downstream) };
+    let running = tokio::spawn({
+        let engine = stalled.clone();
+        async move { engine.run(intent_under(policy(), "k", "5"), forever).await }
+    });
+    world.rest().await;
+    world.fate(|call| if call.question == Question::Swap { Fault::FailBefore } else { Fault::Pass });
+    world.pass(secs(31)).await;
+    world.fate(|_| Fault::Pass);
+    let taken_over = other.run(intent_under(policy(), "k", "5"), charge).await.expect("taken over");
+    assert_eq!(taken_over.value, 2);
+    let twin = stalled.run(intent_under(policy(), "k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(&twin, Ok(done) if done.replayed && done.value == 2), "{twin:?}");
+    running.abort();
+}
+
+#[tokio::test]
+async fn a_twin_is_told_of_an_outcome_whose_acknowledgement_its_owner_has_lost() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let deaf = Arc::new(AtomicBool::new(true));
+    let is_deaf = Arc::clone(&deaf);
+    world.fate(move |call| match call.question {
+        Question::Swap if is_deaf.load(Ordering::SeqCst) => Fault::FailAfter,
+        Question::Get if is_deaf.load(Ordering::SeqCst) => Fault::FailBefore,
+        _ => Fault::Pass,
+    });
+    let owner = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), charge).await }
+    });
+    world.rest().await;
+    assert!(!owner.is_finished(), "it does not know that its finish is stored");
+    deaf.store(false, Ordering::SeqCst);
+    let twin = engine.run(intent("k", "5").waiting(secs(0)), never).await;
+    assert!(matches!(&twin, Ok(done) if done.replayed && done.value == 1), "{twin:?}");
+    world.pass(secs(3)).await;
+    let done = owner.await.expect("no panic").expect("its own outcome");
+    assert!(done.stored && !done.replayed);
+}
