@@ -135,6 +135,8 @@ impl Policy {
             Err(PolicyError::NoWorkDeadline)
         } else if self.ttl <= self.lease {
             Err(PolicyError::TtlWithinLease)
+        } else if self.denied_ttl <= self.lease {
+            Err(PolicyError::DeniedTtlWithinLease)
         } else if self.attempts_max == Some(0) {
             Err(PolicyError::NoAttempts)
         } else if self.class == Class::Downstream && self.dedup_window <= longest_attempt {
@@ -156,6 +158,9 @@ pub enum PolicyError {
     NoWorkDeadline,
     /// Outcomes would be forgotten before a claim's lease is over.
     TtlWithinLease,
+    /// A refusal for want of permission would be forgotten before a claim's lease is over: an older claim that was long
+    /// under way could then come after it, with a lower fence.
+    DeniedTtlWithinLease,
     /// No attempt would be allowed at all.
     NoAttempts,
     /// The downstream system forgets within the time that one attempt may take.
@@ -175,6 +180,10 @@ impl fmt::Display for PolicyError {
             }
             Self::TtlWithinLease => {
                 "the ttl must be longer than the lease: a lease is not a retention period"
+            }
+            Self::DeniedTtlWithinLease => {
+                "the denied ttl must be longer than the lease: a claim that was long under way must not outlive \
+                 what came after it"
             }
             Self::NoAttempts => "attempts_max must be at least 1; leave it out for no limit",
             Self::WindowWithinAttempt => {
@@ -232,6 +241,8 @@ mod tests {
         assert_eq!(with(|p| p.work_deadline = Duration::ZERO), Err(PolicyError::NoWorkDeadline));
         assert_eq!(with(|p| p.ttl = p.lease), Err(PolicyError::TtlWithinLease));
         assert_eq!(with(|p| p.ttl = p.lease + ms(1)), Ok(()));
+        assert_eq!(with(|p| p.denied_ttl = p.lease), Err(PolicyError::DeniedTtlWithinLease));
+        assert_eq!(with(|p| p.denied_ttl = p.lease + ms(1)), Ok(()));
         assert_eq!(with(|p| p.attempts_max = Some(0)), Err(PolicyError::NoAttempts));
         assert_eq!(with(|p| p.attempts_max = Some(1)), Ok(()));
         let tight = |p: &mut Policy| {

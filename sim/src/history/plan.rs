@@ -134,7 +134,7 @@ fn key(chance: &mut Chance, skew: Duration) -> KeyPlan {
         work_deadline,
         skew,
         ttl: millis(chance.between(12_000, 40_000)),
-        denied_ttl: millis(chance.between(4_000, 8_000)),
+        denied_ttl: millis(chance.between(6_000, 10_000)),
         tombstone: if chance.percent(30) { Duration::ZERO } else { millis(chance.between(4_000, 20_000)) },
         dedup_window: 2 * work_deadline + skew + millis(chance.between(2_000, 30_000)),
         attempts_max: chance.percent(25).then(|| if chance.percent(50) { 2 } else { 3 }),
