@@ -230,6 +230,19 @@ mod tests {
     }
 
     #[test]
+    fn the_common_spellings_of_json_are_read_without_allocating_and_mean_the_same() {
+        let long_way = MediaType::parse(b"application/json;charset=\"utf-8\"").unwrap();
+        assert!(matches!(long_way.essence, Cow::Owned(_)));
+        for text in
+            ["application/json", "Application/JSON; charset=utf-8", " application/json;charset=UTF-8 "]
+        {
+            let media = MediaType::parse(text.as_bytes()).unwrap();
+            assert!(matches!(media.essence, Cow::Borrowed(_)), "{text}");
+            assert_eq!(media, long_way, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_not_a_media_type_is_left_alone() {
         for text in
             ["", "json", "a/", "/b", "a/b; c", "a/b; c=", "a/b; c=\"x", "a/b c", "a/b;x=1;X=2", "a/b,c/d"]

@@ -311,6 +311,14 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_selection_keeps_the_version_it_was_made_under() {
+        for version in 0..=u8::MAX {
+            let stored = Selection::from_parts(version, vec![], vec![], vec![]).unwrap();
+            assert_eq!(stored.version(), version);
+        }
+    }
+
+    #[test]
     fn a_stored_selection_keeps_a_header_that_could_not_be_chosen_today() {
         let stored = Selection::from_parts(1, vec!["x-api-key".into()], vec![], vec![]).unwrap();
         assert_eq!(stored.headers(), ["x-api-key"]);

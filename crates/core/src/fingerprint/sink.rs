@@ -114,4 +114,15 @@ mod tests {
         }
         assert_eq!(hasher.finish().as_bytes(), &whole);
     }
+
+    #[test]
+    fn a_single_byte_around_the_end_of_the_buffer_is_hashed_like_any_other() {
+        for before in BUFFER_BYTES - 1..=BUFFER_BYTES + 1 {
+            let data = vec![7; before + 1];
+            let mut hasher = Hasher::new();
+            hasher.write(&data[1..]);
+            hasher.push(7);
+            assert_eq!(hasher.finish().as_bytes(), &<[u8; 32]>::from(Sha256::digest(&data)), "{before}");
+        }
+    }
 }

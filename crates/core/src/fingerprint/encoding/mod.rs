@@ -128,3 +128,24 @@ impl Output {
 
 /// Pieces that a decoder hands over: small beside its window.
 const PIECE_BYTES: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_doubles_and_goes_to_the_limit_in_one_step_past_a_quarter_of_it() {
+        let mut output = Output { bytes: Vec::new(), bytes_max: 640 };
+        let mut steps = Vec::new();
+        for _ in 0..64 {
+            let before = output.bytes.capacity();
+            output.extend(&[7; 10]).expect("there is room");
+            if output.bytes.capacity() != before {
+                steps.push((output.bytes.len(), output.bytes.capacity()));
+            }
+        }
+        assert_eq!(steps, [(10, 10), (20, 20), (30, 40), (50, 80), (90, 160), (170, 640)]);
+        assert_eq!(output.extend(&[7]), Err(too_large(640)));
+        assert_eq!(output.bytes, [7; 640]);
+    }
+}

@@ -248,3 +248,36 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_found_wherever_the_search_begins_and_the_hint_moves_behind_it() {
+        let body = br#"{"d":{"b":1,"a":2},"c":{"x":0},"b":[{"b":1,"a":2}],"a":{"b":1,"a":2}}"#;
+        let order = check(body).expect("this is JSON");
+        assert_eq!(order.objects.len(), 4, "all but one object are out of order");
+        for start in 0..body.len() {
+            let found = order.objects.iter().find(|(at, _)| *at as usize == start);
+            let behind = order.objects.partition_point(|(at, _)| *at as usize <= start);
+            for hint in 0..=order.objects.len() {
+                let mut moved = hint;
+                let place = order.find(start, &mut moved);
+                assert_eq!(place, found.map(|(_, members)| *members as usize), "{start} from {hint}");
+                assert_eq!(moved, behind, "{start} from {hint}");
+            }
+        }
+        let order = check(b"[{}]").expect("this is JSON");
+        assert_eq!(order.find(1, &mut 0), None);
+    }
+
+    #[test]
+    fn bytes_are_counted_one_by_one_across_pieces() {
+        for len in [0, 1, 254, 255, 256, 509, 510, 511, 10_000] {
+            let colons = vec![b':'; len];
+            assert_eq!((count(&colons, b':'), count(&colons, b'{')), (len, 0));
+        }
+        assert_eq!(count(&b"a:b".repeat(300), b':'), 300);
+    }
+}

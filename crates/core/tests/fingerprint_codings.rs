@@ -1,0 +1,174 @@
+//! Content encodings at their edges: exact limits, several members, damage, and what is told about it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use semel_core::fingerprint::{Error, ErrorKind, Limits, Request, Selection};
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
+    digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
+}
+
+fn decoded(coding: &str, body: &[u8], decoded_body_bytes_max: usize) -> Result<Vec<u8>, Error> {
+    let coding = [coding.as_bytes()];
+    let request = Request { content_encoding: &coding, ..Request::new("POST", "x", "/x", body) };
+    request.canonical_body(&Selection::default(), &Limits { decoded_body_bytes_max })
+}
+
+fn refused(coding: &str, body: &[u8], decoded_body_bytes_max: usize) -> (ErrorKind, Option<usize>) {
+    let error = decoded(coding, body, decoded_body_bytes_max).unwrap_err();
+    (error.kind(), error.position())
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn bare_deflate(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+/// Eighteen bytes of zstd: a frame that states `stated` bytes and holds one byte `length` times, in a window of 1 MiB.
+fn zstd_run(stated: u64, length: u32) -> Vec<u8> {
+    let last_run = length << 3 | 1 << 1 | 1;
+    [&hex("28b52ffdc050")[..], &stated.to_le_bytes(), &last_run.to_le_bytes()[..3], &[7]].concat()
+}
+
+#[test]
+fn a_decoded_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
+    let body = vec![7; 100_000];
+    for (coding, encoded) in [
+        ("identity", body.clone()),
+        ("gzip", gzip(&body)),
+        ("deflate", zlib(&body)),
+        ("deflate", bare_deflate(&body)),
+        ("zstd", zstd(&body)),
+        ("zstd", zstd_run(100_000, 100_000)),
+    ] {
+        assert_eq!(decoded(coding, &encoded, body.len()).as_deref(), Ok(&body[..]), "{coding}");
+        let limit = body.len() - 1;
+        assert_eq!(refused(coding, &encoded, limit), (ErrorKind::TooLarge, Some(limit)), "{coding}");
+    }
+}
+
+#[test]
+fn several_gzip_members_and_zstd_frames_are_one_body() {
+    let members = [gzip(b"one "), gzip(b""), gzip(b"two")].concat();
+    assert_eq!(decoded("gzip", &members, 100).unwrap(), b"one two");
+    let skippable = hex("502a4d1803000000aabbcc");
+    let frames = [zstd(b"one "), skippable.clone(), zstd(b"two"), skippable].concat();
+    assert_eq!(decoded("zstd", &frames, 100).unwrap(), b"one two");
+}
+
+#[test]
+fn four_thousand_and_ninety_six_members_pass_and_the_next_one_is_refused_where_it_starts() {
+    // Each member sets a decoder up, whatever it holds.
+    for (coding, member) in [("gzip", gzip(b"")), ("zstd", hex("502a4d1800000000"))] {
+        assert_eq!(decoded(coding, &member.repeat(4096), 1 << 20).unwrap(), b"", "{coding}");
+        for more in [1, 904] {
+            let error = refused(coding, &member.repeat(4096 + more), 1 << 20);
+            assert_eq!(error, (ErrorKind::Malformed, Some(4096 * member.len())), "{coding}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_gzip_member_is_noticed_inside_it() {
+    let (first, second) = (gzip(b"one"), gzip(b"two"));
+    let whole = [&first[..], &second].concat();
+    for damaged in [0, 1, 2, second.len() - 8, second.len() - 5, second.len() - 4, second.len() - 1] {
+        let mut body = whole.clone();
+        body[first.len() + damaged] ^= 0x10;
+        let (kind, position) = refused("gzip", &body, 100);
+        assert_eq!(kind, ErrorKind::Malformed, "byte {damaged}");
+        assert!(position.is_some_and(|at| (first.len()..=body.len()).contains(&at)), "{position:?}");
+    }
+    let trailed = [&first[..], b"what follows is not a member"].concat();
+    let (kind, position) = refused("gzip", &trailed, 100);
+    assert_eq!(kind, ErrorKind::Malformed);
+    assert!(position.is_some_and(|at| (first.len()..trailed.len()).contains(&at)), "{position:?}");
+}
+
+#[test]
+fn deflate_of_any_size_is_read_piece_by_piece() {
+    let noise: Vec<u8> = (0..120_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for len in [0, 1, 16_383, 16_384, 16_385, 32_767, 32_768, 32_769, 49_152, 65_537, 120_000] {
+        for content in [&vec![0; len], &noise[..len]] {
+            assert_eq!(decoded("deflate", &zlib(content), 1 << 20).as_deref(), Ok(content), "{len}");
+            assert_eq!(decoded("deflate", &bare_deflate(content), 1 << 20).as_deref(), Ok(content), "{len}");
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_deflate_stream_is_refused_where_it_starts() {
+    let whole = bare_deflate(b"one");
+    let error = decoded("deflate", &[&whole[..], b"more"].concat(), 100).unwrap_err();
+    let told = "Content-Encoding: something follows the deflate stream";
+    assert_eq!(error.to_string(), format!("{told} (byte {})", whole.len()));
+    let error = decoded("deflate", &whole[..whole.len() - 1], 100).unwrap_err();
+    let told = "Content-Encoding: the deflate stream is cut short";
+    assert_eq!(error.to_string(), format!("{told} (byte {})", whole.len() - 1));
+}
+
+#[test]
+fn a_bare_deflate_stream_that_starts_like_zlib_is_still_read() {
+    // A stored block of one byte, whose padding and length happen to be a zlib header, and an empty last block.
+    assert_eq!(decoded("deflate", &hex("780100feff78010000ffff"), 100).unwrap(), b"x");
+}
+
+#[test]
+fn zlib_that_comes_to_too_much_is_not_read_as_a_bare_stream_instead() {
+    // As zlib, these bytes repeat one byte over and over; as a bare stream, they are one stored block and an end.
+    let repeats = hex("148c8251300a46c1281805a360").into_iter().cycle().take(2559);
+    let stored: Vec<u8> = hex("c071").into_iter().chain(repeats).collect();
+    let body = [&hex("78010afef5")[..], &stored, &hex("010000ffff")].concat();
+    assert_eq!(refused("deflate", &body, 100_000), (ErrorKind::TooLarge, Some(100_000)));
+    // Where all of it fits, it turns out to be no whole zlib stream.
+    assert_eq!(decoded("deflate", &body, 1 << 20).unwrap(), stored);
+}
+
+#[test]
+fn a_zstd_frame_must_hold_what_it_states() {
+    assert_eq!(decoded("zstd", &zstd_run(300, 300), 1000).unwrap(), [7; 300]);
+    for (stated, length) in [(300, 299), (299, 300), (0, 300)] {
+        let body = [zstd_run(300, 300), zstd_run(stated, length)].concat();
+        assert_eq!(refused("zstd", &body, 1000), (ErrorKind::Malformed, Some(18)), "{stated} {length}");
+    }
+}
+
+#[test]
+fn a_zstd_frame_that_states_more_than_there_is_room_for_is_refused_unread() {
+    for stated in [101, 200, 500, u64::from(u32::MAX), u64::MAX] {
+        let body = [zstd_run(200, 200), zstd_run(stated, 50)].concat();
+        assert_eq!(refused("zstd", &body, 300), (ErrorKind::TooLarge, Some(300)), "{stated}");
+    }
+    let body = [zstd_run(200, 200), zstd_run(100, 50)].concat();
+    assert_eq!(refused("zstd", &body, 300), (ErrorKind::Malformed, Some(18)));
+}
+
+#[test]
+fn a_damaged_zstd_block_is_noticed_where_it_stands() {
+    let mut frame = zstd_run(300, 300);
+    // A kind of block that does not exist.
+    frame[14] |= 3 << 1;
+    let body = [zstd_run(300, 300), frame, zstd_run(300, 300)].concat();
+    assert_eq!(refused("zstd", &body, 1000), (ErrorKind::Malformed, Some(18 + 17)));
+}
