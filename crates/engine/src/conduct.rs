@@ -176,7 +176,7 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     let (found, operation_id) = (reading.found(), record.operation_id());
     let differs = machine::contradicts(found, ending);
     node.observe(&Event::Fenced { operation_id, differs });
-    if found == machine::Found::Nothing {
+    if machine::outlived(&record, found) {
         node.observe(&Event::RecordLost { operation_id });
     }
     let subject = Subject {
@@ -185,7 +185,7 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
         operation: record.operation(),
         caller: record.caller_hash(),
     };
-    telling::told(node, &subject, found, machine::overtaken(found))
+    telling::told(node, &subject, found, machine::overtaken(&record, found))
 }
 
 async fn in_doubt<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: &str) {

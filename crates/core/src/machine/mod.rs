@@ -28,7 +28,9 @@ mod verdict;
 
 pub use command::Command;
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide};
-pub use owner::{abandon, claim_landed, contradicts, finish, landed, may_send, overtaken, renew, start};
+pub use owner::{
+    abandon, claim_landed, contradicts, finish, landed, may_send, outlived, overtaken, renew, start,
+};
 pub use retention::{Due, due, expire, purge};
 pub use rotation::{Route, Stage, route};
 pub use verdict::{Verdict, lapse, postpone, reconcile, release, resolve};

@@ -135,12 +135,12 @@ pub fn landed(write: &Write, reread: Found<'_>) -> bool {
     matches!(reread, Found::Record(record) if *record == write.next)
 }
 
-/// What the owner's client is told once the store has refused its finish for good: what stands there now, never the
-/// owner's own answer. Where nothing stands there any more, nobody can prove anything: unknown, and worth an alarm.
-pub fn overtaken(found: Found<'_>) -> Reply<'_> {
+/// What the client of `own`'s owner is told once the store has refused its finish for good: what stands there now, never
+/// the owner's own answer. Where its record [is gone](outlived), nobody can prove anything: unknown, and worth an alarm.
+pub fn overtaken<'a>(own: &Record, found: Found<'a>) -> Reply<'a> {
     let record = match found {
-        Found::Record(record) => record,
-        Found::Nothing | Found::Moved => return Reply::Unknown,
+        Found::Record(record) if !outlived(own, found) => record,
+        Found::Record(_) | Found::Nothing | Found::Moved => return Reply::Unknown,
         Found::Unreadable => return Reply::Unreadable,
     };
     match &record.state {
@@ -153,6 +153,18 @@ pub fn overtaken(found: Found<'_>) -> Reply<'_> {
         }
         State::Unknown { .. } => Reply::Unknown,
         State::Expired { .. } => Reply::Expired,
+    }
+}
+
+/// Whether an owner's record is gone: nothing stands there any more, or the key has had a new life with another payload,
+/// whose outcome is nobody's business but that payload's.
+pub fn outlived(own: &Record, found: Found<'_>) -> bool {
+    match found {
+        Found::Record(record) => {
+            record.fingerprint != own.fingerprint || record.policy.selection != own.policy.selection
+        }
+        Found::Nothing | Found::Moved => true,
+        Found::Unreadable => false,
     }
 }
 

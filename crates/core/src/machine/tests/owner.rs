@@ -213,22 +213,23 @@ fn a_finish_whose_acknowledgement_was_lost_is_recognised_by_its_whole_content() 
 
 #[test]
 fn an_owner_whose_finish_is_refused_tells_what_stands_there_never_its_own_answer() {
+    let own = processing(Class::External);
     let refused = Outcome::http(422, [("a", "b")], "no");
     let failed =
         finish(&processing(Class::External), OWNER, Ending::FailedReplayable(refused.clone()), at(2000));
     let failed = failed.unwrap().next;
     let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
     let gone = expire(&succeeded(), at(u64::MAX / 2)).unwrap().next;
-    let told = |record: &Record| overtaken(Found::Record(record)) == Reply::InProgress;
-    assert_eq!(overtaken(Found::Record(&succeeded())), Reply::Replay(&paid()));
-    assert_eq!(overtaken(Found::Record(&failed)), Reply::Replay(&refused));
-    assert_eq!(overtaken(Found::Record(&not_applied(Class::External))), Reply::Replay(&busy()));
+    let told = |record: &Record| overtaken(&own, Found::Record(record)) == Reply::InProgress;
+    assert_eq!(overtaken(&own, Found::Record(&succeeded())), Reply::Replay(&paid()));
+    assert_eq!(overtaken(&own, Found::Record(&failed)), Reply::Replay(&refused));
+    assert_eq!(overtaken(&own, Found::Record(&not_applied(Class::External))), Reply::Replay(&busy()));
     assert!(told(&released) && told(&processing(Class::External)) && told(&claimed(Class::External)));
-    assert_eq!(overtaken(Found::Record(&lapsed(Class::External))), Reply::Unknown);
-    assert_eq!(overtaken(Found::Record(&gone)), Reply::Expired);
-    assert_eq!(overtaken(Found::Nothing), Reply::Unknown, "a finish never inserts");
-    assert_eq!(overtaken(Found::Moved), Reply::Unknown);
-    assert_eq!(overtaken(Found::Unreadable), Reply::Unreadable);
+    assert_eq!(overtaken(&own, Found::Record(&lapsed(Class::External))), Reply::Unknown);
+    assert_eq!(overtaken(&own, Found::Record(&gone)), Reply::Expired);
+    assert_eq!(overtaken(&own, Found::Nothing), Reply::Unknown, "a finish never inserts");
+    assert_eq!(overtaken(&own, Found::Moved), Reply::Unknown);
+    assert_eq!(overtaken(&own, Found::Unreadable), Reply::Unreadable);
 }
 
 #[test]
@@ -250,4 +251,26 @@ fn a_record_that_says_otherwise_than_the_owner_knows_is_a_conflict() {
         // Who knows of no outcome is not contradicted by any.
         assert!(!differs(found, Ending::InDoubt) && !differs(found, Ending::NotApplied(Some(busy()))));
     }
+}
+
+#[test]
+fn an_owner_is_never_told_the_outcome_of_another_payload() {
+    let own = processing(Class::External);
+    let command = command_under(policy(Class::External), &DIFFERENT);
+    let claim = decide(Found::Nothing, &command, ticket(OTHER, Begin::Processing), at(9000));
+    let theirs = finish(&run(claim).next, OTHER, Ending::Succeeded(paid()), at(9500)).unwrap().next;
+    assert!(outlived(&own, Found::Record(&theirs)) && outlived(&own, Found::Nothing));
+    assert_eq!(overtaken(&own, Found::Record(&theirs)), Reply::Unknown);
+    assert!(!outlived(&own, Found::Record(&succeeded())) && !outlived(&own, Found::Unreadable));
+    let reselected = Policy {
+        selection: crate::fingerprint::Selection::default().excluding(["/at"]).unwrap(),
+        ..policy(Class::External)
+    };
+    let mut other_terms = succeeded();
+    other_terms.policy = Arc::new(reselected);
+    assert_eq!(
+        overtaken(&own, Found::Record(&other_terms)),
+        Reply::Unknown,
+        "hashes under two selections say nothing"
+    );
 }
