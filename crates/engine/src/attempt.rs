@@ -14,7 +14,6 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Attempt {
     pub(crate) ownership: Arc<Ownership>,
-    pub(crate) started: Arc<tokio::sync::Notify>,
 }
 
 impl Attempt {
@@ -45,12 +44,13 @@ impl Attempt {
             Unwritten::Refused(_) => NotYours::Lost,
             Unwritten::Store(error) => NotYours::Store(error),
         })?;
-        self.started.notify_one();
+        self.ownership.begin_deadline();
         self.check()
     }
 
     /// Whether the effect may be sent *now*. To be asked right before its first byte leaves, where the work does other
-    /// things first; the engine itself asks before the work begins. On an error nothing may be sent: end the attempt as
+    /// things first; the engine itself asks before the work begins. Fails for good once the attempt is over, whatever a
+    /// clone of it may still be doing. On an error nothing may be sent: end the attempt as
     /// not applied.
     pub fn check(&self) -> Result<(), NotYours> {
         if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }

@@ -145,6 +145,10 @@ impl Builder {
     /// Outside a tokio runtime, unless another place for tasks was handed in.
     pub async fn build(self) -> Result<Engine, BuildError> {
         let quota = QuotaKeeper::new(&self.quotas).map_err(BuildError::Quotas)?;
+        // The argument that no node claims under a secret that was replaced rests on this.
+        if self.terms.in_flight <= self.settings.store_timeout {
+            return Err(BuildError::Secrets(secrets::Error::Terms));
+        }
         let spawn = self.spawn.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
         let asked = self.clock.uptime();
         let patience = PATIENCE * self.settings.store_timeout;

@@ -12,13 +12,17 @@ use crate::ownership::Ownership;
 use crate::quota::Permit;
 use crate::recognise::{self, Recognised};
 use crate::secrets;
-use crate::settings::Settings;
 use crate::telling;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Decision, Expect, Found, Ticket, Write};
 use semel_core::record::Record;
 use semel_core::store::{self, Kind, Reading, Written};
+use semel_core::time::Time;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The pause between two looks for a claim that may still arrive, at first and at most.
+const GIVE_BACK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// How often a claim is decided anew from what the store shows: every round somebody else has written the record.
 const ROUNDS_MAX: usize = 32;
@@ -31,11 +35,15 @@ pub(crate) enum Claim {
     Judged(CommandId, Reading),
     /// The owner was gone and the effect in doubt: the record under that id now says so.
     MarkedUnknown(CommandId),
-    /// Nothing was sent, and what was claimed is given back.
-    Lapsed,
+    /// It was claimed too late to be begun. Nothing was sent; it is to be [abandoned](Ownership::abandon).
+    Lapsed(Ownership),
 }
 
-/// What is left to do about a claim of which the store could not tell.
+/// Why a claim that came too late is given back.
+pub(crate) const LAPSED: &str =
+    "the claim was not known to be stored before its lease was over, and nothing was sent";
+
+/// A claim of which the store could not tell, and which may still arrive.
 pub(crate) struct Loose {
     id: CommandId,
     write: Box<Write>,
@@ -44,14 +52,8 @@ pub(crate) struct Loose {
 /// Why there is no claim.
 pub(crate) struct Unclaimed {
     pub(crate) error: Error,
-    /// A claim that may stand in the store all the same.
-    pub(crate) loose: Option<Loose>,
-}
-
-impl<E: Into<Error>> From<E> for Unclaimed {
-    fn from(error: E) -> Self {
-        Self { error: error.into(), loose: None }
-    }
+    /// Claims that may stand in the store all the same, or still arrive there.
+    pub(crate) loose: Vec<Loose>,
 }
 
 /// What one try came to, where it did not settle the matter.
@@ -65,17 +67,27 @@ enum Again {
 /// Claims what was recognised, or tells what stands in its way.
 pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<Claim, Unclaimed> {
     let mut recognised = recognised.clone();
+    let mut loose = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        match claim_where_it_is(node, &recognised).await? {
-            Some(claim) => return Ok(claim),
-            None => recognised = recognised.again(node)?,
+        let again = match claim_where_it_is(node, &recognised, &mut loose).await {
+            Ok(Some(claim)) => return Ok(claim),
+            Ok(None) => recognised.again(node),
+            Err(error) => Err(error),
+        };
+        match again {
+            Ok(again) => recognised = again,
+            Err(error) => return Err(Unclaimed { error, loose }),
         }
     }
-    Err(contended())
+    Err(Unclaimed { error: contended(), loose })
 }
 
 /// Claims the command where it is kept at this moment. `None` where that has changed meanwhile.
-async fn claim_where_it_is(node: &Arc<Node>, recognised: &Recognised) -> Result<Option<Claim>, Unclaimed> {
+async fn claim_where_it_is(
+    node: &Arc<Node>,
+    recognised: &Recognised,
+    loose: &mut Vec<Loose>,
+) -> Result<Option<Claim>, Error> {
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
     let command = located.command;
@@ -83,6 +95,10 @@ async fn claim_where_it_is(node: &Arc<Node>, recognised: &Recognised) -> Result<
     let mut looked = located.reading.is_some();
     let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.now()));
     for _ in 0..ROUNDS_MAX {
+        // Any of them: one whose answer was lost may have arrived since, and be what the next was refused by.
+        if let Some(claim) = landed(node, loose, command.id, &reading) {
+            return Ok(Some(claim));
+        }
         let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
         let decision = machine::decide(reading.found(), command, ticket, node.stamp(reading.now, ""));
         let (write, run) = match decision {
@@ -91,7 +107,7 @@ async fn claim_where_it_is(node: &Arc<Node>, recognised: &Recognised) -> Result<
             Decision::Answer(_) => return Ok(Some(Claim::Judged(command.id, reading))),
             // A marker that this view knows nothing of: others have moved on.
             Decision::Follow if recognised.view.outgoing.is_none() => {
-                node.secrets.refresh_in_time().await.map_err(Error::Secrets)?;
+                node.secrets.refresh_in_time().await?;
                 return Ok(None);
             }
             Decision::Follow => return Ok(None),
@@ -106,10 +122,12 @@ async fn claim_where_it_is(node: &Arc<Node>, recognised: &Recognised) -> Result<
                 continue;
             }
         };
-        if write.expect == Expect::Absent {
-            recognised.view.check(node.clock.uptime()).map_err(Error::Secrets)?;
+        if write.expect == Expect::Absent && recognised.view.check(node.clock.uptime()).is_err() {
+            // Waited for too long since: by a fresh view, if this node has one.
+            permit.into_iter().for_each(Permit::refund);
+            return Ok(None);
         }
-        match put(node, command.id, write, run, permit).await? {
+        match put(node, command.id, write, run, permit, loose).await? {
             Ok(claim) => return Ok(Some(claim)),
             Err(Again::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
             Err(Again::Locate) => reading = Reading::nothing(node.now()),
@@ -119,7 +137,7 @@ async fn claim_where_it_is(node: &Arc<Node>, recognised: &Recognised) -> Result<
     Err(contended())
 }
 
-fn contended() -> Unclaimed {
+fn contended() -> Error {
     let context = "claiming a record that somebody else keeps changing";
     store::Error::new(Kind::Unavailable, context).into()
 }
@@ -160,36 +178,34 @@ async fn put(
     write: Box<Write>,
     run: bool,
     permit: Option<Permit>,
-) -> Result<Result<Claim, Again>, Unclaimed> {
+    loose: &mut Vec<Loose>,
+) -> Result<Result<Claim, Again>, Error> {
     let written = node.write(id, &write).await;
     if let (Some(permit), true) = (permit, nothing_was_written(&written)) {
         permit.refund();
     }
     match written {
-        Ok(Written::Done { now }) if run => {
-            let ownership = Ownership::new(Arc::clone(node), id, write.next);
-            if telling::is_held(&ownership.record(), now) {
-                return Ok(Ok(Claim::Owned(ownership)));
-            }
-            // So long under way that a later attempt may have come and been purged, whose fence was higher.
-            ownership.abandon("the claim arrived after its lease was over, and nothing was sent").await;
-            Ok(Ok(Claim::Lapsed))
-        }
+        Ok(Written::Done { now }) if run => Ok(Ok(owned(node, id, write.next, now))),
         Ok(Written::Done { .. }) => Ok(Ok(Claim::MarkedUnknown(id))),
         Ok(Written::Refused(reading)) => Ok(Err(again(reading))),
-        Err(error) if error.is_ambiguous() && run => {
-            let loose = Loose { id, write };
-            match node.get(id).await {
-                Ok(reading) => match landed(node, &loose, &reading).await {
-                    Some(claim) => Ok(Ok(claim)),
-                    None => Ok(Err(again(reading))),
-                },
-                Err(error) => Err(Unclaimed { error: error.into(), loose: Some(loose) }),
+        Err(error) if error.is_ambiguous() => {
+            if run {
+                loose.push(Loose { id, write });
             }
+            let reading = node.get(id).await?;
+            Ok(landed(node, loose, id, &reading).ok_or_else(|| again(reading)))
         }
-        Err(error) if error.is_ambiguous() => Ok(Err(again(node.get(id).await?))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A claim that stood in the store at `now`.
+fn owned(node: &Arc<Node>, id: CommandId, record: Record, now: Time) -> Claim {
+    let is_held = telling::is_held(&record, now);
+    let ownership = Ownership::new(Arc::clone(node), id, record);
+    // One that was so long under way that its lease is over: a later attempt may have come and been purged, whose fence
+    // was higher. And where somebody has taken the owner for dead, it knows better: nothing was sent.
+    if is_held { Claim::Owned(ownership) } else { Claim::Lapsed(ownership) }
 }
 
 fn again(reading: Reading) -> Again {
@@ -204,34 +220,32 @@ fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
     }
 }
 
-/// The claim whose answer was lost, if it stands in the store after all.
-async fn landed(node: &Arc<Node>, loose: &Loose, reading: &Reading) -> Option<Claim> {
-    let record = machine::claim_landed(&loose.write, reading.found())?;
-    let ownership = Ownership::new(Arc::clone(node), loose.id, Record::clone(record));
-    if telling::is_held(record, reading.now) {
-        return Some(Claim::Owned(ownership));
-    }
-    // Its lease is over, or somebody took the owner for dead while it was looking for its own claim. It has sent
-    // nothing, and says so.
-    ownership.abandon("the claim's acknowledgement was lost, and nothing was sent").await;
-    Some(Claim::Lapsed)
+/// A claim whose answer was lost, if it stands in the store after all.
+fn landed(node: &Arc<Node>, loose: &[Loose], id: CommandId, reading: &Reading) -> Option<Claim> {
+    let mut tried = loose.iter().filter(|loose| loose.id == id);
+    let record = tried.find_map(|loose| machine::claim_landed(&loose.write, reading.found()))?;
+    Some(owned(node, id, Record::clone(record), reading.now))
 }
 
-/// Gives back a claim that may stand in the store although nobody could tell: nothing was sent under it. Tries for as
-/// long as it could be in anybody's way.
-pub(crate) async fn give_back(node: &Arc<Node>, loose: Loose) {
-    let Settings { poll_min, poll_max, .. } = node.settings;
-    let give_up_at = node.clock.uptime() + loose.write.next.policy().lease;
-    let mut backoff = Backoff::new(poll_min, poll_max);
-    while node.clock.uptime() < give_up_at {
-        if let Ok(reading) = node.get(loose.id).await {
-            if let Some(record) = machine::claim_landed(&loose.write, reading.found()) {
-                let ownership = Ownership::new(Arc::clone(node), loose.id, Record::clone(record));
-                ownership.abandon("the claim's acknowledgement was lost, and nothing was sent").await;
+/// Gives back claims that may stand in the store although nobody could tell, or may still arrive there: nothing was sent
+/// under them. Looks for as long as one of them could be in anybody's way.
+pub(crate) async fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
+    for Loose { id, write } in loose {
+        let give_up_at = node.clock.uptime() + write.next.policy().lease;
+        let mut backoff = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
+        while node.clock.uptime() < give_up_at {
+            if let Ok(reading) = node.get(id).await {
+                if let Some(record) = machine::claim_landed(&write, reading.found()) {
+                    Ownership::new(Arc::clone(node), id, Record::clone(record)).abandon(LAPSED).await;
+                    break;
+                }
+                // What it expects no longer stands there: it can never arrive.
+                if !write.expect.met_by(reading.found()) {
+                    break;
+                }
             }
-            return;
+            node.clock.sleep(backoff.next_span(node.random.bits())).await;
         }
-        node.clock.sleep(backoff.next_span(node.random.bits())).await;
     }
 }
 

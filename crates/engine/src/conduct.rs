@@ -14,12 +14,14 @@ use crate::telling::{self, Subject};
 use futures_util::FutureExt;
 use semel_core::classify::Ending;
 use semel_core::machine;
+use semel_core::outcome::Outcome;
 use semel_core::record::Record;
 use semel_core::store::Reading;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use tokio::sync::{Notify, oneshot};
+use std::task::Poll;
+use tokio::sync::oneshot;
 
 /// What the work hands back: how the attempt ended, and whatever else the call that ran it wants.
 #[derive(Debug)]
@@ -63,12 +65,19 @@ pub(crate) async fn conduct<L: Send>(
     place.show(Progress::Running(Standing { id: ownership.id, record: Arc::clone(&record) }));
     node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
     let begun = !telling::has_not_begun(&record);
-    if begun && !ownership.may_send() {
-        give_up(&ownership, &place, reply, GivenUp::Lapsed).await;
+    let hindrance = match begun && !ownership.may_send() {
+        true => Some(GivenUp::Lapsed),
+        false => node.tasks.is(Closing::Now).then_some(GivenUp::Closing),
+    };
+    if let Some(why) = hindrance {
+        give_up(&ownership, &place, reply, why).await;
         return;
     }
     let operation_id = record.operation_id();
+    ownership.begin_deadline();
     let came = came_first(&node, &ownership, work).await;
+    // Before the record is read: a clone of the attempt may just be starting it.
+    ownership.close();
     // From here on an ending may stand in the store before this node knows that it does.
     place.show(Progress::Unsure(Standing { id: ownership.id, record: ownership.record() }));
     match came {
@@ -98,16 +107,16 @@ pub(crate) async fn conduct<L: Send>(
 }
 
 async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<L>) -> Came<L> {
-    let started = Arc::new(Notify::new());
-    let attempt = Attempt { ownership: Arc::clone(ownership), started: Arc::clone(&started) };
+    let attempt = Attempt { ownership: Arc::clone(ownership) };
+    let left = || ownership.deadline().saturating_sub(node.clock.uptime());
     let mut work = pin!(AssertUnwindSafe(async move { work(attempt).await }).catch_unwind());
+    // Asked before every step of the work: a machine that was suspended must not go on where it stopped.
+    let work = std::future::poll_fn(|context| {
+        if left().is_zero() { Poll::Ready(None) } else { work.as_mut().poll(context).map(Some) }
+    });
     let deadline = async {
-        let span = ownership.record().policy().work_deadline;
-        let nap = node.clock.sleep(span);
-        tokio::select! {
-            biased;
-            () = started.notified() => node.clock.sleep(span).await,
-            () = nap => {}
+        while !left().is_zero() {
+            node.clock.sleep(left()).await;
         }
     };
     let lease = async {
@@ -117,7 +126,11 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
     };
     tokio::select! {
         biased;
-        ended = &mut work => ended.map_or(Came::Panicked, Came::Ended),
+        ended = work => match ended {
+            Some(Ok(ended)) => Came::Ended(ended),
+            Some(Err(_)) => Came::Panicked,
+            None => Came::Overran,
+        },
         () = node.tasks.closed(Closing::Now) => Came::Closing,
         () = deadline => Came::Overran,
         () = lease => Came::Overran,
@@ -174,7 +187,8 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     let node = &ownership.node;
     let record = ownership.record();
     let (found, operation_id) = (reading.found(), record.operation_id());
-    let differs = machine::contradicts(found, ending);
+    let open = |outcome: &Outcome| node.opened(ownership.id, operation_id, outcome);
+    let differs = machine::contradicts(found, ending, |stands, known| open(stands) == open(known));
     node.observe(&Event::Fenced { operation_id, differs });
     if machine::outlived(&record, found) {
         node.observe(&Event::RecordLost { operation_id });

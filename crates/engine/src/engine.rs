@@ -3,7 +3,7 @@
 //! What lives here: how an engine is built, how a call takes its way through it, how it is shut down. What must never:
 //! a rule about what a state means.
 
-use crate::answer::{Answer, Error, GivenUp};
+use crate::answer::{Answer, Error, GivenUp, Told};
 use crate::attempt::Attempt;
 use crate::builder::Builder;
 use crate::claim::{self, Claim};
@@ -76,6 +76,9 @@ impl Engine {
         L: Send + 'static,
     {
         let node = &self.node;
+        if node.tasks.is(Closing::Draining) {
+            return Err(Error::Closing);
+        }
         let recognised = Recognised::new(node, &intent)?;
         let command = recognised.command();
         if let Some(answer) = self.known_outcome(&recognised) {
@@ -172,6 +175,7 @@ impl Engine {
         work: Work<L>,
     ) -> Result<Conducted<L>, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
+        let operation_id = recognised.command().operation_id;
         let engine = self.clone();
         let (reply, answered) = oneshot::channel();
         let (aside, in_progress) = oneshot::channel();
@@ -181,11 +185,11 @@ impl Engine {
         }));
         match answered.await {
             Ok(result) => result.map(Conducted::Answered),
-            // No answer: in progress elsewhere, or the runtime was shut down under us.
-            Err(_) => in_progress
-                .await
-                .map(|(shown, place)| Conducted::InProgress(shown, place))
-                .map_err(|_| Error::Closing),
+            // No answer: in progress elsewhere, or the task was torn down in the middle, and nobody can tell.
+            Err(_) => Ok(match in_progress.await {
+                Ok((shown, place)) => Conducted::InProgress(shown, place),
+                Err(_) => Conducted::Answered(Answer { operation_id, told: Told::Unknown }),
+            }),
         }
     }
 
@@ -219,13 +223,15 @@ impl Engine {
                 let subject = Subject::under(id, &command);
                 drop(reply.send(Ok(telling::answer(node, &subject, Found::Nothing, Reply::Unknown))));
             }
-            Ok(Claim::Lapsed) => drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed)))),
+            Ok(Claim::Lapsed(ownership)) => {
+                drop(place);
+                drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
+                ownership.abandon(claim::LAPSED).await;
+            }
             Err(unclaimed) => {
                 drop(place);
                 drop(reply.send(Err(unclaimed.error)));
-                if let Some(loose) = unclaimed.loose {
-                    claim::give_back(node, loose).await;
-                }
+                claim::give_back(node, unclaimed.loose).await;
             }
         }
     }

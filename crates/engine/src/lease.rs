@@ -9,6 +9,7 @@ use crate::claim::{self, Claim};
 use crate::conduct::overtaken;
 use crate::engine::{Engine, judged};
 use crate::intent::Intent;
+use crate::node::Node;
 use crate::observe::Event;
 use crate::ownership::{Finished, Ownership, Unwritten};
 use crate::recognise::Recognised;
@@ -20,12 +21,13 @@ use semel_core::record::Token;
 use semel_core::store;
 use std::fmt;
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// An attempt that a worker outside the engine makes. Nothing renews it but the worker, and dropping it releases
 /// nothing.
 #[must_use = "what is claimed holds its key up until it is finished, given back, or its lease dies"]
 pub struct Lease {
-    ownership: Ownership,
+    ownership: Arc<Ownership>,
 }
 
 /// What came of claiming by hand.
@@ -39,34 +41,19 @@ pub enum Claimed {
 
 impl Engine {
     /// Claims what `intent` asks for, for a worker that runs it by itself. Does not wait for a running twin.
+    ///
+    /// A caller that goes away before it has its lease leaves none behind: it is given back.
     pub async fn claim(&self, intent: &Intent) -> Result<Claimed, Error> {
-        let node = &self.node;
-        let recognised = Recognised::new(node, intent)?;
-        let command = recognised.command();
-        match claim::claim(node, &recognised).await {
-            Ok(Claim::Owned(ownership)) => {
-                let record = ownership.record();
-                node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
-                Ok(Claimed::Yours(Lease { ownership }))
-            }
-            Ok(Claim::Judged(id, reading)) => {
-                let reply = judged(node, &command, &reading);
-                let subject = Subject::under(id, &command);
-                Ok(Claimed::Told(telling::answer(node, &subject, reading.found(), reply)))
-            }
-            Ok(Claim::MarkedUnknown(id)) => {
-                let subject = Subject::under(id, &command);
-                Ok(Claimed::Told(telling::answer(node, &subject, Found::Nothing, Reply::Unknown)))
-            }
-            Ok(Claim::Lapsed) => Err(Error::GivenUp(GivenUp::Lapsed)),
-            Err(unclaimed) => {
-                if let Some(loose) = unclaimed.loose {
-                    let node = Arc::clone(node);
-                    self.node.spawn.spawn(Box::pin(async move { claim::give_back(&node, loose).await }));
-                }
-                Err(unclaimed.error)
-            }
-        }
+        let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
+        let recognised = Recognised::new(&self.node, intent)?;
+        let node = Arc::clone(&self.node);
+        let (reply, claimed) = oneshot::channel();
+        self.node.spawn.spawn(Box::pin(async move {
+            let _guard = guard;
+            claim_by_hand(&node, &recognised, reply).await;
+        }));
+        // No answer: the task was torn down, and whatever it had claimed was handed to nobody.
+        claimed.await.unwrap_or(Err(Error::Closing))
     }
 
     /// A lease that was claimed before, by its command and its token: for a worker that comes back in another request.
@@ -74,7 +61,42 @@ impl Engine {
     pub async fn lease(&self, id: CommandId, token: Token) -> Result<Option<Lease>, store::Error> {
         let reading = self.node.get(id).await?;
         let record = reading.record().filter(|record| record.token() == token).cloned();
-        Ok(record.map(|record| Lease { ownership: Ownership::new(Arc::clone(&self.node), id, record) }))
+        let ownership = |record| Arc::new(Ownership::new(Arc::clone(&self.node), id, record));
+        Ok(record.map(|record| Lease { ownership: ownership(record) }))
+    }
+}
+
+async fn claim_by_hand(
+    node: &Arc<Node>,
+    recognised: &Recognised,
+    reply: oneshot::Sender<Result<Claimed, Error>>,
+) {
+    let command = recognised.command();
+    let told = |id, found, reply| telling::answer(node, &Subject::under(id, &command), found, reply);
+    match claim::claim(node, recognised).await {
+        Ok(Claim::Owned(ownership)) => {
+            let record = ownership.record();
+            node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
+            let lease = Lease { ownership: Arc::new(ownership) };
+            if let Err(Ok(Claimed::Yours(lease))) = reply.send(Ok(Claimed::Yours(lease))) {
+                lease.ownership.abandon("nobody was there to take the claim, and nothing was sent").await;
+            }
+        }
+        Ok(Claim::Judged(id, reading)) => {
+            let judged = judged(node, &command, &reading);
+            drop(reply.send(Ok(Claimed::Told(told(id, reading.found(), judged)))));
+        }
+        Ok(Claim::MarkedUnknown(id)) => {
+            drop(reply.send(Ok(Claimed::Told(told(id, Found::Nothing, Reply::Unknown)))));
+        }
+        Ok(Claim::Lapsed(ownership)) => {
+            drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
+            ownership.abandon(claim::LAPSED).await;
+        }
+        Err(unclaimed) => {
+            drop(reply.send(Err(unclaimed.error)));
+            claim::give_back(node, unclaimed.loose).await;
+        }
     }
 }
 
@@ -120,25 +142,38 @@ impl Lease {
         if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }
     }
 
-    /// Stores how the attempt ended, and goes on trying until it is stored. Where the record is no longer this
-    /// attempt's, yields what it says now.
+    /// Stores how the attempt ended, and goes on trying until it is stored, also where the caller goes away meanwhile. Where
+    /// the record is no longer this attempt's, yields what it says now.
     pub async fn finish(self, ending: Ending) -> Result<Stored, Told> {
-        let node = &self.ownership.node;
-        let ending = node.sealed_ending(self.ownership.id, ending);
-        match self.ownership.finish(ending.clone(), "").await {
-            Finished::Stored(record) => {
-                node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
-                node.cache.keep(self.ownership.id, &record);
-                Ok(telling::stored(&record))
-            }
-            Finished::Overtaken(reading) => Err(overtaken(&self.ownership, &ending, &reading)),
-            Finished::Never => Err(Told::Unknown),
-        }
+        let ownership = self.ownership;
+        ownership.close();
+        let spawn = Arc::clone(&ownership.node.spawn);
+        let guard = ownership.node.tasks.enter_anyway();
+        let (reply, finished) = oneshot::channel();
+        spawn.spawn(Box::pin(async move {
+            let _guard = guard;
+            drop(reply.send(finish(&ownership, ending).await));
+        }));
+        finished.await.unwrap_or(Err(Told::Unknown))
     }
 
     /// Gives the attempt back: nothing was sent.
     pub async fn give_back(self) -> Result<Stored, Told> {
         self.finish(Ending::NotApplied(None)).await
+    }
+}
+
+async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Told> {
+    let node = &ownership.node;
+    let ending = node.sealed_ending(ownership.id, ending);
+    match ownership.finish(ending.clone(), "").await {
+        Finished::Stored(record) => {
+            node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
+            node.cache.keep(ownership.id, &record);
+            Ok(telling::stored(&record))
+        }
+        Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),
+        Finished::Never => Err(Told::Unknown),
     }
 }
 

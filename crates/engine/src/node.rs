@@ -23,7 +23,7 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Command, Expect, Stamp, Verdict};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
-use semel_core::store::{self, Cursor, Fresh, Kind, Page, Reading, Store, Written};
+use semel_core::store::{self, Cursor, Fresh, Item, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -123,7 +123,11 @@ impl Node {
         address: Option<IpAddr>,
     ) -> Result<Permit, crate::Error> {
         let now = self.clock.uptime();
-        let admitted = self.quota.admit_counting(&*self.store, command.caller_hash, address, now).await;
+        let count = |what, at_most| -> store::Pending<'_, u64> {
+            let counting = self.ask(Call::Count, self.store.count(what, at_most), |counted| counted.now);
+            Box::pin(async move { counting.await.map(|counted| counted.count) })
+        };
+        let admitted = self.quota.admit_with(&count, command.caller_hash, address, now).await;
         admitted.map_err(|denied| match denied {
             Denied::Exceeded(exceeded) => crate::Error::Quota(exceeded),
             Denied::Store(error) => crate::Error::Store(error),
@@ -149,6 +153,10 @@ impl Node {
 
     pub(crate) async fn get(&self, id: CommandId) -> Result<Reading, store::Error> {
         self.ask(Call::Get, self.store.get(id), |reading| reading.now).await
+    }
+
+    pub(crate) async fn find(&self, operation_id: OperationId) -> Result<(Time, Option<Item>), store::Error> {
+        self.ask(Call::Find, self.store.find(operation_id), |(now, _)| *now).await
     }
 
     pub(crate) async fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, store::Error> {

@@ -53,6 +53,7 @@ pub enum Call {
     Swap,
     Remove,
     Get,
+    Find,
     Due,
     Count,
 }
@@ -65,6 +66,7 @@ impl Call {
             Self::Swap => "swap",
             Self::Remove => "remove",
             Self::Get => "get",
+            Self::Find => "find",
             Self::Due => "due",
             Self::Count => "count",
         }

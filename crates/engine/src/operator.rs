@@ -61,7 +61,7 @@ impl From<store::Error> for NotDone {
 impl Engine {
     /// The record of an operation.
     pub async fn look_up(&self, operation_id: OperationId) -> Result<Looked, NotDone> {
-        let (now, item) = self.node.store.find(operation_id).await?;
+        let (now, item) = self.node.find(operation_id).await?;
         let item = item.ok_or(NotDone::NotFound)?;
         let record = item.record().cloned().ok_or(NotDone::Unreadable)?;
         Ok(Looked { id: item.id, record, now })

@@ -9,9 +9,9 @@ use crate::node::Node;
 use crate::observe::Event;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
-use semel_core::machine::{self, Refusal, Write};
+use semel_core::machine::{self, Expect, Refusal, Write};
 use semel_core::outcome::{Body, Outcome};
-use semel_core::record::{Record, Token};
+use semel_core::record::{Record, State, Token};
 use semel_core::store::{self, Kind, Reading, Written};
 use semel_core::time::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,10 @@ pub(crate) struct Ownership {
     known: Mutex<Arc<Record>>,
     /// One write at a time.
     writing: tokio::sync::Mutex<()>,
-    lost: AtomicBool,
+    /// The lease is lost, or the attempt is over: nothing may be sent any more.
+    closed: AtomicBool,
+    /// By when the work must have ended, by the uptime.
+    deadline: Mutex<Duration>,
 }
 
 /// Why a write of the owner was not stored.
@@ -58,7 +61,8 @@ impl Ownership {
     pub(crate) fn new(node: Arc<Node>, id: CommandId, record: Record) -> Self {
         let token = record.token();
         let known = Mutex::new(Arc::new(record));
-        Self { node, id, token, known, writing: tokio::sync::Mutex::default(), lost: AtomicBool::new(false) }
+        let writing = tokio::sync::Mutex::default();
+        Self { node, id, token, known, writing, closed: AtomicBool::new(false), deadline: Mutex::default() }
     }
 
     /// The record as it was last known to be stored.
@@ -72,8 +76,26 @@ impl Ownership {
 
     /// Whether the effect may be sent right now.
     pub(crate) fn may_send(&self) -> bool {
-        let lost = self.lost.load(Ordering::Acquire);
-        !lost && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest())
+        let closed = self.closed.load(Ordering::Acquire);
+        !closed && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest())
+    }
+
+    /// Nothing may be sent from here on, not by a clone of the attempt that its work has let out of its hands either.
+    ///
+    /// Whoever has been let through before this has stored the start before: the record that is read *after* this tells.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// The work has all of its time from now on.
+    pub(crate) fn begin_deadline(&self) {
+        let until = self.node.clock.uptime() + self.record().policy().work_deadline;
+        *self.deadline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = until;
+    }
+
+    /// By when the work must have ended.
+    pub(crate) fn deadline(&self) -> Duration {
+        *self.deadline.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub(crate) async fn start(&self) -> Result<Arc<Record>, Unwritten> {
@@ -95,7 +117,7 @@ impl Ownership {
                 Ok(_) => lease / 3,
                 Err(Unwritten::Store(_)) => lease / 20,
                 Err(Unwritten::Refused(_)) => {
-                    self.lost.store(true, Ordering::Release);
+                    self.close();
                     let operation_id = self.record().operation_id();
                     self.node.observe(&Event::LeaseLost { operation_id });
                     return;
@@ -121,10 +143,15 @@ impl Ownership {
             match error.kind() {
                 Kind::Closed => return Finished::Never,
                 // Known to have happened and too large to keep: better without its body than not at all.
-                Kind::TooLarge if without_body(&mut ending) => continue,
-                // What there is no room for may leave room for a sign of life.
-                Kind::Full => drop(self.renew().await),
+                Kind::TooLarge if without_body(&mut ending) => {
+                    tried.clear();
+                    continue;
+                }
                 _ => {}
+            }
+            // What is too much for the store at this moment may leave room for a sign of life.
+            if self.lease_is_short() {
+                drop(self.renew().await);
             }
             if !told {
                 let operation_id = self.record().operation_id();
@@ -133,6 +160,16 @@ impl Ownership {
             }
             let pause = backoff.next_span(self.node.random.bits());
             self.node.clock.sleep(pause).await;
+        }
+    }
+
+    fn lease_is_short(&self) -> bool {
+        let record = self.record();
+        match record.state() {
+            State::Claimed { lease_until } | State::Processing { lease_until } => {
+                lease_until.since(self.node.now()) < record.policy().lease / 2
+            }
+            _ => false,
         }
     }
 
@@ -153,7 +190,14 @@ impl Ownership {
         let mut shown: Option<Reading> = None;
         for _ in 0..ROUNDS_MAX {
             let record = self.record();
-            let Ok(write) = transition(&record, now) else { return Err(self.refused(shown).await) };
+            let write = match tried.last() {
+                // Once more, and not a new one each time: an outage may be long.
+                Some(last) if last.expect == Expect::unchanged(&record) => last.clone(),
+                _ => match transition(&record, now) {
+                    Ok(write) => write,
+                    Err(_) => return Err(self.refused(shown).await),
+                },
+            };
             let reading = match self.node.write(self.id, &write).await {
                 Ok(Written::Done { .. }) => {
                     let record = Arc::new(write.next);
@@ -162,7 +206,9 @@ impl Ownership {
                 }
                 Ok(Written::Refused(reading)) => reading,
                 Err(error) if error.is_ambiguous() => {
-                    tried.push(write);
+                    if tried.last() != Some(&write) {
+                        tried.push(write);
+                    }
                     self.node.get(self.id).await.map_err(Unwritten::Store)?
                 }
                 Err(error) => return Err(Unwritten::Store(error)),
@@ -175,7 +221,7 @@ impl Ownership {
             };
             if current.token() != self.token {
                 // Another attempt's: nothing of it is this one's to hand out, its fence least of all.
-                self.lost.store(true, Ordering::Release);
+                self.close();
                 return Err(Unwritten::Refused(reading));
             }
             self.learn(Arc::clone(&current));

@@ -11,7 +11,7 @@ use semel_core::machine::{self, Refusal, Verdict};
 use semel_core::record::{Record, State};
 use semel_core::store::{Reading, Written};
 use semel_core::time::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -62,12 +62,22 @@ where
 #[derive(Default)]
 pub(crate) struct Reconcilers {
     by_operation: BTreeMap<String, Arc<dyn Reconcile>>,
-    to_ask: Mutex<Vec<CommandId>>,
+    questions: Mutex<Questions>,
     wake: Notify,
 }
 
+/// What is to be asked, the oldest first, and what is waited for: nothing is asked twice at once.
+#[derive(Default)]
+struct Questions {
+    waiting: VecDeque<CommandId>,
+    open: BTreeSet<CommandId>,
+}
+
+/// How often an answer is held against what stands there now.
+const ROUNDS_MAX: usize = 16;
+
 /// More than this many are left to the next round of the sweeper.
-const TO_ASK_MAX: usize = 10_000;
+const OPEN_MAX: usize = 10_000;
 
 impl Reconcilers {
     pub(crate) fn register(&mut self, operation: String, reconcile: Arc<dyn Reconcile>) {
@@ -79,9 +89,9 @@ impl Reconcilers {
         if self.by_operation.is_empty() {
             return;
         }
-        let mut to_ask = self.to_ask.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if to_ask.len() < TO_ASK_MAX && !to_ask.contains(&id) {
-            to_ask.push(id);
+        let mut questions = self.questions();
+        if questions.open.len() < OPEN_MAX && questions.open.insert(id) {
+            questions.waiting.push_back(id);
             self.wake.notify_one();
         }
     }
@@ -96,7 +106,15 @@ impl Reconcilers {
     }
 
     fn next(&self) -> Option<CommandId> {
-        self.to_ask.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop()
+        self.questions().waiting.pop_front()
+    }
+
+    fn answered(&self, id: CommandId) {
+        self.questions().open.remove(&id);
+    }
+
+    fn questions(&self) -> std::sync::MutexGuard<'_, Questions> {
+        self.questions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -116,6 +134,9 @@ pub(crate) fn begin(node: &Arc<Node>) {
                 () = node.reconcilers.wake.notified() => {}
             }
             while let Some(id) = node.reconcilers.next() {
+                if node.tasks.is(Closing::Draining) {
+                    return;
+                }
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
                 let asking = Arc::clone(&node);
                 node.spawn.spawn(Box::pin(async move {
@@ -123,6 +144,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
                     if let Ok(reading) = asking.get(id).await {
                         ask(&asking, id, reading).await;
                     }
+                    asking.reconcilers.answered(id);
                 }));
             }
         }
@@ -134,6 +156,11 @@ async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
     let Some(record) = reading.record() else { return };
     let State::Unknown { since, probes, .. } = *record.state() else { return };
     let Some(reconcile) = node.reconcilers.by_operation.get(&**record.operation()) else { return };
+    // Clients that retry every second are no reason to ask every second.
+    let asked_lately = probes > 0 && reading.now.since(record.updated_at()) < node.settings.probe.min;
+    if asked_lately {
+        return;
+    }
     // Before the question: whoever moves its time on is the one who asks. A node that dies over it costs one pause.
     let asked_at = reading.now;
     let Some(record) = postpone(node, id, record, next_probe(node, since, probes, asked_at), asked_at).await
@@ -158,23 +185,37 @@ async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
     settle(node, id, &record, verdict).await;
 }
 
-async fn settle(node: &Arc<Node>, id: CommandId, record: &Record, verdict: Verdict) {
-    let now = node.now();
+/// Stores what the answer is worth. Another node that asks as well only moves the time of the next question: the answer
+/// counts for what stands there then, as long as it is still the same attempt's doubt.
+async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdict) {
     let verdict = node.sealed_verdict(id, verdict);
-    match machine::reconcile(record, verdict, node.stamp(now, "reconciled")) {
-        Ok(write) => {
-            // A lost answer needs no reading again: what was stored is stored, what was not is asked again.
-            if let Ok(Written::Done { .. }) = node.swap(id, write.expect, &write.next).await {
+    let (mut record, mut now) = (asked.clone(), node.now());
+    for _ in 0..ROUNDS_MAX {
+        let write = match machine::reconcile(&record, verdict.clone(), node.stamp(now, "reconciled")) {
+            Ok(write) => write,
+            // Absence proves nothing yet: ask again right after it does.
+            Err(Refusal::QuietUntil(quiet_until)) => {
+                let at = quiet_until + Duration::from_millis(1);
+                postpone(node, id, &record, Some(at), now).await;
+                return;
+            }
+            Err(_) => return,
+        };
+        let reading = match node.swap(id, write.expect, &write.next).await {
+            Ok(Written::Done { .. }) => {
                 let (operation_id, state) = (record.operation_id(), write.next.state_name());
                 node.observe(&Event::Reconciled { operation_id, state });
+                return;
             }
+            Ok(Written::Refused(reading)) => reading,
+            // What was stored is stored; what was not is asked again.
+            Err(_) => return,
+        };
+        match reading.record() {
+            Some(current) if current.token() == asked.token() => record = current.clone(),
+            _ => return,
         }
-        // Absence proves nothing yet: ask again right after it does.
-        Err(Refusal::QuietUntil(quiet_until)) => {
-            let at = quiet_until + Duration::from_millis(1);
-            postpone(node, id, record, Some(at), now).await;
-        }
-        Err(_) => {}
+        now = reading.now;
     }
 }
 

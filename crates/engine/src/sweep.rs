@@ -100,8 +100,8 @@ fn time_is_trusted(node: &Node, now: Time, asked: Duration) -> bool {
     if received.saturating_sub(asked) > node.settings.sweep.skew / 2 {
         return false;
     }
-    let mut watch = node.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let by = match watch.feed(now, received) {
+    let verdict = node.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner).feed(now, received);
+    let by = match verdict {
         Verdict::Steady => return true,
         Verdict::MovedForward(by) => i64::try_from(by.as_millis()).unwrap_or(i64::MAX),
         Verdict::MovedBack(by) => i64::try_from(by.as_millis()).map_or(i64::MIN, |by| -by),

@@ -40,9 +40,19 @@ impl Tasks {
     /// One more task, unless the engine is closing.
     pub(crate) fn enter(&self) -> Option<Guard> {
         // Counted first: whoever closes after this sees the count, whoever closed before is seen here.
+        let guard = self.enter_anyway();
+        (!self.is(Closing::Draining)).then_some(guard)
+    }
+
+    /// One more task, also while the engine is closing: for what it has begun before.
+    pub(crate) fn enter_anyway(&self) -> Guard {
         self.under_way.send_modify(|under_way| *under_way += 1);
-        let guard = Guard(Arc::clone(&self.under_way));
-        (*self.closing.borrow() == Closing::Open).then_some(guard)
+        Guard(Arc::clone(&self.under_way))
+    }
+
+    /// Whether the engine has come that far in closing.
+    pub(crate) fn is(&self, closing: Closing) -> bool {
+        *self.closing.borrow() >= closing
     }
 
     pub(crate) fn close(&self, closing: Closing) {

@@ -151,7 +151,12 @@ impl Engine {
         match told {
             Told::Ran(ran) => {
                 let stored = ran.stored.is_some();
-                let value = ran.local.map_err(RunError::Failed)?;
+                let in_doubt = ran.stored.is_some_and(|stored| stored.state == StateName::Unknown);
+                let value = ran.local.map_err(|failed| match failed {
+                    // This attempt took no effect, but an earlier one may have.
+                    Failed::NotApplied(_) if in_doubt => RunError::Unknown,
+                    failed => RunError::Failed(failed),
+                })?;
                 Ok(Done { value, operation_id, replayed: false, stored })
             }
             Told::Replayed(replayed) => {
@@ -185,11 +190,16 @@ fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
 
 /// The value that a stored outcome stands for, or the failure.
 fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, RunError> {
-    let Body::Kept(body) = &outcome.body else { return Err(RunError::NotRetained) };
-    let text = || String::from_utf8_lossy(body).into_owned();
-    match state {
-        StateName::FailedReplayable => Err(RunError::Failed(Failed::Refused(text()))),
-        StateName::FailedNotReplayable => Err(RunError::Failed(Failed::NotApplied(text()))),
-        _ => serde_json::from_slice(body).map_err(RunError::NotThisType),
+    let body = match &outcome.body {
+        Body::Kept(body) => Some(body),
+        Body::Sealed(_) | Body::NotRetained => None,
+    };
+    let text =
+        || body.map_or("(the reason was not kept)".into(), |body| String::from_utf8_lossy(body).into_owned());
+    match (state, body) {
+        (StateName::FailedReplayable, _) => Err(RunError::Failed(Failed::Refused(text()))),
+        (StateName::FailedNotReplayable, _) => Err(RunError::Failed(Failed::NotApplied(text()))),
+        (_, None) => Err(RunError::NotRetained),
+        (_, Some(body)) => serde_json::from_slice(body).map_err(RunError::NotThisType),
     }
 }

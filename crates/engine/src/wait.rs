@@ -34,10 +34,15 @@ pub(crate) async fn for_local<L>(
     until: Duration,
 ) -> Waited<L> {
     let mut ran = false;
+    // Storing a claim takes as long as the store takes; there is nothing to tell until then.
+    let claimed_by = until.max(node.clock.uptime() + node.settings.store_timeout);
     loop {
         let progress = twin.borrow_and_update().clone();
         match &progress {
-            // Storing a claim takes as long as it takes; until then there is nothing to tell.
+            Progress::Claiming if node.clock.uptime() >= claimed_by => {
+                let subject = Subject::under(command.id, command);
+                return Waited::Answered(telling::answer(node, &subject, Found::Nothing, Reply::InProgress));
+            }
             Progress::Claiming => {}
             Progress::Running(Standing { id, record }) | Progress::Unsure(Standing { id, record }) => {
                 ran = true;
@@ -68,16 +73,12 @@ pub(crate) async fn for_local<L>(
             Progress::Left if ran => return Waited::AskTheStore,
             Progress::Left => return Waited::NeverRan,
         }
-        let span = until.saturating_sub(node.clock.uptime());
-        let changed = async { drop(twin.changed().await) };
-        if ran {
-            tokio::select! {
-                biased;
-                () = changed => {}
-                () = node.clock.sleep(span) => {}
-            }
-        } else {
-            changed.await;
+        let by = if ran { until } else { claimed_by };
+        let span = by.saturating_sub(node.clock.uptime());
+        tokio::select! {
+            biased;
+            changed = twin.changed() => drop(changed),
+            () = node.clock.sleep(span) => {}
         }
     }
 }
@@ -92,8 +93,8 @@ pub(crate) async fn for_remote<L>(
     until: Duration,
 ) -> Result<Answer<L>, store::Error> {
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
+    let mut changed = node.store.changed(id);
     loop {
-        let changed = node.store.changed(id);
         let reply = machine::attend(reading.found(), command, reading.now);
         if reply != Reply::InProgress || node.clock.uptime() >= until {
             show_end(place, id, &reading, reply);
@@ -110,7 +111,7 @@ pub(crate) async fn for_remote<L>(
             backoff.next_span(node.random.bits())
         };
         let nap = node.clock.sleep(pause.min(left).max(Duration::from_millis(1)));
-        match changed {
+        match changed.take() {
             Some(changed) => tokio::select! {
                 biased;
                 () = changed => {}
@@ -118,6 +119,8 @@ pub(crate) async fn for_remote<L>(
             },
             None => nap.await,
         }
+        // Before the look: a change between the two must not go unnoticed.
+        changed = node.store.changed(id);
         reading = node.get(id).await?;
     }
 }

@@ -169,8 +169,8 @@ pub fn outlived(own: &Record, found: Found<'_>) -> bool {
 }
 
 /// Whether the record contradicts what the owner of a refused finish knows: it has an outcome, and that is not the one
-/// that stands there. Somebody has to look at it.
-pub fn contradicts(found: Found<'_>, ending: &Ending) -> bool {
+/// that stands there. Somebody has to look at it. Whether two outcomes are the same is for `same` to say: they may be sealed.
+pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome, &Outcome) -> bool) -> bool {
     let (Ending::Succeeded(known) | Ending::FailedReplayable(known)) = ending else { return false };
     let stands = match found {
         Found::Record(Record { state: State::Succeeded { outcome, .. }, .. }) => {
@@ -181,7 +181,7 @@ pub fn contradicts(found: Found<'_>, ending: &Ending) -> bool {
         }
         _ => None,
     };
-    stands != Some(known)
+    !stands.is_some_and(|stands| same(stands, known))
 }
 
 fn own(record: &Record, token: Token) -> Result<(), Refusal> {

@@ -263,6 +263,20 @@ impl QuotaKeeper {
         address: Option<IpAddr>,
         now: Duration,
     ) -> Result<Permit, Denied> {
+        let count = |what, at_most| -> store::Pending<'_, u64> {
+            Box::pin(async move { store.count(what, at_most).await.map(|counted| counted.count) })
+        };
+        self.admit_with(&count, caller, address, now).await
+    }
+
+    /// [`admit_counting`](Self::admit_counting), with another way to ask the store.
+    pub(crate) async fn admit_with<'c>(
+        &self,
+        count: &(dyn Fn(Count, u64) -> store::Pending<'c, u64> + Sync),
+        caller: CallerHash,
+        address: Option<IpAddr>,
+        now: Duration,
+    ) -> Result<Permit, Denied> {
         let mut answers = Vec::new();
         let mut turn = None;
         loop {
@@ -278,9 +292,9 @@ impl QuotaKeeper {
                 turn = Some(self.counting_all.lock().await);
                 continue;
             }
-            let counted = store.count(question.what, question.at_most).await.map_err(Denied::Store)?;
+            let counted = count(question.what, question.at_most).await.map_err(Denied::Store)?;
             asking.question = None;
-            answers.push(question.answered(counted.count));
+            answers.push(question.answered(counted));
         }
     }
 }

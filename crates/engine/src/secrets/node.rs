@@ -68,6 +68,8 @@ pub struct Secrets {
 /// What one refresh has to know about those before it.
 #[derive(Default)]
 struct Course {
+    /// This node has signed off.
+    left: bool,
     beat: u64,
     /// The epoch that views are made from, once there is one.
     epoch: Option<u64>,
@@ -111,6 +113,9 @@ impl Secrets {
     /// Also strikes off nodes that have been silent for as long as they said it takes.
     pub async fn refresh(&self) -> Result<(), Error> {
         let mut course = self.course.lock().await;
+        if course.left {
+            return Err(Error::Stale);
+        }
         let refreshed = self.refresh_along(&mut course).await;
         if !matches!(refreshed, Ok(()) | Err(Error::Store(_) | Error::Changed)) {
             // The store says that this node cannot go on; what it knew is not good for another moment.
@@ -258,7 +263,8 @@ impl Secrets {
     /// Signs this node off, so that a rotation need not wait for it. To be called once nothing that it claims or has
     /// claimed is under way any more; there is no view from here on.
     pub async fn leave(&self) -> Result<(), Error> {
-        let course = self.course.lock().await;
+        let mut course = self.course.lock().await;
+        course.left = true;
         self.publish(None);
         let settings = Settings::read(&*self.store).await?;
         if let Some(stands) = settings.nodes.get(&self.key) {

@@ -235,7 +235,7 @@ fn an_owner_whose_finish_is_refused_tells_what_stands_there_never_its_own_answer
 #[test]
 fn a_record_that_says_otherwise_than_the_owner_knows_is_a_conflict() {
     let (done, other) = (succeeded(), Outcome::http(201, [("location", "/charges/8")], "paid"));
-    let differs = |found, ending: Ending| contradicts(found, &ending);
+    let differs = |found, ending: Ending| contradicts(found, &ending, |stands, known| stands == known);
     assert!(!differs(Found::Record(&done), Ending::Succeeded(paid())));
     assert!(differs(Found::Record(&done), Ending::Succeeded(other)));
     assert!(
