@@ -6,5 +6,6 @@ mod faults;
 mod fence;
 mod keeping;
 mod once;
+mod races;
 mod waiting;
 mod world;

@@ -1,0 +1,242 @@
+//! Races between what the engine does on its own account and what callers, stores and other nodes do at the same time.
+
+use super::world::{World, charge, intent, intent_under, never, secs};
+use semel::core::outcome::Outcome;
+use semel::core::policy::{Class, Policy};
+use semel::core::record::StateName;
+use semel::core::store::Store as _;
+use semel::quota::Quotas;
+use semel::{Attempt, Case, Claimed, Error, Failed, Finding, GivenUp, NotDone, RunError};
+use semel_testkit::faults::{Call, Fault, Gate, Question};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// What becomes of the first call that asks `question`; all others pass.
+fn first(
+    question: Question,
+    fault: impl Fn() -> Fault + Send + Sync,
+) -> impl Fn(&Call) -> Fault + Send + Sync {
+    let due = AtomicBool::new(true);
+    move |call| {
+        if call.question == question && due.swap(false, Ordering::SeqCst) { fault() } else { Fault::Pass }
+    }
+}
+
+#[tokio::test]
+async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let gate = Arc::new(Gate::new());
+    let slow = Arc::clone(&gate);
+    world.fate(first(Question::Swap, move || Fault::DelayAfter(slow.pause())));
+    let sent = Arc::new(AtomicU32::new(0));
+    let sends = Arc::clone(&sent);
+    let work = move |attempt: Attempt| async move {
+        let escaped = tokio::spawn(async move {
+            if attempt.start().await.is_ok() {
+                sends.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        escaped.await.expect("no panic");
+        Ok::<u32, Failed>(1)
+    };
+    let policy = Policy { work_deadline: secs(5), ..Policy::new(Class::External) };
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent_under(policy, "k", "5").reserved(), work).await }
+    });
+    world.pass(secs(6)).await;
+    gate.open();
+    world.pass(secs(1)).await;
+    let told = call.await.expect("no panic");
+    assert!(matches!(told, Err(RunError::NotRun(Error::GivenUp(GivenUp::Overran)))), "{told:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 0, "the attempt was over when its start was stored");
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn clients_that_retry_do_not_keep_a_doubt_from_being_settled() {
+    let world = World::new();
+    let asked = Arc::new(AtomicU32::new(0));
+    let (count, clock) = (Arc::clone(&asked), world.clock.clone());
+    let engine = world
+        .engine_with(|builder| {
+            builder.reconciler("POST /charges", move |_: Case| {
+                count.fetch_add(1, Ordering::SeqCst);
+                let answered = semel::Clock::sleep(&clock, secs(3));
+                async move {
+                    answered.await;
+                    Finding::Applied(Some(Outcome::value("7")))
+                }
+            })
+        })
+        .await;
+    let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+    drop(engine.run(intent("k", "5"), lost).await);
+    for _ in 0..6 {
+        drop(engine.run(intent("k", "5"), never).await);
+        world.pass(secs(1)).await;
+    }
+    assert_eq!(world.record().await.state_name(), StateName::Succeeded);
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "once is enough while the answer is on its way");
+}
+
+#[tokio::test]
+async fn a_claim_is_recognised_although_it_arrived_after_its_own_repetition_was_sent() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let gate = Arc::new(Gate::new());
+    let (slow, inserts) = (Arc::clone(&gate), AtomicU32::new(0));
+    world.fate(move |call| match call.question {
+        Question::Insert if inserts.fetch_add(1, Ordering::SeqCst) == 0 => Fault::Late,
+        Question::Insert => Fault::DelayBefore(slow.pause()),
+        _ => Fault::Pass,
+    });
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), charge).await }
+    });
+    world.rest().await;
+    world.store.deliver().await.expect("the first is on its way").expect("an answer");
+    gate.open();
+    world.rest().await;
+    assert_eq!(call.await.expect("no panic").expect("its own claim").value, 1);
+}
+
+#[tokio::test]
+async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_given_back() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let down = Arc::new(AtomicBool::new(true));
+    let is_down = Arc::clone(&down);
+    world.fate(move |call| match call.question {
+        Question::Insert if is_down.load(Ordering::SeqCst) => Fault::Late,
+        Question::Get if is_down.load(Ordering::SeqCst) => Fault::FailBefore,
+        _ => Fault::Pass,
+    });
+    let refused = engine.run(intent("k", "5"), never).await;
+    assert!(matches!(refused, Err(RunError::NotRun(Error::Store(_)))), "{refused:?}");
+    down.store(false, Ordering::SeqCst);
+    world.pass(secs(5)).await;
+    world.store.deliver().await.expect("it is on its way").expect("an answer");
+    world.pass(secs(5)).await;
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_count_or_find_holds_nobody_up_for_long() {
+    let world = World::new();
+    let quotas = Quotas { records_in_total: Some(10), ..Quotas::default() };
+    let engine = world.engine_with(|builder| builder.quotas(quotas)).await;
+    let gate = Arc::new(Gate::new());
+    let shut = Arc::clone(&gate);
+    world.fate(move |call| match call.question {
+        Question::Count | Question::Find => Fault::DelayBefore(shut.pause()),
+        _ => Fault::Pass,
+    });
+    let calls: Vec<_> = ["a", "b", "c"]
+        .map(|key| {
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.run(intent(key, "5"), never).await })
+        })
+        .into_iter()
+        .collect();
+    let looking = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.look_up(semel::core::id::OperationId::from_bytes([7; 16])).await }
+    });
+    world.pass(secs(35)).await;
+    for call in calls {
+        let told = call.await.expect("no panic");
+        assert!(matches!(told, Err(RunError::NotRun(Error::Store(_)))), "{told:?}");
+    }
+    assert!(matches!(looking.await.expect("no panic"), Err(NotDone::Store(_))));
+}
+
+#[tokio::test]
+async fn a_node_that_has_left_stays_away_and_claims_nothing() {
+    let world = World::new();
+    let engine = world.engine().await;
+    engine.shutdown(secs(1)).await;
+    world.pass(secs(60)).await;
+    let settings = world.store.settings().await.expect("read");
+    assert!(!settings.iter().any(|(name, _)| name.contains("node")), "{settings:?}");
+    assert!(matches!(engine.claim(&intent("k", "5")).await, Err(Error::Closing)));
+    let told = engine.run(intent("k", "5"), never).await;
+    assert!(matches!(told, Err(RunError::NotRun(Error::Closing))), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_claim_by_hand_whose_caller_goes_away_is_given_back() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let gate = Arc::new(Gate::new());
+    let slow = Arc::clone(&gate);
+    world.fate(first(Question::Insert, move || Fault::DelayAfter(slow.pause())));
+    let call = tokio::spawn({
+        let (engine, intent) = (engine.clone(), intent("k", "5"));
+        async move { engine.claim(&intent).await }
+    });
+    world.rest().await;
+    call.abort();
+    drop(call.await);
+    gate.open();
+    world.rest().await;
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn a_finish_by_hand_is_stored_although_its_caller_goes_away() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+        panic!("nobody else has it")
+    };
+    world.fate(|call| if call.question == Question::Swap { Fault::FailBefore } else { Fault::Pass });
+    let ending = semel::core::classify::Ending::Succeeded(Outcome::value("paid"));
+    let call = tokio::spawn(async move { lease.finish(ending).await });
+    world.pass(secs(1)).await;
+    call.abort();
+    drop(call.await);
+    world.fate(|_| Fault::Pass);
+    world.pass(secs(5)).await;
+    assert_eq!(world.record().await.state_name(), StateName::Succeeded);
+}
+
+#[tokio::test]
+async fn what_is_claimed_when_the_time_to_close_is_over_is_not_begun() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let gate = Arc::new(Gate::new());
+    let slow = Arc::clone(&gate);
+    world.fate(first(Question::Insert, move || Fault::DelayAfter(slow.pause())));
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), never).await }
+    });
+    world.rest().await;
+    let closing = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.shutdown(secs(1)).await }
+    });
+    world.pass(secs(2)).await;
+    gate.open();
+    world.pass(secs(1)).await;
+    let told = call.await.expect("no panic");
+    assert!(matches!(told, Err(RunError::NotRun(Error::GivenUp(GivenUp::Closing)))), "{told:?}");
+    assert_eq!(closing.await.expect("no panic").unstored, 0);
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn an_attempt_that_took_no_effect_after_one_in_doubt_does_not_say_that_nothing_did() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let ask = || intent_under(Policy::new(Class::Downstream), "k", "5");
+    let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+    drop(engine.run(ask(), lost).await);
+    let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
+    let told = engine.run(ask(), busy).await;
+    assert!(matches!(told, Err(RunError::Unknown)), "{told:?}");
+    assert_eq!(world.record().await.state_name(), StateName::Unknown);
+}
