@@ -8,9 +8,10 @@ use semel_core::classify::Ending;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{self, Decision, Found, Write};
 use semel_core::outcome::Outcome;
+use semel_core::time::Time;
 
 /// How many callers the commands come from.
-const CALLERS: u64 = 1000;
+pub const CALLERS: u64 = 1000;
 const BODY_BYTES: usize = 256;
 
 /// The id of the `number`th command: spread evenly, as hashes are.
@@ -37,6 +38,14 @@ fn spread(number: u64, salt: u64) -> [u8; 32] {
 /// # Panics
 /// Where a key never seen is not run, which would be news.
 pub fn claim(number: u64) -> Write {
+    claim_at(number, NOW)
+}
+
+/// The claim of the `number`th command, made at that time.
+///
+/// # Panics
+/// As above.
+pub fn claim_at(number: u64, now: Time) -> Write {
     let id = id(number);
     let command = machine::Command {
         id,
@@ -45,7 +54,7 @@ pub fn claim(number: u64) -> Write {
         caller_hash: CallerHash::from_bytes(spread(number % CALLERS, 3)),
         ..sample::command()
     };
-    match machine::decide(Found::Nothing, &command, TICKET, sample::stamp(NOW)) {
+    match machine::decide(Found::Nothing, &command, TICKET, sample::stamp(now)) {
         Decision::Run(write) => *write,
         other => panic!("{other:?}"),
     }
@@ -56,9 +65,21 @@ pub fn claim(number: u64) -> Write {
 /// # Panics
 /// Where an owner may not finish its own attempt, which would be news.
 pub fn finish(claim: &Write) -> Write {
+    finish_at(claim, NOW)
+}
+
+/// What every command comes to.
+pub fn outcome() -> Outcome {
     let headers = [("content-type", "application/json"), ("location", "/v1/payments/7")];
-    let ending = Ending::Succeeded(Outcome::http(201, headers, vec![b'x'; BODY_BYTES]));
-    match machine::finish(&claim.next, TICKET.token, ending, sample::stamp(NOW)) {
+    Outcome::http(201, headers, vec![b'x'; BODY_BYTES])
+}
+
+/// The finish of a claim, at that time.
+///
+/// # Panics
+/// As above.
+pub fn finish_at(claim: &Write, now: Time) -> Write {
+    match machine::finish(&claim.next, TICKET.token, Ending::Succeeded(outcome()), sample::stamp(now)) {
         Ok(write) => write,
         Err(refusal) => panic!("{refusal}"),
     }

@@ -1,11 +1,14 @@
 //! `cargo xtask bench`: the benchmarks.
 //!
-//! What lives here: the call. What must never: a benchmark; those are in `bench/benches/`.
+//! What lives here: the call. What must never: a benchmark; those are in `bench/benches/` and `bench/examples/`.
 
 use crate::cargo;
 use crate::command::{Failure, expect_no_arguments};
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    if let Some((name, options)) = arguments.split_first().filter(|(name, _)| *name == "store") {
+        return example(name, options);
+    }
     let name = match arguments.split_first() {
         // A pattern, so that only benchmark programs run: the library's unit tests have nothing to measure.
         None => "*",
@@ -16,5 +19,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     };
     let mut command = cargo::cargo();
     command.args(["bench", "--package", "semel-bench", "--bench", name]);
+    cargo::pass_through(command)
+}
+
+/// A benchmark that takes options of its own, and prints a table.
+fn example(name: &str, options: &[String]) -> Result<(), Failure> {
+    let mut command = cargo::cargo();
+    command.args(["run", "--quiet", "--release", "--package", "semel-bench", "--example", name, "--"]);
+    command.args(options);
     cargo::pass_through(command)
 }

@@ -63,7 +63,12 @@ const COMMANDS: &[Command] = &[
         about: "does a test notice each change? (default: machine, key, fingerprint)",
         run: mutants::run,
     },
-    Command { name: "bench", arguments: "[name]", about: "the benchmarks, or one of them", run: bench::run },
+    Command {
+        name: "bench",
+        arguments: "[name | store [args…]]",
+        about: "the benchmarks, or one; `store`: against a bare log (`store --help`)",
+        run: bench::run,
+    },
 ];
 
 /// Runs the command that the first argument names.

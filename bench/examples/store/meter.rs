@@ -1,0 +1,87 @@
+//! Runs a subject for a while, and tells what it took.
+
+use crate::subject::Subject;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// One turn of one subject.
+pub(crate) struct Run {
+    pub(crate) per_second: f64,
+    /// Of the whole process, for each command.
+    pub(crate) cpu_micros: f64,
+    /// Of the thread that writes, and of the one that takes checkpoints.
+    pub(crate) writer_micros: f64,
+    pub(crate) checkpoint_micros: f64,
+    /// How long each command took, in microseconds; in no order.
+    pub(crate) latencies: Vec<u32>,
+}
+
+/// What was used up since the process began, in microseconds.
+struct Used {
+    process: f64,
+    writer: f64,
+    checkpoint: f64,
+}
+
+impl Used {
+    fn now() -> Self {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let process = cpu.tv_sec as f64 * 1e6 + cpu.tv_nsec as f64 / 1e3;
+        Self { process, writer: of_threads("semel-write"), checkpoint: of_threads("semel-checkpoin") }
+    }
+}
+
+/// CPU of the threads of that name, as the kernel tells it; zero where it does not.
+fn of_threads(name: &str) -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of = |path: std::path::PathBuf| {
+        let comm = std::fs::read_to_string(path.join("comm")).ok()?;
+        let stat = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        let nanos: f64 = stat.split(' ').next()?.parse().ok()?;
+        (comm.trim() == name).then_some(nanos / 1e3)
+    };
+    tasks.filter_map(|task| of(task.path())).sum()
+}
+
+/// Lets `tasks` tasks do one command after another for `span`.
+pub(crate) fn measure(
+    runtime: &Runtime,
+    tasks: u64,
+    span: Duration,
+    next: &Arc<AtomicU64>,
+    subject: &Subject,
+) -> Run {
+    let before = Used::now();
+    let started = Instant::now();
+    let tasks: Vec<_> = (0..tasks)
+        .map(|_| {
+            let (subject, next) = (subject.clone(), next.clone());
+            runtime.spawn(async move {
+                let mut latencies = Vec::new();
+                let mut begun = started.elapsed();
+                while begun < span {
+                    subject.command(next.fetch_add(1, Ordering::Relaxed)).await;
+                    let now = started.elapsed();
+                    latencies.push(u32::try_from(now.saturating_sub(begun).as_micros()).unwrap_or(u32::MAX));
+                    begun = now;
+                }
+                latencies
+            })
+        })
+        .collect();
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(runtime.block_on(task).expect("a command that fails measures nothing"));
+    }
+    let (elapsed, after, done) = (started.elapsed().as_secs_f64(), Used::now(), latencies.len() as f64);
+    Run {
+        per_second: done / elapsed,
+        cpu_micros: (after.process - before.process) / done,
+        writer_micros: (after.writer - before.writer) / done,
+        checkpoint_micros: (after.checkpoint - before.checkpoint) / done,
+        latencies,
+    }
+}

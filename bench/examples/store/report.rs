@@ -1,0 +1,55 @@
+//! What was measured, as a table.
+
+use crate::meter::Run;
+
+/// What the figures depend on besides.
+pub(crate) fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown");
+    format!("{cores} cores, load before the run {load}")
+}
+
+/// Memory of this process that is in RAM; zero where the system does not tell.
+pub(crate) fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+/// A line for each subject; the first is what the others are compared with, turn by turn.
+pub(crate) fn commands(names: &[&str], runs: &[Vec<Run>]) {
+    println!(
+        "{:<24} {:>10} {:>7} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8}",
+        "", "per second", "ratio", "p50 ms", "p99 ms", "p999 ms", "CPU us", "writer", "checkpt"
+    );
+    for (name, mine) in names.iter().zip(runs) {
+        let ratios = mine.iter().zip(&runs[0]).map(|(mine, first)| mine.per_second / first.per_second);
+        let of = |what: fn(&Run) -> f64| median(mine.iter().map(what));
+        let mut latencies: Vec<u32> = mine.iter().flat_map(|run| run.latencies.iter().copied()).collect();
+        latencies.sort_unstable();
+        println!(
+            "{name:<24} {:>10.0} {:>7.2} {:>9.3} {:>9.3} {:>9.3} {:>9.1} {:>8.1} {:>8.1}",
+            of(|run| run.per_second),
+            median(ratios),
+            quantile(&latencies, 500),
+            quantile(&latencies, 990),
+            quantile(&latencies, 999),
+            of(|run| run.cpu_micros),
+            of(|run| run.writer_micros),
+            of(|run| run.checkpoint_micros),
+        );
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Milliseconds that so many of a thousand stay below.
+fn quantile(sorted: &[u32], of_thousand: usize) -> f64 {
+    let index = (sorted.len() * of_thousand / 1000).min(sorted.len().saturating_sub(1));
+    sorted.get(index).map_or(f64::NAN, |micros| f64::from(*micros) / 1000.0)
+}
