@@ -92,6 +92,7 @@ impl Engine {
             };
             match wait::for_local(node, &command, twin, wait_until).await {
                 Waited::Answered(answer) => return Ok(answer),
+                Waited::Stalled(error) => return Err(error.into()),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
                     let shown = claim::look(node, &recognised).await?;

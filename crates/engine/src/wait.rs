@@ -11,7 +11,7 @@ use crate::telling::{self, Subject};
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::Record;
-use semel_core::store::{self, Reading};
+use semel_core::store::{self, Kind, Reading};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -22,6 +22,8 @@ pub(crate) enum Waited<L> {
     Answered(Answer<L>),
     /// The twin ran and left no word: the store knows more.
     AskTheStore,
+    /// The store has not answered the twin's claim for longer than anybody waits for it.
+    Stalled(store::Error),
     /// The twin never ran: whoever waited for it is a request like any other.
     NeverRan,
 }
@@ -40,8 +42,8 @@ pub(crate) async fn for_local<L>(
         let progress = twin.borrow_and_update().clone();
         match &progress {
             Progress::Claiming if node.clock.uptime() >= claimed_by => {
-                let subject = Subject::under(command.id, command);
-                return Waited::Answered(telling::answer(node, &subject, Found::Nothing, Reply::InProgress));
+                let context = "waiting for the store to answer a claim of the same command";
+                return Waited::Stalled(store::Error::new(Kind::Unavailable, context));
             }
             Progress::Claiming => {}
             Progress::Running(Standing { id, record }) | Progress::Unsure(Standing { id, record }) => {
