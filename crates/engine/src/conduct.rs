@@ -65,9 +65,10 @@ pub(crate) async fn conduct<L: Send>(
     place.show(Progress::Running(Standing { id: ownership.id, record: Arc::clone(&record) }));
     node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
     let begun = !telling::has_not_begun(&record);
-    let hindrance = match begun && !ownership.may_send() {
-        true => Some(GivenUp::Lapsed),
-        false => node.tasks.is(Closing::Now).then_some(GivenUp::Closing),
+    let hindrance = if begun && !ownership.may_send() {
+        Some(GivenUp::Lapsed)
+    } else {
+        node.tasks.is(Closing::Now).then_some(GivenUp::Closing)
     };
     if let Some(why) = hindrance {
         give_up(&ownership, &place, reply, why).await;
