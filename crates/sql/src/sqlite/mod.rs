@@ -80,7 +80,8 @@ impl Store {
     /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only.
     ///
     /// Brings older files to this build's schema. Refuses a file that a newer build has written, tables that are not
-    /// ours, and an SQLite that could damage the file. Blocks: a disk is at work.
+    /// ours, and an SQLite that could damage the file. Once this returns, a power failure takes back nothing
+    /// that can be read. Blocks: a disk is at work.
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let Options { clock, readers, wal_bytes_max } = options;
         let file = File { path: path.into(), wal_bytes_max };

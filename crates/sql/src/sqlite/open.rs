@@ -1,7 +1,7 @@
 //! Connections, and what each is set to.
 //!
-//! What lives here: how the file is opened. What must never: an open of the file past SQLite. POSIX drops every lock that
-//! a process holds on a file as soon as it closes any descriptor of it.
+//! What lives here: how the file is opened. What must never: an open of the file past SQLite, once it
+//! may be locked. POSIX drops every lock that a process holds on a file as soon as it closes any descriptor of it.
 
 use super::fault::Fault;
 use super::schema;
@@ -58,7 +58,31 @@ impl File {
         // Checkpoints are taken elsewhere; this is the net under them.
         self.set(&connection, "wal_autocheckpoint", i64::try_from(pages * 4).unwrap_or(i64::MAX))?;
         self.set(&connection, "journal_size_limit", i64::try_from(self.wal_bytes_max).unwrap_or(i64::MAX))?;
+        self.settle(&connection)?;
         Ok(connection)
+    }
+
+    /// Has the disk keep what the file holds by now. A process that was killed while it waited for the disk has left a
+    /// whole transaction in the log that was never synced. Whoever opens the file next finds it there, and may tell
+    /// nobody before a power failure can no longer take it back.
+    ///
+    /// By a descriptor of our own: it needs no room on the disk and no lock. SQLite locks the file and the shared memory,
+    /// never the log.
+    fn settle(&self, connection: &Connection) -> Result<(), Error> {
+        let sync = || -> std::io::Result<()> {
+            std::fs::File::open(self.wal())?.sync_data()?;
+            std::fs::File::open(directory(&self.path))?.sync_all()
+        };
+        sync().map_err(|error| Fault::new(Kind::Unavailable, OPENING, &error).about(&self.wal()))?;
+        // And the pages go into the file, in case the sync of the dead process had failed: a second one of the same bytes
+        // does not say so.
+        match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
+                Err(self.failed(&error).into())
+            }
+            // For want of room, say: the log has it all.
+            _ => Ok(()),
+        }
     }
 
     /// A connection that takes checkpoints.
@@ -156,11 +180,14 @@ fn keep_private(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+fn directory(path: &Path) -> &Path {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    directory.unwrap_or_else(|| Path::new("."))
+}
+
 /// Whether the file system that would hold the file takes no writes.
 fn is_read_only(path: &Path) -> bool {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.unwrap_or_else(|| Path::new("."));
-    rustix::fs::statvfs(directory)
+    rustix::fs::statvfs(directory(path))
         .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
