@@ -77,14 +77,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only.
+    /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only. A path is a
+    /// path, never a URI; links in it are followed now and not again.
     ///
     /// Brings older files to this build's schema. Refuses a file that a newer build has written, tables that are not
     /// ours, and an SQLite that could damage the file. Once this returns, a power failure takes back nothing
     /// that can be read. Blocks: a disk is at work.
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let Options { clock, readers, wal_bytes_max } = options;
-        let file = File { path: path.into(), wal_bytes_max };
+        let file = File::new(&path.into(), wal_bytes_max)?;
         let connection = file.writer()?;
         let opened = Identity::of(&file.path);
         let frames_max = wal_bytes_max / u64::from(file.page_bytes(&connection)?);

@@ -1,5 +1,6 @@
 //! The file itself: what it may hold already, and what is dangerous about its place.
 
+use crate::child::{Part, Playing, command};
 use crate::scratch::{Scratch, claimed, id, insert, is_done, open};
 use semel_core::store::{Error, Kind, Severity, Store as _};
 use semel_sql::sqlite::{Options, Store};
@@ -68,6 +69,66 @@ fn a_new_file_is_its_owners_alone() {
         assert_eq!(mode & 0o777, 0o600, "{}", entry.path().display());
     }
     drop(store);
+}
+
+/// Seen by a bystander who looks as often as it can while files come to be.
+#[cfg(unix)]
+#[test]
+fn a_new_file_was_never_anybody_elses() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let scratch = Scratch::new("never-public");
+    let path = |number: u32| scratch.directory().join(format!("{number}.db"));
+    let over = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        let bystander = scope.spawn(|| {
+            let mut seen = std::collections::BTreeSet::new();
+            while !over.load(Ordering::Relaxed) {
+                for number in 0..30 {
+                    let modes =
+                        std::fs::metadata(path(number)).map(|found| found.permissions().mode() & 0o777);
+                    seen.extend(modes);
+                }
+            }
+            seen
+        });
+        (0..30).for_each(|number| drop(open(&path(number))));
+        over.store(true, Ordering::Relaxed);
+        bystander.join().expect("no panic")
+    });
+    assert_eq!(Vec::from_iter(seen), [0o600]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_path_is_a_path_and_not_a_uri() {
+    let scratch = Scratch::new("uri");
+    // Relative, as only such a path can begin like a URI.
+    assert!(Playing::start(command(Part::Uri, &scratch.file(), 0)).ended());
+    assert!(scratch.directory().join("file:semel.db?mode=memory").exists());
+    for path in ["", ":memory:"] {
+        let error = refusal(Path::new(path));
+        assert_eq!(error.kind(), Kind::Unfit);
+        assert!(error.to_string().contains("names no file"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn links_are_followed_once() {
+    let scratch = Scratch::new("links");
+    let (inner, link) = (scratch.directory().join("inner"), scratch.directory().join("link.db"));
+    std::fs::create_dir(&inner).expect("made");
+    std::os::unix::fs::symlink(inner.join("semel.db"), &link).expect("linked");
+    let error = refusal(&link);
+    assert!(error.kind() == Kind::Unavailable && error.to_string().contains("link.db"), "{error}");
+    drop(open(&inner.join("semel.db")));
+    let store = open(&link);
+    assert_eq!(store.name(), format!("sqlite:{}", inner.join("semel.db").display()));
+    assert!(is_done(&insert(&store, 1, &claimed(1)).await));
+    std::fs::remove_file(&link).expect("unlinked");
+    let told = store.hazards().await.expect("looked at");
+    assert!(told.iter().all(|hazard| hazard.code != "sqlite-file-replaced"), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
