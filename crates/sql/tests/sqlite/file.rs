@@ -83,7 +83,9 @@ fn a_new_file_was_never_anybody_elses() {
     let seen = std::thread::scope(|scope| {
         let bystander = scope.spawn(|| {
             let mut seen = std::collections::BTreeSet::new();
-            while !over.load(Ordering::Relaxed) {
+            let mut last = false;
+            while !last {
+                last = over.load(Ordering::Relaxed);
                 for number in 0..30 {
                     let modes =
                         std::fs::metadata(path(number)).map(|found| found.permissions().mode() & 0o777);
