@@ -42,7 +42,7 @@ pub use options::Options;
 
 use checkpoint::Pulse;
 use fault::Fault;
-use hazards::Identity;
+use hazards::Opened;
 use open::File;
 use queue::Queue;
 use reader::{Question, Reader};
@@ -66,7 +66,7 @@ const ENTRY_BYTES_MAX: u64 = 1 << 29;
 /// and closes the file; that blocks for as long as the disk takes. [`close`](Self::close) does the same without blocking.
 pub struct Store {
     file: File,
-    opened: Option<Identity>,
+    opened: Opened,
     writes: Arc<Queue<Job>>,
     questions: Arc<Queue<Question>>,
     pulse: Arc<Pulse>,
@@ -87,7 +87,7 @@ impl Store {
         let Options { clock, readers, wal_bytes_max } = options;
         let file = File::new(&path.into(), wal_bytes_max)?;
         let connection = file.writer()?;
-        let opened = Identity::of(&file.path);
+        let opened = Opened::of(&file);
         let frames_max = wal_bytes_max / u64::from(file.page_bytes(&connection)?);
         let pulse = Arc::new(Pulse::new(frames_max.max(1)));
         let (writes, questions) = (Arc::new(Queue::new(WAITING_MAX)), Arc::new(Queue::new(WAITING_MAX)));

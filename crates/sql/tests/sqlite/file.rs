@@ -153,6 +153,25 @@ async fn a_file_that_was_taken_away_under_the_store_is_a_danger() {
     assert!(codes().await.contains(&"sqlite-file-replaced"));
 }
 
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_was_taken_away_under_the_store_is_a_danger() {
+    let scratch = Scratch::new("no-log");
+    let store = scratch.open();
+    assert!(is_done(&insert(&store, 1, &claimed(1)).await));
+    let told = async || -> Vec<_> {
+        let found = store.hazards().await.expect("looked at");
+        found.into_iter().map(|hazard| hazard.code).filter(|code| code.ends_with("-replaced")).collect()
+    };
+    assert!(told().await.is_empty());
+    std::fs::rename(scratch.log(), scratch.directory().join("elsewhere")).expect("renamed");
+    assert_eq!(told().await, ["sqlite-log-replaced"]);
+    std::fs::write(scratch.log(), "").expect("put in its place");
+    assert_eq!(told().await, ["sqlite-log-replaced"]);
+    std::fs::rename(scratch.directory().join("elsewhere"), scratch.log()).expect("put back");
+    assert!(told().await.is_empty());
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_in_memory_is_a_danger() {
