@@ -238,6 +238,13 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_that_did_not_take_place_says_nothing_about_the_log() {
+        // The same answer as while another process takes one: -1 frames.
+        let connection = Connection::open_in_memory().expect("SQLite works");
+        assert_eq!(checkpoint(&connection, "PASSIVE").expect("asked").frames, None);
+    }
+
+    #[test]
     fn a_writer_does_not_wait_for_a_checkpoint_that_is_under_way() {
         let (directory, connection, pulse) = long_log("under-way");
         let at_work = lock(&pulse.at_work);

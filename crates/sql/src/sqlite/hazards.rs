@@ -3,12 +3,9 @@
 //! What lives here: a look at the settings of the very connection that writes, at the file system, and at the file's own
 //! place. What must never: an open of the file past SQLite.
 
-use super::open::File;
+use super::open::{FULL, File};
 use semel_core::store::{Hazard, Severity};
 use std::path::Path;
-
-/// `PRAGMA synchronous`: every commit waits for the disk.
-const FULL: i64 = 2;
 
 /// Which file a name led to when the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +186,10 @@ fn by_magic(magic: u64) -> Option<Hazard> {
         0x00c3_6400 => Some(shared("CephFS")),
         0x0bd0_0bd0 => Some(shared("Lustre")),
         0x7461_636f => Some(shared("OCFS2")),
+        0x4750_4653 => Some(shared("GPFS")),
+        0x1983_0326 => Some(shared("BeeGFS")),
+        0x2003_0528 => Some(shared("OrangeFS")),
+        0xbacb_acbc => Some(shared("a VMware shared folder")),
         0x0116_1970 => Some(shared("GFS2")),
         0x786f_4256 => Some(shared("a VirtualBox shared folder")),
         0x0102_1994 => Some(memory("tmpfs")),
@@ -226,7 +227,16 @@ mod tests {
     #[test]
     fn file_systems_that_lie_about_locks_or_forget_are_named() {
         let severity = |magic| by_magic(magic).map(|found| (found.severity, found.code));
-        for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997] {
+        for magic in [
+            0x6969,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x0102_1997,
+            0x4750_4653,
+            0x1983_0326,
+            0x2003_0528,
+            0xbacb_acbc,
+        ] {
             assert_eq!(severity(magic), Some((Severity::Danger, "sqlite-network-file-system")), "{magic:x}");
         }
         assert_eq!(severity(0x0102_1994), Some((Severity::Danger, "sqlite-in-memory")));

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Older ones can damage a file when the log is begun anew while a reader comes in.
 const VERSION_MIN: i32 = 3_051_003;
+/// `PRAGMA synchronous`: every commit waits for the disk.
+pub(super) const FULL: i64 = 2;
 const OPENING: &str = "opening the SQLite store";
 
 /// How long somebody else's lock is waited for before the answer is "unavailable", and how often it is tried.
@@ -55,6 +57,13 @@ impl File {
         self.use_wal(&connection)?;
         schema::migrate(&mut connection)?;
         self.set(&connection, "synchronous", "FULL")?;
+        let synchronous: i64 = connection
+            .pragma_query_value(None, "synchronous", |row| row.get(0))
+            .map_err(|error| self.failed(&error))?;
+        if synchronous < FULL {
+            let cause = format!("SQLite stays at synchronous={synchronous}, and would not wait for the disk");
+            return Err(Error::new(Kind::Unfit, OPENING).because(cause));
+        }
         // Only macOS knows the difference: its fsync does not reach the disk.
         self.set(&connection, "fullfsync", true)?;
         self.set(&connection, "cache_size", -WRITER_CACHE_KIB)?;
