@@ -57,6 +57,8 @@ use writer::Writer;
 
 /// How many may wait; far more than any machine serves in a second.
 const WAITING_MAX: usize = 1 << 16;
+/// How many bytes may wait to be written; four batches.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// The most bytes of one entry: half of what SQLite can hold in a row.
 const ENTRY_BYTES_MAX: u64 = 1 << 29;
 
@@ -90,7 +92,8 @@ impl Store {
         let opened = Opened::of(&file);
         let frames_max = wal_bytes_max / u64::from(file.page_bytes(&connection)?);
         let pulse = Arc::new(Pulse::new(frames_max.max(1)));
-        let (writes, questions) = (Arc::new(Queue::new(WAITING_MAX)), Arc::new(Queue::new(WAITING_MAX)));
+        let writes = Arc::new(Queue::new(WAITING_MAX, WAITING_BYTES_MAX, Job::weight));
+        let questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let checkpointer = file.checkpointer()?;
         let readers = (0..readers).map(|_| file.reader()).collect::<Result<Vec<_>, _>>()?;
 
