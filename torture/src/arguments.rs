@@ -13,7 +13,7 @@ pub(crate) const HELP: &str = "usage: cargo xtask crash [--store sqlite:PATH] [-
   --store URL       a store that does not exist yet (default: a file in a new temporary directory)
   --rounds N        how many times workers are started and killed (default 50)
   --seed S          what chance follows from (default: the time of day; every run prints its own)
-  --lose-unsynced   after every kill take back writes that were not synced, as a power cut may (Linux, needs cc)";
+  --lose-unsynced   after most kills take back writes that were not synced, as a power cut may (Linux, needs cc)";
 
 /// What a judge is told.
 #[derive(Debug, Clone)]
@@ -45,6 +45,10 @@ pub(crate) fn read(arguments: &[String]) -> Result<Role, Failure> {
     while let Some(name) = rest.next() {
         if name == "--lose-unsynced" {
             given.lose_unsynced = true;
+            continue;
+        }
+        if name == "--looks" && role == "worker" {
+            given.looks = true;
             continue;
         }
         let value = rest.next().ok_or_else(|| format!("`{name}` needs a value, or is not known"))?;
@@ -79,6 +83,7 @@ struct Given {
     run: String,
     life: Duration,
     beside: Option<PathBuf>,
+    looks: bool,
 }
 
 impl Given {
@@ -97,12 +102,12 @@ impl Given {
     }
 
     fn worker(self) -> Result<Role, Failure> {
-        let Self { address, seed, sabotage, round, run, life, beside, .. } = self;
+        let Self { address, seed, sabotage, round, run, life, beside, looks, .. } = self;
         let (Some(address), Some(beside), Some(seed)) = (address, beside, seed) else {
             return Err("a worker is started by the judge".into());
         };
         let place = Place { address, beside };
-        Ok(Role::Worker(Orders { place, seed, round, run, life, sabotage }))
+        Ok(Role::Worker(Orders { place, seed, round, run, life, looks, sabotage }))
     }
 }
 

@@ -13,7 +13,7 @@ use semel::core::outcome::{Body, Outcome};
 use semel::core::policy::Class;
 use semel::core::record::StateName;
 use semel::core::time::Time;
-use semel::{Answer, Attempt, Ended, Engine, Error, Stored, Told};
+use semel::{Answer, Attempt, Ended, Engine, Error, Told};
 use std::sync::Arc;
 
 /// A client on one engine.
@@ -61,7 +61,8 @@ impl Client {
         let intent = plan.intent(key, key)?;
         let (client, own_key) = (Arc::clone(self), key.to_owned());
         let work = move |attempt| async move { client.work(&plan, &own_key, attempt).await };
-        let line = self.line(key, self.engine.execute(intent, work).await);
+        let asked = clock::now();
+        let line = Line { asked, ..self.line(key, self.engine.execute(intent, work).await) };
         self.answers.note(&line)?;
         Ok(line)
     }
@@ -147,7 +148,7 @@ impl Client {
                 let Origin { attempt, fence } = ran.local;
                 let told = match (&ran.ending, ran.stored) {
                     (Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome), Some(stored)) => {
-                        acknowledged(line(Kind::Ran, "-"), outcome, stored)
+                        acknowledged(line(Kind::Ran, "-"), outcome, stored.expires_at)
                     }
                     _ => line(Kind::Open, "-"),
                 };
@@ -157,7 +158,7 @@ impl Client {
                 line(Kind::Open, "-")
             }
             Told::Replayed(replayed) => {
-                acknowledged(line(Kind::Replay, "-"), &replayed.outcome, replayed.stored)
+                acknowledged(line(Kind::Replay, "-"), &replayed.outcome, replayed.stored.expires_at)
             }
             Told::InProgress { .. } => line(Kind::InProgress, "-"),
             Told::Unknown => line(Kind::Unknown, "-"),
@@ -170,11 +171,12 @@ impl Client {
     }
 }
 
-fn acknowledged(line: Line, outcome: &Outcome, stored: Stored) -> Line {
+/// The line of an answer that promises an outcome.
+pub(crate) fn acknowledged(line: Line, outcome: &Outcome, expires_at: Option<Time>) -> Line {
     let what = match &outcome.body {
         Body::Kept(body) => journal::hash(body),
         // Nothing here is too large or sealed: the judge finds no effect that this belongs to.
         Body::NotRetained | Body::Sealed(_) => "not-kept".to_owned(),
     };
-    Line { expires: stored.expires_at.map_or(0, Time::as_millis), what, ..line }
+    Line { expires: expires_at.map_or(0, Time::as_millis), what, ..line }
 }

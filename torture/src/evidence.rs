@@ -160,6 +160,10 @@ fn broken(plan: &Plan, trail: &Trail) -> Option<&'static str> {
         (acknowledges_two_outcomes, "two different outcomes were acknowledged for one key"),
         (acknowledges_nothing, "a success was acknowledged that no effect belongs to"),
         (|_, trail| trail.answers.iter().any(|line| line.kind == Kind::Wrong), "a caller was told nonsense"),
+        (
+            tells_otherwise,
+            "a caller was told otherwise although an outcome had been acknowledged before it asked",
+        ),
     ];
     RULES.iter().find(|(rule, _)| rule(plan, trail)).map(|(_, what)| *what)
 }
@@ -204,6 +208,15 @@ fn acknowledges_nothing(plan: &Plan, trail: &Trail) -> bool {
     plan.nature != crate::plan::Nature::Refuses && trail.acknowledged().any(|line| !happened(&line.what))
 }
 
+/// Also where it is put right later: whoever was told it may have acted on it.
+fn tells_otherwise(_: &Plan, trail: &Trail) -> bool {
+    let differs = |told: &Line, promise: &Line| {
+        let is_same = told.acknowledges() && (&told.what, told.expires) == (&promise.what, promise.expires);
+        told.kind != Kind::Nothing && told.asked > promise.at && told.at < promise.expires && !is_same
+    };
+    trail.answers.iter().any(|told| trail.acknowledged().any(|promise| differs(told, promise)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,11 +228,12 @@ mod tests {
     }
 
     fn line(kind: Kind, fence: u64, at: u64, expires: u64) -> Line {
-        Line { fence, at, expires, what: "hash".to_owned(), ..Line::new(kind, "run", "k") }
+        Line { fence, at, asked: at, expires, what: "hash".to_owned(), ..Line::new(kind, "run", "k") }
     }
 
     fn trail(lines: &[Line]) -> Trail {
-        let is_answer = |line: &&Line| line.acknowledges() || line.kind == Kind::Wrong;
+        let in_ledger = [Kind::Issue, Kind::Begin, Kind::Effect, Kind::NotApplied, Kind::Doubt];
+        let is_answer = |line: &&Line| !in_ledger.contains(&line.kind);
         let (answers, ledger) = lines.iter().partition::<Vec<_>, _>(is_answer);
         Trail {
             ledger: ledger.into_iter().cloned().collect(),
@@ -268,6 +282,21 @@ mod tests {
         let lines = [effect, other_effect, line(Kind::Ran, 100, 103, 103 + DAY), other];
         let told = broken(&plan(Class::Downstream), &trail(&lines)).expect("broken");
         assert!(told.contains("two different outcomes"), "{told}");
+    }
+
+    #[test]
+    fn a_stale_answer_is_found_also_where_it_passes() {
+        let told = |kind, asked, at| {
+            let stale = Line { asked, ..line(kind, 0, at, 0) };
+            let (effect, ran) = (line(Kind::Effect, 100, 102, 0), line(Kind::Ran, 100, 103, 103 + DAY));
+            broken(&plan(Class::Downstream), &trail(&[effect, ran.clone(), stale, Line { at: 900, ..ran }]))
+        };
+        for kind in [Kind::InProgress, Kind::Unknown, Kind::Open, Kind::Expired] {
+            assert!(told(kind, 104, 105).is_some_and(|what| what.contains("told otherwise")), "{kind:?}");
+            assert_eq!(told(kind, 103, 105), None, "{kind:?} asked before it was acknowledged");
+            assert_eq!(told(kind, 104, 103 + DAY), None, "{kind:?} told after its time");
+        }
+        assert_eq!(told(Kind::Nothing, 104, 105), None, "no answer is no lie");
     }
 
     #[test]

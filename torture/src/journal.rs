@@ -70,6 +70,8 @@ pub(crate) struct Line {
     /// Until when the outcome is promised to be replayed; 0 where nothing is promised.
     pub(crate) expires: u64,
     pub(crate) at: u64,
+    /// When the question was put that this answers; for anything else, the same.
+    pub(crate) asked: u64,
     /// The hash of the outcome's bytes, or a word about what happened.
     pub(crate) what: String,
 }
@@ -78,7 +80,8 @@ impl Line {
     pub(crate) fn new(kind: Kind, run: &str, key: &str) -> Self {
         let (run, key) = (run.to_owned(), key.to_owned());
         let (operation_id, what) = ("-".to_owned(), "-".to_owned());
-        Self { kind, run, key, operation_id, attempt: 0, fence: 0, expires: 0, at: clock::now(), what }
+        let at = clock::now();
+        Self { kind, run, key, operation_id, attempt: 0, fence: 0, expires: 0, at, asked: at, what }
     }
 
     /// Whether a stored outcome was acknowledged.
@@ -94,16 +97,17 @@ impl Line {
         let (run, key, operation_id) = (next()?.to_owned(), next()?.to_owned(), next()?.to_owned());
         let (attempt, fence) = (next()?.parse().ok()?, next()?.parse().ok()?);
         let (expires, at) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let asked = next()?.parse().ok()?;
         let what = next()?.to_owned();
-        Some(Self { kind, run, key, operation_id, attempt, fence, expires, at, what })
+        Some(Self { kind, run, key, operation_id, attempt, fence, expires, at, asked, what })
     }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, run, key, operation_id, attempt, fence, expires, at, what } = self;
+        let Self { kind, run, key, operation_id, attempt, fence, expires, at, asked, what } = self;
         let name = NAMES.iter().find(|(known, _)| known == kind).map_or("?", |(_, name)| name);
-        write!(f, "{name} {run} {key} {operation_id} {attempt} {fence} {expires} {at} {what}")
+        write!(f, "{name} {run} {key} {operation_id} {attempt} {fence} {expires} {at} {asked} {what}")
     }
 }
 

@@ -36,7 +36,8 @@ pub(crate) async fn run(case: Case) -> Result<(), Failure> {
     let power = if case.lose_unsynced { Some(Power::new(&place, case.sabotage)?) } else { None };
     println!("torturing {} with seed {seed}, {} rounds", place.address.url(), case.rounds);
     let evidence = Evidence::new(seed, case.sabotage);
-    let summary = Summary { writes_taken_back: power.as_ref().map(|_| 0), ..Summary::default() };
+    let none = power.as_ref().map(|_| 0);
+    let summary = Summary { writes_taken_back: none, told_before_cut: none, ..Summary::default() };
     let (chance, kept) = (Chance::new(seed), case.address.is_some());
     let mut judge = Judge { case, place, seed, chance, power, evidence, summary };
     let ended = judge.sit().await;
@@ -87,8 +88,18 @@ impl Judge {
     async fn sit(&mut self) -> Result<(), Failure> {
         for round in 0..self.case.rounds {
             let watch = Stopwatch::start();
-            let story = self.round(round)?;
+            let mut story = self.round(round)?;
             self.summary.rounds += 1;
+            if self.power.is_some() && self.chance.percent(40) {
+                story = format!("{story}, {} outcomes told of what it left", self.look(round)?);
+            }
+            if self.power.is_some() && self.chance.percent(25) {
+                // The next process finds what is not synced, and the cut comes after it. No audit either: the auditor's
+                // own writes do not go through the shim.
+                self.evidence.gather(&self.place)?;
+                println!("round {round:>3}  {story}, no power cut  ({} ms)", watch.lap().as_millis());
+                continue;
+            }
             let lost = match &self.power {
                 Some(power) => Some(power.cut(&self.place, &mut self.chance)?),
                 None => None,
@@ -125,9 +136,8 @@ impl Judge {
         let life = Duration::from_millis(if ends { self.chance.within(200..500) } else { 20_000 });
         let mut victims = Vec::new();
         for name in if two { &["a", "b"][..] } else { &["a"] } {
-            let (run, place) = (format!("{round}{name}"), self.place.clone());
-            let orders = Orders { place, seed: self.seed, round, run, life, sabotage: self.case.sabotage };
-            victims.push(Victim::start(&orders, self.power.as_ref())?);
+            let run = format!("{round}{name}");
+            victims.push(self.start(round, run, life, false)?);
         }
         if ends {
             for victim in &mut victims {
@@ -154,6 +164,25 @@ impl Judge {
             delay = self.chance.within(5..120);
         }
         Ok(story)
+    }
+
+    fn start(&self, round: u64, run: String, life: Duration, looks: bool) -> Result<Victim, Failure> {
+        let (place, sabotage) = (self.place.clone(), self.case.sabotage);
+        let orders = Orders { place, seed: self.seed, round, run, life, looks, sabotage };
+        Victim::start(&orders, self.power.as_ref())
+    }
+
+    /// Has a process read what the last one left, and kills it too; tells how many outcomes it told.
+    fn look(&mut self, round: u64) -> Result<usize, Failure> {
+        self.evidence.gather(&self.place)?;
+        let before = self.evidence.acknowledged();
+        let mut looker = self.start(round, format!("{round}look"), Duration::from_mins(2), true)?;
+        looker.wait_until_ready();
+        looker.kill()?;
+        self.evidence.gather(&self.place)?;
+        let told = self.evidence.acknowledged() - before;
+        *self.summary.told_before_cut.get_or_insert(0) += told;
+        Ok(told)
     }
 
     async fn audit(&mut self, number: u64, everything: bool) -> Result<usize, Failure> {

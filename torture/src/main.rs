@@ -12,6 +12,7 @@ mod clock;
 mod evidence;
 mod journal;
 mod judge;
+mod looker;
 mod place;
 mod plan;
 mod power;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         }
     };
     let ended = match role {
+        Role::Worker(orders) if orders.looks => runtime.block_on(looker::run(orders)),
         Role::Worker(orders) => runtime.block_on(worker::run(orders)),
         Role::Judge(case) => runtime.block_on(judge::run(case)),
     };

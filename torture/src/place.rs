@@ -75,6 +75,14 @@ impl Place {
     }
 }
 
+/// Opens the store alone.
+pub(crate) fn open(address: &Address) -> Result<sqlite::Store, Failure> {
+    let Address::Sqlite(path) = address;
+    // A log that is begun anew every few hundred commands, so that kills meet that moment too.
+    let options = sqlite::Options::default().readers(2).wal_bytes_max(1 << 20);
+    Ok(sqlite::Store::open(path.clone(), options)?)
+}
+
 /// An open store, and an engine on it.
 pub(crate) struct Open {
     pub(crate) engine: Engine,
@@ -88,13 +96,10 @@ impl Open {
         run: &str,
         sabotage: Option<Sabotage>,
     ) -> Result<Self, Failure> {
-        let Address::Sqlite(path) = address;
         if sabotage == Some(Sabotage::Forget) {
             address.files().iter().for_each(|file| drop(std::fs::remove_file(file)));
         }
-        // A log that is begun anew every few hundred commands, so that kills meet that moment too.
-        let options = sqlite::Options::default().readers(2).wal_bytes_max(1 << 20);
-        let sqlite = Arc::new(sqlite::Store::open(path.clone(), options)?);
+        let sqlite = Arc::new(open(address)?);
         let mut store: Arc<dyn Store> = sqlite.clone();
         if sabotage == Some(Sabotage::AnswerEarly) {
             store = Arc::new(AnswersEarly(store));

@@ -113,7 +113,10 @@ fn policy(class: Class, chance: &mut Chance, sabotage: Option<Sabotage>) -> Poli
         Some(Sabotage::Wedge) => Duration::from_hours(1),
         _ => LEASE_MAX.saturating_sub(Duration::from_millis(chance.within(0..200))),
     };
-    let base = Policy { lease, work_deadline: Duration::from_secs(20), ..Policy::new(class) };
+    let usual = Policy::new(class);
+    // Longer than the lease, as a policy has to have it.
+    let denied_ttl = usual.denied_ttl.max(lease.saturating_mul(2));
+    let base = Policy { lease, denied_ttl, work_deadline: Duration::from_secs(20), ..usual };
     let (short, shorter) = (Duration::from_millis(900), Duration::from_millis(600));
     match chance.within(0..10) {
         _ if sabotage == Some(Sabotage::Wedge) => base,
@@ -138,6 +141,10 @@ mod tests {
             let (one, other) = (Plan::of(7, &key, None), Plan::of(7, &key, None));
             assert_eq!(format!("{one:?}"), format!("{other:?}"));
             one.policy.check().expect("a policy that is fit for use");
+            Plan::of(7, &key, Some(Sabotage::Wedge))
+                .policy
+                .check()
+                .expect("broken elsewhere than in its policy");
             assert_eq!(one.body(&key, 2, 9), other.body(&key, 2, 9));
         }
     }

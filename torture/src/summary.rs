@@ -24,6 +24,8 @@ pub(crate) struct Summary {
     pub(crate) audits: usize,
     /// Only where power was cut.
     pub(crate) writes_taken_back: Option<usize>,
+    /// Only there too: outcomes that were read and told between a kill and the cut.
+    pub(crate) told_before_cut: Option<usize>,
 }
 
 impl Summary {
@@ -51,6 +53,7 @@ impl Summary {
             ("integrity checks", self.audits),
         ];
         rows.extend(self.writes_taken_back.map(|count| ("writes taken back", count)));
+        rows.extend(self.told_before_cut.map(|count| ("told before a cut", count)));
         rows
     }
 

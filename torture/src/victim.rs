@@ -28,7 +28,7 @@ pub(crate) struct Victim {
 
 impl Victim {
     pub(crate) fn start(orders: &Orders, power: Option<&Power>) -> Result<Self, Failure> {
-        let Orders { place, seed, round, run, life, sabotage } = orders;
+        let Orders { place, seed, round, run, life, looks, sabotage } = orders;
         let errors = place.errors(run);
         let mut command = Command::new(std::env::current_exe()?);
         command
@@ -39,6 +39,9 @@ impl Victim {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&errors)?);
+        if *looks {
+            command.arg("--looks");
+        }
         if let Some(sabotage) = sabotage {
             command.args(["--sabotage", sabotage.name()]);
         }

@@ -26,6 +26,8 @@ pub(crate) struct Orders {
     pub(crate) run: String,
     /// When it may end by itself.
     pub(crate) life: Duration,
+    /// Whether it only reads; see [`crate::looker`].
+    pub(crate) looks: bool,
     pub(crate) sabotage: Option<Sabotage>,
 }
 

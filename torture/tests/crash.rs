@@ -55,6 +55,7 @@ fn fifty_power_cuts_lose_nothing_that_was_acknowledged_and_run_nothing_twice() {
     let output = torture("power", &["--rounds", "50", "--lose-unsynced"]);
     expect_kept(&output);
     assert!(count(&output, "writes taken back") > 0);
+    assert!(count(&output, "told before a cut") > 0);
 }
 
 #[test]
@@ -64,6 +65,7 @@ fn an_answer_before_its_outcome_is_stored_is_caught() {
         &output,
         &[
             "an acknowledged outcome is lost",
+            // An attempt was begun, or a caller was told otherwise.
             "although an outcome had been acknowledged",
             "two different outcomes",
         ],

@@ -5,9 +5,10 @@
 //! reason.
 
 use super::open::briefly;
-use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub(super) struct Pulse {
     /// The next length of the log at which the writer stops.
     frames_next: AtomicU64,
     frames_max: u64,
+    /// Why nothing is moved any more.
+    failed: OnceLock<String>,
 }
 
 #[derive(Default)]
@@ -46,7 +49,13 @@ impl Pulse {
             frames: AtomicU64::new(0),
             frames_next: AtomicU64::new(frames_max),
             frames_max,
+            failed: OnceLock::new(),
         }
+    }
+
+    /// The error of the disk after which the log is kept as it is, until the store is opened again.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
     }
 
     /// There is something to move.
@@ -71,13 +80,24 @@ impl Pulse {
         if frames < self.frames_next.load(Ordering::Relaxed) {
             return;
         }
-        let _at_work = lock(&self.at_work);
-        let restarted = briefly(connection, || checkpoint(connection, "RESTART"));
-        let next = match restarted {
-            Ok(progress) if !progress.busy => {
+        if self.failure().is_some() {
+            // Nor does SQLite by itself. Once is enough.
+            drop(connection.pragma_update(None, "wal_autocheckpoint", 0));
+            self.frames_next.store(u64::MAX, Ordering::Relaxed);
+            return;
+        }
+        // While the other one is moving pages, nobody waits for it: once it has, little is left to move.
+        let _at_work = match self.at_work.try_lock() {
+            Ok(at_work) => at_work,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let next = match self.checkpoint(connection, "RESTART") {
+            Some(progress) if !progress.busy => {
                 self.frames.store(0, Ordering::Relaxed);
                 self.frames_max
             }
+            _ if self.failure().is_some() => 0,
             // A reader stays where it is. Stopping again for every batch would not move it.
             _ => frames + self.frames_max,
         };
@@ -99,9 +119,10 @@ impl Pulse {
             {
                 let _at_work = lock(&self.at_work);
                 // What fails here is tried again after the next write; until then the log has it all.
-                if let Ok(progress) = checkpoint(connection, "PASSIVE") {
-                    self.frames.store(progress.frames, Ordering::Relaxed);
-                    if progress.frames < self.frames_max {
+                let progress = self.checkpoint(connection, "PASSIVE");
+                if let Some(frames) = progress.and_then(|progress| progress.frames) {
+                    self.frames.store(frames, Ordering::Relaxed);
+                    if frames < self.frames_max {
                         // It was begun anew, and what a reader once cost is forgotten.
                         self.frames_next.store(self.frames_max, Ordering::Relaxed);
                     }
@@ -113,21 +134,42 @@ impl Pulse {
         for other in others {
             drop(other.join());
         }
-        drop(briefly(connection, || checkpoint(connection, "TRUNCATE")));
+        self.checkpoint(connection, "TRUNCATE");
+        if self.failure().is_some() {
+            // The last one to close would take the log away.
+            drop(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
+        }
+    }
+
+    /// A checkpoint; `None` where there was none. After an error of the disk there never is: what it may have lost of the
+    /// file stands in the log, which the end of a later checkpoint would give up.
+    fn checkpoint(&self, connection: &Connection, mode: &str) -> Option<Progress> {
+        if self.failure().is_some() {
+            return None;
+        }
+        match briefly(connection, || checkpoint(connection, mode)) {
+            Ok(progress) => Some(progress),
+            Err(error) => {
+                if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
+                    drop(self.failed.set(error.to_string()));
+                    // So that the writer comes to hear of it.
+                    self.frames_next.store(0, Ordering::Relaxed);
+                }
+                None
+            }
+        }
     }
 }
 
 struct Progress {
     busy: bool,
-    frames: u64,
+    /// In the log; not known while another process takes a checkpoint.
+    frames: Option<u64>,
 }
 
 fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Progress> {
     connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?.query_row([], |row| {
-        Ok(Progress {
-            busy: row.get::<_, i64>(0)? != 0,
-            frames: u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
-        })
+        Ok(Progress { busy: row.get::<_, i64>(0)? != 0, frames: u64::try_from(row.get::<_, i64>(1)?).ok() })
     })
 }
 
@@ -157,7 +199,7 @@ mod tests {
     /// After one more write, as the log is begun anew by whoever writes next.
     fn frames(connection: &Connection) -> u64 {
         connection.execute_batch("INSERT INTO t VALUES (1)").expect("written");
-        checkpoint(connection, "NOOP").expect("asked").frames
+        checkpoint(connection, "NOOP").expect("asked").frames.expect("nobody else takes one")
     }
 
     #[test]
@@ -166,6 +208,51 @@ mod tests {
         pulse.keep_log_short(&connection);
         assert!(frames(&connection) < FRAMES_MAX);
         assert_eq!(pulse.frames_next.load(Ordering::Relaxed), FRAMES_MAX);
+        drop(connection);
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+
+    #[test]
+    fn after_an_error_of_the_disk_the_log_is_kept_until_the_store_is_opened_again() {
+        let (directory, connection, pulse) = long_log("broken");
+        let log = directory.join("file-wal");
+        let whole = std::fs::read(&log).expect("read");
+        // What it has to move cannot be read.
+        std::fs::OpenOptions::new().write(true).open(&log).and_then(|log| log.set_len(100)).expect("cut");
+        assert!(pulse.checkpoint(&connection, "PASSIVE").is_none());
+        assert!(pulse.failure().is_some_and(|why| why.contains("I/O")), "{:?}", pulse.failure());
+        std::fs::write(&log, &whole).expect("the disk has recovered");
+
+        pulse.keep_log_short(&connection);
+        assert!(pulse.checkpoint(&connection, "PASSIVE").is_none());
+        assert!(frames(&connection) > FRAMES_MAX, "the log is not begun anew");
+        let net: i64 =
+            connection.pragma_query_value(None, "wal_autocheckpoint", |row| row.get(0)).expect("asked");
+        assert_eq!(net, 0);
+        pulse.close();
+        pulse.run(&connection, Vec::new());
+        drop(connection);
+        let kept = std::fs::read(&log).expect("it is there");
+        assert!(kept.starts_with(&whole), "nothing of it was written over, also not at the end");
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+
+    #[test]
+    fn a_checkpoint_that_did_not_take_place_says_nothing_about_the_log() {
+        // The same answer as while another process takes one: -1 frames.
+        let connection = Connection::open_in_memory().expect("SQLite works");
+        assert_eq!(checkpoint(&connection, "PASSIVE").expect("asked").frames, None);
+    }
+
+    #[test]
+    fn a_writer_does_not_wait_for_a_checkpoint_that_is_under_way() {
+        let (directory, connection, pulse) = long_log("under-way");
+        let at_work = lock(&pulse.at_work);
+        pulse.keep_log_short(&connection);
+        assert!(frames(&connection) > FRAMES_MAX);
+        drop(at_work);
+        pulse.keep_log_short(&connection);
+        assert!(frames(&connection) < FRAMES_MAX, "it comes back to it");
         drop(connection);
         std::fs::remove_dir_all(directory).expect("removed");
     }

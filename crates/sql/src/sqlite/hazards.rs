@@ -3,12 +3,9 @@
 //! What lives here: a look at the settings of the very connection that writes, at the file system, and at the file's own
 //! place. What must never: an open of the file past SQLite.
 
-use super::open::File;
+use super::open::{FULL, File};
 use semel_core::store::{Hazard, Severity};
 use std::path::Path;
-
-/// `PRAGMA synchronous`: every commit waits for the disk.
-const FULL: i64 = 2;
 
 /// Which file a name led to when the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +28,21 @@ impl Identity {
 /// What the writer's connection is set to (`synchronous` and the journal mode), or why it could not be asked.
 pub(super) type Settings = Result<(i64, String), String>;
 
-/// Everything at once.
-pub(super) fn look(file: &File, opened: Option<Identity>, settings: Settings) -> Vec<Hazard> {
+/// The file and its log as they were when the store was opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opened {
+    file: Option<Identity>,
+    log: Option<Identity>,
+}
+
+impl Opened {
+    pub(super) fn of(file: &File) -> Self {
+        Self { file: Identity::of(&file.path), log: Identity::of(&file.wal()) }
+    }
+}
+
+/// Everything at once. `failed` is why pages are not moved from the log into the file any more.
+pub(super) fn look(file: &File, opened: Opened, settings: Settings, failed: Option<&str>) -> Vec<Hazard> {
     let set = match settings {
         Ok((synchronous, journal_mode)) => self::settings(synchronous, &journal_mode),
         Err(why) => vec![Hazard {
@@ -42,7 +52,13 @@ pub(super) fn look(file: &File, opened: Option<Identity>, settings: Settings) ->
             mend: "look again once the store answers".to_owned(),
         }],
     };
-    let place = [file_system(&file.path), moved(&file.path, opened), long_log(file)];
+    let place = [
+        file_system(&file.path),
+        moved(&file.path, opened.file),
+        log_moved(file, opened),
+        failed.map(not_moved),
+        long_log(file),
+    ];
     set.into_iter().chain(place.into_iter().flatten()).collect()
 }
 
@@ -82,6 +98,38 @@ fn moved(path: &Path, opened: Option<Identity>) -> Option<Hazard> {
         ),
         mend: "stop this process; put the file back together with its -wal, or accept what is missing".to_owned(),
     })
+}
+
+/// The log has another name by now, or none, while the file is where it was. As long as anybody has the file open, SQLite
+/// does not do that.
+fn log_moved(file: &File, opened: Opened) -> Option<Hazard> {
+    let stays = Identity::of(&file.path) == opened.file;
+    (stays && (opened.log.is_none() || Identity::of(&file.wal()) != opened.log)).then(|| Hazard {
+        severity: Severity::Danger,
+        code: "sqlite-log-replaced",
+        what: format!(
+            "{} was removed, renamed or replaced while this process has it open: what was written is not found \
+             by other processes, nor after a crash of this one",
+            file.wal().display()
+        ),
+        mend: "stop every other process on the file, close this store in an orderly way, which moves what it has \
+               into the file, and verify it before it is used again"
+            .to_owned(),
+    })
+}
+
+/// The disk failed while pages were moved from the log into the file.
+fn not_moved(why: &str) -> Hazard {
+    Hazard {
+        severity: Severity::Danger,
+        code: "sqlite-checkpoint-failed",
+        what: format!(
+            "the disk failed while what was written was moved from the log into the file ({why}): the log is kept \
+             and grows, and the file alone is not whole"
+        ),
+        mend: "look at the disk; stop this process, copy the file together with its -wal, and open the store again"
+            .to_owned(),
+    }
 }
 
 /// Somebody keeps the log from being begun anew.
@@ -138,6 +186,10 @@ fn by_magic(magic: u64) -> Option<Hazard> {
         0x00c3_6400 => Some(shared("CephFS")),
         0x0bd0_0bd0 => Some(shared("Lustre")),
         0x7461_636f => Some(shared("OCFS2")),
+        0x4750_4653 => Some(shared("GPFS")),
+        0x1983_0326 => Some(shared("BeeGFS")),
+        0x2003_0528 => Some(shared("OrangeFS")),
+        0xbacb_acbc => Some(shared("a VMware shared folder")),
         0x0116_1970 => Some(shared("GFS2")),
         0x786f_4256 => Some(shared("a VirtualBox shared folder")),
         0x0102_1994 => Some(memory("tmpfs")),
@@ -175,7 +227,16 @@ mod tests {
     #[test]
     fn file_systems_that_lie_about_locks_or_forget_are_named() {
         let severity = |magic| by_magic(magic).map(|found| (found.severity, found.code));
-        for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997] {
+        for magic in [
+            0x6969,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x0102_1997,
+            0x4750_4653,
+            0x1983_0326,
+            0x2003_0528,
+            0xbacb_acbc,
+        ] {
             assert_eq!(severity(magic), Some((Severity::Danger, "sqlite-network-file-system")), "{magic:x}");
         }
         assert_eq!(severity(0x0102_1994), Some((Severity::Danger, "sqlite-in-memory")));

@@ -42,7 +42,7 @@ pub use options::Options;
 
 use checkpoint::Pulse;
 use fault::Fault;
-use hazards::Identity;
+use hazards::Opened;
 use open::File;
 use queue::Queue;
 use reader::{Question, Reader};
@@ -57,6 +57,8 @@ use writer::Writer;
 
 /// How many may wait; far more than any machine serves in a second.
 const WAITING_MAX: usize = 1 << 16;
+/// How many bytes may wait to be written; four batches.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// The most bytes of one entry: half of what SQLite can hold in a row.
 const ENTRY_BYTES_MAX: u64 = 1 << 29;
 
@@ -66,7 +68,7 @@ const ENTRY_BYTES_MAX: u64 = 1 << 29;
 /// and closes the file; that blocks for as long as the disk takes. [`close`](Self::close) does the same without blocking.
 pub struct Store {
     file: File,
-    opened: Option<Identity>,
+    opened: Opened,
     writes: Arc<Queue<Job>>,
     questions: Arc<Queue<Question>>,
     pulse: Arc<Pulse>,
@@ -77,18 +79,21 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only.
+    /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only. A path is a
+    /// path, never a URI; links in it are followed now and not again.
     ///
     /// Brings older files to this build's schema. Refuses a file that a newer build has written, tables that are not
-    /// ours, and an SQLite that could damage the file. Blocks: a disk is at work.
+    /// ours, and an SQLite that could damage the file. Once this returns, a power failure takes back nothing
+    /// that can be read. Blocks: a disk is at work.
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let Options { clock, readers, wal_bytes_max } = options;
-        let file = File { path: path.into(), wal_bytes_max };
+        let file = File::new(&path.into(), wal_bytes_max)?;
         let connection = file.writer()?;
-        let opened = Identity::of(&file.path);
+        let opened = Opened::of(&file);
         let frames_max = wal_bytes_max / u64::from(file.page_bytes(&connection)?);
         let pulse = Arc::new(Pulse::new(frames_max.max(1)));
-        let (writes, questions) = (Arc::new(Queue::new(WAITING_MAX)), Arc::new(Queue::new(WAITING_MAX)));
+        let writes = Arc::new(Queue::new(WAITING_MAX, WAITING_BYTES_MAX, Job::weight));
+        let questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let checkpointer = file.checkpointer()?;
         let readers = (0..readers).map(|_| file.reader()).collect::<Result<Vec<_>, _>>()?;
 

@@ -1,17 +1,21 @@
 //! Connections, and what each is set to.
 //!
-//! What lives here: how the file is opened. What must never: an open of the file past SQLite. POSIX drops every lock that
-//! a process holds on a file as soon as it closes any descriptor of it.
+//! What lives here: how the file is opened. What must never: an open of the file past SQLite, once it
+//! may be locked. POSIX drops every lock that a process holds on a file as soon as it closes any descriptor of it.
 
 use super::fault::Fault;
 use super::schema;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 use semel_core::store::{Error, Kind};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Older ones can damage a file when the log is begun anew while a reader comes in.
 const VERSION_MIN: i32 = 3_051_003;
+/// `PRAGMA synchronous`: every commit waits for the disk.
+pub(super) const FULL: i64 = 2;
 const OPENING: &str = "opening the SQLite store";
 
 /// How long somebody else's lock is waited for before the answer is "unavailable", and how often it is tried.
@@ -29,28 +33,37 @@ const READER_CACHE_KIB: i32 = 8 * 1024;
 /// A file and how it is opened.
 #[derive(Debug, Clone)]
 pub(super) struct File {
+    /// Absolute and without links.
     pub(super) path: PathBuf,
     pub(super) wal_bytes_max: u64,
 }
 
 impl File {
+    /// The file at `path`, created where there is none.
+    pub(super) fn new(path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
+        Ok(Self { path: place(path)?, wal_bytes_max })
+    }
+
     /// The connection that writes; makes the file what it has to be.
     pub(super) fn writer(&self) -> Result<Connection, Error> {
         check_version()?;
-        let is_new = !self.path.exists();
-        let mut connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let mut connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         if connection.is_readonly(MAIN_DB).map_err(|error| Fault::nothing_written(OPENING, &error))? {
             let cause = format!("{} may not be written to by this user, or here", self.path.display());
             return Err(Error::new(Kind::ReadOnly, OPENING).because(cause));
-        }
-        if is_new {
-            keep_private(&self.path)?;
         }
         // Before the first table; a file that has some keeps the size it was made with.
         self.set(&connection, "page_size", PAGE_BYTES)?;
         self.use_wal(&connection)?;
         schema::migrate(&mut connection)?;
         self.set(&connection, "synchronous", "FULL")?;
+        let synchronous: i64 = connection
+            .pragma_query_value(None, "synchronous", |row| row.get(0))
+            .map_err(|error| self.failed(&error))?;
+        if synchronous < FULL {
+            let cause = format!("SQLite stays at synchronous={synchronous}, and would not wait for the disk");
+            return Err(Error::new(Kind::Unfit, OPENING).because(cause));
+        }
         // Only macOS knows the difference: its fsync does not reach the disk.
         self.set(&connection, "fullfsync", true)?;
         self.set(&connection, "cache_size", -WRITER_CACHE_KIB)?;
@@ -58,7 +71,31 @@ impl File {
         // Checkpoints are taken elsewhere; this is the net under them.
         self.set(&connection, "wal_autocheckpoint", i64::try_from(pages * 4).unwrap_or(i64::MAX))?;
         self.set(&connection, "journal_size_limit", i64::try_from(self.wal_bytes_max).unwrap_or(i64::MAX))?;
+        self.settle(&connection)?;
         Ok(connection)
+    }
+
+    /// Has the disk keep what the file holds by now. A process that was killed while it waited for the disk has left a
+    /// whole transaction in the log that was never synced. Whoever opens the file next finds it there, and may tell
+    /// nobody before a power failure can no longer take it back.
+    ///
+    /// By a descriptor of our own: it needs no room on the disk and no lock. SQLite locks the file and the shared memory,
+    /// never the log.
+    fn settle(&self, connection: &Connection) -> Result<(), Error> {
+        let sync = || -> io::Result<()> {
+            std::fs::File::open(self.wal())?.sync_data()?;
+            std::fs::File::open(directory(&self.path))?.sync_all()
+        };
+        sync().map_err(|error| Fault::new(Kind::Unavailable, OPENING, &error).about(&self.wal()))?;
+        // And the pages go into the file, in case the sync of the dead process had failed: a second one of the same bytes
+        // does not say so.
+        match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
+                Err(self.failed(&error).into())
+            }
+            // For want of room, say: the log has it all.
+            _ => Ok(()),
+        }
     }
 
     /// A connection that takes checkpoints.
@@ -92,7 +129,8 @@ impl File {
     }
 
     fn open(&self, flags: OpenFlags) -> Result<Connection, Error> {
-        // Each connection belongs to one thread, so that SQLite need not lock it. No URIs: a path is a path.
+        // Each connection belongs to one thread, so that SQLite need not lock it. The path is absolute: SQLite may be built
+        // to read those that begin with `file:` as URIs, whatever the flags say.
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(&self.path, flags).map_err(|error| self.failed(&error))?;
@@ -145,22 +183,54 @@ fn check_version() -> Result<(), Error> {
     Err(Error::new(Kind::Unfit, OPENING).because(cause))
 }
 
-/// The file holds other people's answers and the hashing secret. Its log takes over what it allows.
-fn keep_private(path: &Path) -> Result<(), Error> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .map_err(|error| Fault::new(Kind::Unavailable, OPENING, &error).about(path))?;
+/// The one name of the file, which exists from here on: absolute, so that it is never read as a URI and means the same
+/// in any working directory, and without links, since SQLite keeps the log beside what they lead to.
+fn place(path: &Path) -> Result<PathBuf, Error> {
+    // Of two that open a store at once in one process, the one that creates the file closes it before the other can
+    // have it locked.
+    static CREATING: Mutex<()> = Mutex::new(());
+    if path.as_os_str().is_empty() || path == Path::new(":memory:") {
+        let cause = format!("`{}` names no file, and a store has to outlive its process", path.display());
+        return Err(Error::new(Kind::Unfit, OPENING).because(cause));
     }
-    Ok(())
+    let _creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+    let placed = match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create(path).and_then(|()| path.canonicalize())
+        }
+        found => found,
+    };
+    placed.map_err(|error| {
+        let kind = match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Kind::ReadOnly,
+            io::ErrorKind::StorageFull => Kind::Full,
+            _ => Kind::Unavailable,
+        };
+        Fault::new(kind, OPENING, &error).about(path).into()
+    })
+}
+
+/// The file holds other people's answers and the hashing secret: nobody else may read it at any moment. Its log takes over
+/// what it allows.
+fn create(path: &Path) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        // Another process was faster; or it is a link to nothing, which is told by whoever follows it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created.map(drop),
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
 }
 
 /// Whether the file system that would hold the file takes no writes.
 fn is_read_only(path: &Path) -> bool {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.unwrap_or_else(|| Path::new("."));
-    rustix::fs::statvfs(directory)
+    rustix::fs::statvfs(directory(path))
         .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 

@@ -156,8 +156,12 @@ impl<'c> Pen<'c> {
             (Some(next), Ok(Entry::Record(record))) => self.put(&standing, record, next)?,
             // What cannot be read meets no condition, and a marker none that a swap can have.
             (Some(_), _) => return Ok(Said::Refused(now, Standing::Read(entry))),
-            // Its count is taken care of by a trigger.
-            (None, _) => {
+            // A trigger counts it off, and takes away a caller who has none left: not before those are counted that this
+            // very transaction has added.
+            (None, entry) => {
+                if let Ok(Entry::Record(record)) = entry {
+                    self.settle_caller(row::caller(&record.caller_hash()))?;
+                }
                 self.delete.execute([standing.row])?;
             }
         }
@@ -210,6 +214,11 @@ impl<'c> Pen<'c> {
         if let Some(caller) = caller {
             *self.caller_deltas.entry(caller).or_default() += delta;
         }
+    }
+
+    fn settle_caller(&mut self, caller: i64) -> rusqlite::Result<()> {
+        let Some(delta) = self.caller_deltas.remove(&caller) else { return Ok(()) };
+        self.count_of_caller.execute([caller, delta]).map(drop)
     }
 
     fn set(&mut self, name: &str, expect: Option<&[u8]>, next: Option<&[u8]>) -> rusqlite::Result<Said> {

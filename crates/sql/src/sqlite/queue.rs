@@ -12,10 +12,15 @@ pub(super) struct Queue<T> {
     filled: Condvar,
     /// More than this many are refused: whoever asks is better told than kept.
     waiting_max: usize,
+    /// And so is what would weigh more together, unless it is alone.
+    weight_max: usize,
+    weigh: fn(&T) -> usize,
 }
 
 struct Held<T> {
     waiting: VecDeque<T>,
+    /// Of all that wait.
+    weight: usize,
     /// Threads that sleep and have not been woken; never fewer than there are (one that woke by itself still counts).
     asleep: usize,
     door: Door,
@@ -31,9 +36,20 @@ enum Door {
 }
 
 impl<T> Queue<T> {
-    pub(super) fn new(waiting_max: usize) -> Self {
-        let held = Held { waiting: VecDeque::new(), asleep: 0, door: Door::Open };
-        Self { held: Mutex::new(held), filled: Condvar::new(), waiting_max }
+    pub(super) fn new(waiting_max: usize, weight_max: usize, weigh: fn(&T) -> usize) -> Self {
+        let held = Held { waiting: VecDeque::new(), weight: 0, asleep: 0, door: Door::Open };
+        Self { held: Mutex::new(held), filled: Condvar::new(), waiting_max, weight_max, weigh }
+    }
+
+    fn has_room(&self, held: &Held<T>, weight: usize) -> bool {
+        let is_light = held.weight.saturating_add(weight) <= self.weight_max;
+        held.waiting.len() < self.waiting_max && (is_light || held.waiting.is_empty())
+    }
+
+    fn pop(&self, held: &mut Held<T>) -> Option<T> {
+        let item = held.waiting.pop_front()?;
+        held.weight -= (self.weigh)(&item);
+        Some(item)
     }
 
     /// No code of others runs under the lock, so that what it holds is whole even after a panic.
@@ -43,13 +59,15 @@ impl<T> Queue<T> {
 
     /// Leaves `item` to be served. Refused, it is dropped: nobody has seen it.
     pub(super) fn push(&self, item: T) -> Result<(), Error> {
+        let weight = (self.weigh)(&item);
         let mut held = self.held();
         match held.door {
-            Door::Open if held.waiting.len() < self.waiting_max => {}
+            Door::Open if self.has_room(&held, weight) => {}
             Door::Open => {
                 return Err(Error::new(Kind::Unavailable, "asking the SQLite store").because(format!(
-                    "{} questions are waiting already; it is asked faster than the disk can answer",
-                    self.waiting_max
+                    "{} questions with {} bytes are waiting already; it is asked faster than the disk can answer",
+                    held.waiting.len(),
+                    held.weight
                 )));
             }
             Door::Closed => return Err(Error::new(Kind::Closed, "asking the SQLite store")),
@@ -59,6 +77,7 @@ impl<T> Queue<T> {
             }
         }
         held.waiting.push_back(item);
+        held.weight += weight;
         let wake = held.asleep > 0;
         if wake {
             // Counted off here, so that the next push does not wake the same thread again: each wake-up is a system call.
@@ -73,7 +92,7 @@ impl<T> Queue<T> {
 
     /// Waits for something to do; `None` once the queue is closed and served.
     pub(super) fn take(&self) -> Option<T> {
-        self.filled(self.held())?.waiting.pop_front()
+        self.pop(&mut *self.filled(self.held())?)
     }
 
     /// Waits for something to do and takes what has gathered, in order: at most `count_max`, and at most one beyond
@@ -88,7 +107,7 @@ impl<T> Queue<T> {
         let Some(mut held) = self.filled(self.held()) else { return false };
         let mut total = 0;
         while into.len() < count_max && total < weight_max {
-            let Some(item) = held.waiting.pop_front() else { break };
+            let Some(item) = self.pop(&mut held) else { break };
             total += weight(&item);
             into.push(item);
         }
@@ -122,6 +141,7 @@ impl<T> Queue<T> {
             held.door = Door::Abandoned;
         }
         let left = std::mem::take(&mut held.waiting);
+        held.weight = 0;
         drop(held);
         drop(left);
     }
@@ -138,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_taken_in_order_up_to_a_count_and_a_weight() {
-        let queue = Queue::new(10);
+        let queue = Queue::new(10, 0, |_| 0);
         (1..=6).for_each(|item| queue.push(item).expect("there is room"));
         assert_eq!(gathered(&queue, 2, 100), Some(vec![1, 2]));
         assert_eq!(gathered(&queue, 9, 5), Some(vec![3, 4]));
@@ -148,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_closed_queue_serves_what_it_holds_and_lets_nothing_in() {
-        let queue = Queue::new(10);
+        let queue = Queue::new(10, 0, |_| 0);
         queue.push(1).expect("there is room");
         queue.close();
         assert_eq!(queue.push(2).map_err(|error| error.kind()), Err(Kind::Closed));
@@ -159,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_overfull_queue_refuses_rather_than_grow() {
-        let queue = Queue::new(1);
+        let queue = Queue::new(1, 0, |_| 0);
         queue.push(1).expect("there is room");
         assert_eq!(queue.push(2).map_err(|error| error.kind()), Err(Kind::Unavailable));
         assert_eq!(queue.take(), Some(1));
@@ -167,8 +187,21 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_is_bounded_by_weight_too_and_one_is_let_in_whatever_it_weighs() {
+        let queue = Queue::new(10, 10, |item: &u8| usize::from(*item));
+        queue.push(200).expect("it is alone");
+        assert_eq!(queue.push(1).map_err(|error| error.kind()), Err(Kind::Unavailable));
+        assert_eq!(queue.take(), Some(200));
+        queue.push(6).expect("there is room");
+        queue.push(4).expect("there is room");
+        assert_eq!(queue.push(1).map_err(|error| error.kind()), Err(Kind::Unavailable));
+        assert_eq!(gathered(&queue, 1, 100), Some(vec![6]));
+        queue.push(6).expect("there is room again");
+    }
+
+    #[test]
     fn an_abandoned_queue_drops_what_waits_and_says_so_to_whoever_comes() {
-        let queue = Queue::new(10);
+        let queue = Queue::new(10, 0, |_| 0);
         let waits = std::sync::Arc::new(());
         queue.push(waits.clone()).expect("there is room");
         queue.abandon();

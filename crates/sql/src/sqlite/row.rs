@@ -100,6 +100,11 @@ pub(super) fn command_id(value: ValueRef<'_>) -> Option<CommandId> {
     bytes.try_into().ok().map(CommandId::from_bytes)
 }
 
+/// The number in a column; `None` where something else stands there.
+pub(super) fn number(value: ValueRef<'_>) -> Option<i64> {
+    value.as_i64().ok()
+}
+
 /// The entry's bytes. What is no byte string is read as one that is damaged.
 pub(super) fn entry_bytes(value: ValueRef<'_>) -> Bytes {
     match value {

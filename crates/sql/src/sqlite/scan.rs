@@ -108,14 +108,19 @@ impl Reader {
                     return Ok(Page { now, items, next: last });
                 }
                 looked_at += 1;
-                last =
-                    Some(Mark { at: row.get::<_, Option<i64>>(4)?.unwrap_or(0), row: row.get(0)? }.cursor());
-                if !look(row)? {
+                let at = row::number(row.get_ref(4)?).unwrap_or(0);
+                last = Some(Mark { at, row: row.get(0)? }.cursor());
+                let is_sound = is_sound(row)?;
+                if is_sound && !look(row)? {
                     continue;
                 }
                 let bytes = row::entry_bytes(row.get_ref(2)?);
                 bytes_held += bytes.len();
-                let item = item(row.get_ref(1)?, &bytes);
+                let mut item = item(row.get_ref(1)?, &bytes);
+                if !is_sound {
+                    item.entry =
+                        Err(codec::Error::Damaged { at: 0, what: "a column beside it is of another type" });
+                }
                 if wanted(&item) {
                     items.push(item);
                 }
@@ -135,6 +140,15 @@ fn item(id: ValueRef<'_>, bytes: &Bytes) -> Item {
             entry: Err(codec::Error::Damaged { at: 0, what: "the id beside it is not 32 bytes" }),
         },
     }
+}
+
+/// Whether the columns are of the types that they were written with. SQLite keeps anything in any of them.
+fn is_sound(row: &Row<'_>) -> rusqlite::Result<bool> {
+    let mut sound = matches!(row.get_ref(3)?, ValueRef::Integer(_));
+    for column in 4..=7 {
+        sound &= matches!(row.get_ref(column)?, ValueRef::Integer(_) | ValueRef::Null);
+    }
+    Ok(sound)
 }
 
 /// Whether the columns leave it open that the filter wants what stands there.

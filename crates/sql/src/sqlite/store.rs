@@ -41,7 +41,7 @@ impl store::Store for Store {
                 // Somebody holds the lock, say: the rest can be looked at all the same.
                 Err(error) => Err(error.to_string()),
             };
-            Ok(hazards::look(&self.file, self.opened, settings))
+            Ok(hazards::look(&self.file, self.opened, settings, self.pulse.failure()))
         })
     }
 

@@ -114,6 +114,11 @@ impl Job {
         drop(self.reply.send(said));
     }
 
+    /// Whether anybody still waits for the answer. A write that has not begun may be left undone where nobody does.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
     /// The bytes that it brings.
     pub(super) fn weight(&self) -> usize {
         match &self.work {

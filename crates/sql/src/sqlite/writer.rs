@@ -48,6 +48,7 @@ impl Writer {
         ready(Ok(()));
         let mut batch = Vec::new();
         while queue.gather(&mut batch, BATCH_COUNT_MAX, BATCH_BYTES_MAX, Job::weight) {
+            batch.retain(Job::is_awaited);
             if !serve(&connection, &mut pen, &*clock, &mut batch) {
                 return;
             }

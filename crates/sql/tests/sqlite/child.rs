@@ -29,9 +29,12 @@ pub(crate) enum Part {
     Grow,
     /// Opens a file where nothing may be written.
     ReadOnly,
+    /// Opens a file beside it by a relative name that looks like a URI, and goes elsewhere.
+    Uri,
 }
 
-const PARTS: [Part; 6] = [Part::Open, Part::Hammer, Part::Load, Part::Fill, Part::Grow, Part::ReadOnly];
+const PARTS: [Part; 7] =
+    [Part::Open, Part::Hammer, Part::Load, Part::Fill, Part::Grow, Part::ReadOnly, Part::Uri];
 
 /// The command that plays `part` on `file`, for the caller to start or to wrap.
 pub(crate) fn command(part: Part, file: &Path, number: u64) -> Command {
@@ -113,6 +116,7 @@ fn run() {
             Part::Fill => fill(&file).await,
             Part::Grow => grow(&file).await,
             Part::ReadOnly => read_only(&file),
+            Part::Uri => uri(&file).await,
         }
     });
 }
@@ -236,6 +240,15 @@ fn read_only(file: &Path) {
         let error = Store::open(&path, Options::default()).expect_err("refused");
         assert_eq!(error.kind(), Kind::ReadOnly, "{}: {error}", path.display());
     }
+}
+
+async fn uri(file: &Path) {
+    std::env::set_current_dir(file.parent().expect("it has one")).expect("it is there");
+    let store = open(Path::new("file:semel.db?mode=memory"));
+    assert!(is_done(&insert(&store, 1, &claimed(1)).await));
+    std::env::set_current_dir("/").expect("it is there");
+    let told = store.hazards().await.expect("looked at");
+    assert!(told.iter().all(|hazard| hazard.code != "sqlite-file-replaced"), "{told:?}");
 }
 
 /// So that the parts that only some tests need are known to be used.

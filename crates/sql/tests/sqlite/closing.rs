@@ -1,11 +1,12 @@
 //! How a store ends, and what becomes of those who wait.
 
 use crate::scratch::{Scratch, claimed, id, insert, is_done};
-use semel_core::store::{Clock, Fresh, Kind, Store as _};
+use semel_core::store::{Clock, Fresh, Kind, Pending, Store as _};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closing_answers_everybody_and_leaves_one_file() {
@@ -48,15 +49,45 @@ async fn closing_answers_everybody_and_leaves_one_file() {
 async fn dropping_the_store_ends_its_threads_also_where_only_one_thread_runs_the_tasks() {
     let scratch = Scratch::new("dropping");
     let store = scratch.open();
-    // Accepted, and nobody waits for it any more.
     let record = claimed(1);
-    let mut pending = store.insert(id(1), Fresh::Record(&record));
-    let polled = std::future::poll_fn(|context| std::task::Poll::Ready(pending.as_mut().poll(context)));
-    drop(polled.await);
-    drop(pending);
+    // Accepted, and nobody waits for it any more: written or not, but never in part.
+    put(&mut store.insert(id(1), Fresh::Record(&record))).await;
     drop(store);
     let store = scratch.open();
-    assert_eq!(store.get(id(1)).await.expect("read").record(), Some(&claimed(1)));
+    let reading = store.get(id(1)).await.expect("read");
+    assert!(reading.entry.is_none() || reading.record() == Some(&claimed(1)), "{reading:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_nobody_waits_for_any_more_is_left_undone_unless_it_has_begun() {
+    let scratch = Scratch::new("gone");
+    let store = scratch.open();
+    let records: Vec<_> = (0..50).map(claimed).collect();
+    // While somebody else writes, everything gathers behind the batch that waits already.
+    let other = scratch.raw();
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
+    let mut first = store.insert(id(0), Fresh::Record(&records[0]));
+    put(&mut first).await;
+    for (number, record) in (1..).zip(&records[1..49]) {
+        put(&mut store.insert(id(number), Fresh::Record(record))).await;
+    }
+    let mut last = store.insert(id(49), Fresh::Record(&records[49]));
+    put(&mut last).await;
+    other.execute_batch("COMMIT").expect("the lock is let go");
+    assert!(is_done(&first.await.expect("an answer")));
+    assert!(is_done(&last.await.expect("an answer")));
+    let mut stand = 0;
+    for number in 1..49 {
+        stand += u32::from(store.get(id(number)).await.expect("read").entry.is_some());
+    }
+    // One may have been looked at between its two steps: put there, and given up.
+    assert!(stand <= 1, "{stand} of those that were given up");
+}
+
+/// Has the store accept a write.
+async fn put<T>(write: &mut Pending<'_, T>) {
+    let polled = std::future::poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
+    drop(polled);
 }
 
 /// A clock that breaks when it is told to: the one piece of foreign code in the writer's thread.

@@ -3,11 +3,12 @@
 use crate::scratch::{
     Hand, NOW, Scratch, caller, claim, claim_at, claimed, command, finished, id, insert, is_done, swap,
 };
-use semel_core::machine::Expect;
+use semel_core::machine::{Command, Expect};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Count, Filter, Fresh, Store as _};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
+use std::task::Poll;
 use std::time::Duration;
 
 fn far(number: u64, lease: Duration) -> Record {
@@ -103,5 +104,37 @@ async fn counts_follow_every_write_and_stop_where_asked() {
     assert_eq!(count(Count::Caller(caller(9)), 100).await, 0);
     assert!(is_done(&store.remove_marker(id(100)).await.expect("an answer")));
     assert_eq!(count(Count::Markers, 100).await, 0);
+    assert_eq!(store.verify().await.expect("read"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callers_first_record_that_goes_in_the_batch_it_came_in_leaves_no_count() {
+    let scratch = Scratch::new("came-and-went");
+    let store = scratch.open();
+    let records: Vec<_> = (0..50)
+        .map(|number| claim(&Command { caller_hash: caller(1000 + number), ..command(number) }, 1, NOW))
+        .collect();
+    // While somebody else writes, everything gathers; at most one pair is parted by the batch that waits already.
+    let other = scratch.raw();
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
+    let mut writes = Vec::new();
+    for (number, record) in (0..).zip(&records) {
+        writes.push(store.insert(id(number), Fresh::Record(record)));
+        writes.push(store.remove(id(number), Expect::unchanged(record)));
+    }
+    for write in &mut writes {
+        // Puts it into the queue.
+        let polled = std::future::poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
+        assert!(polled.is_pending());
+    }
+    other.execute_batch("COMMIT").expect("the lock is let go");
+    for write in writes {
+        assert!(is_done(&write.await.expect("an answer")));
+    }
+    assert_eq!(store.count(Count::Records, 100).await.expect("read").count, 0);
+    for number in 0..50 {
+        let counted = store.count(Count::Caller(caller(1000 + number)), 100).await.expect("read");
+        assert_eq!(counted.count, 0, "{number}");
+    }
     assert_eq!(store.verify().await.expect("read"), Vec::<String>::new());
 }

@@ -4,6 +4,28 @@ use crate::child::{Part, Playing, command};
 use crate::scratch::{Scratch, claimed, finished, id};
 use semel_core::store::{Filter, Store as _};
 
+/// That the log is synced, too, is seen by `torture`, which takes back what is not.
+#[test]
+fn what_a_killed_process_left_in_the_log_is_settled_before_anybody_is_told() {
+    let scratch = Scratch::new("unsettled");
+    let mut playing = Playing::start(command(Part::Load, &scratch.file(), 0));
+    playing.told("acknowledged").expect("it goes on until it is killed");
+    playing.kill();
+    assert!(!playing.ended());
+    let before = std::fs::read(scratch.log()).expect("it left a log");
+    assert!(!before.is_empty());
+
+    let outsider = scratch.raw();
+    let store = scratch.open();
+    let state = |row: &rusqlite::Row<'_>| -> rusqlite::Result<[i64; 3]> {
+        Ok([row.get(0)?, row.get(1)?, row.get(2)?])
+    };
+    let [_, frames, moved] =
+        outsider.query_row("PRAGMA wal_checkpoint(NOOP)", [], state).expect("it says how much was moved");
+    assert!(frames > 0 && frames == moved, "{moved} of {frames} frames stand in the file too");
+    drop(store);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_before_a_kill_is_there_afterwards() {
     let scratch = Scratch::new("killed");

@@ -92,3 +92,28 @@ async fn another_commands_id_under_the_same_operation_id_is_an_error_and_not_the
     // The others do not suffer from it.
     assert!(is_done(&insert(&store, 3, &claimed(3)).await));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_of_another_type_spoils_its_own_row_and_not_the_page() {
+    let scratch = Scratch::new("column-type");
+    let store = scratch.open();
+    for number in 1..4 {
+        assert!(is_done(&insert(&store, number, &claimed(number)).await));
+    }
+    for column in ["state", "due_at", "updated_at", "caller", "key"] {
+        let sql = format!("UPDATE semel_records SET {column} = ?2 WHERE command_id = ?1");
+        let kept: rusqlite::types::Value = scratch
+            .raw()
+            .query_row(
+                &format!("SELECT {column} FROM semel_records WHERE command_id = ?1"),
+                [id(2).as_bytes()],
+                |row| row.get(0),
+            )
+            .expect("read");
+        scratch.raw().execute(&sql, params![id(2).as_bytes(), "text"]).expect("overwritten");
+        let page = store.page(&Filter::default(), None, 10).await.expect("read");
+        let listed: Vec<_> = page.items.iter().map(|item| (item.id, item.record().is_some())).collect();
+        assert_eq!(listed, [(id(1), true), (id(2), false), (id(3), true)], "{column}");
+        scratch.raw().execute(&sql, params![id(2).as_bytes(), kept]).expect("put back");
+    }
+}

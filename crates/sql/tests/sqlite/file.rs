@@ -1,5 +1,6 @@
 //! The file itself: what it may hold already, and what is dangerous about its place.
 
+use crate::child::{Part, Playing, command};
 use crate::scratch::{Scratch, claimed, id, insert, is_done, open};
 use semel_core::store::{Error, Kind, Severity, Store as _};
 use semel_sql::sqlite::{Options, Store};
@@ -70,6 +71,68 @@ fn a_new_file_is_its_owners_alone() {
     drop(store);
 }
 
+/// Seen by a bystander who looks as often as it can while files come to be.
+#[cfg(unix)]
+#[test]
+fn a_new_file_was_never_anybody_elses() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let scratch = Scratch::new("never-public");
+    let path = |number: u32| scratch.directory().join(format!("{number}.db"));
+    let over = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        let bystander = scope.spawn(|| {
+            let mut seen = std::collections::BTreeSet::new();
+            let mut last = false;
+            while !last {
+                last = over.load(Ordering::Relaxed);
+                for number in 0..30 {
+                    let modes =
+                        std::fs::metadata(path(number)).map(|found| found.permissions().mode() & 0o777);
+                    seen.extend(modes);
+                }
+            }
+            seen
+        });
+        (0..30).for_each(|number| drop(open(&path(number))));
+        over.store(true, Ordering::Relaxed);
+        bystander.join().expect("no panic")
+    });
+    assert_eq!(Vec::from_iter(seen), [0o600]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_path_is_a_path_and_not_a_uri() {
+    let scratch = Scratch::new("uri");
+    // Relative, as only such a path can begin like a URI.
+    assert!(Playing::start(command(Part::Uri, &scratch.file(), 0)).ended());
+    assert!(scratch.directory().join("file:semel.db?mode=memory").exists());
+    for path in ["", ":memory:"] {
+        let error = refusal(Path::new(path));
+        assert_eq!(error.kind(), Kind::Unfit);
+        assert!(error.to_string().contains("names no file"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn links_are_followed_once() {
+    let scratch = Scratch::new("links");
+    let (inner, link) = (scratch.directory().join("inner"), scratch.directory().join("link.db"));
+    std::fs::create_dir(&inner).expect("made");
+    std::os::unix::fs::symlink(inner.join("semel.db"), &link).expect("linked");
+    let error = refusal(&link);
+    assert!(error.kind() == Kind::Unavailable && error.to_string().contains("link.db"), "{error}");
+    drop(open(&inner.join("semel.db")));
+    let store = open(&link);
+    assert_eq!(store.name(), format!("sqlite:{}", inner.join("semel.db").display()));
+    assert!(is_done(&insert(&store, 1, &claimed(1)).await));
+    std::fs::remove_file(&link).expect("unlinked");
+    let told = store.hazards().await.expect("looked at");
+    assert!(told.iter().all(|hazard| hazard.code != "sqlite-file-replaced"), "{told:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_was_taken_away_under_the_store_is_a_danger() {
     let scratch = Scratch::new("replaced");
@@ -88,6 +151,25 @@ async fn a_file_that_was_taken_away_under_the_store_is_a_danger() {
     assert!(codes().await.contains(&"sqlite-file-replaced"));
     std::fs::write(scratch.file(), "").expect("put in its place");
     assert!(codes().await.contains(&"sqlite-file-replaced"));
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_was_taken_away_under_the_store_is_a_danger() {
+    let scratch = Scratch::new("no-log");
+    let store = scratch.open();
+    assert!(is_done(&insert(&store, 1, &claimed(1)).await));
+    let told = async || -> Vec<_> {
+        let found = store.hazards().await.expect("looked at");
+        found.into_iter().map(|hazard| hazard.code).filter(|code| code.ends_with("-replaced")).collect()
+    };
+    assert!(told().await.is_empty());
+    std::fs::rename(scratch.log(), scratch.directory().join("elsewhere")).expect("renamed");
+    assert_eq!(told().await, ["sqlite-log-replaced"]);
+    std::fs::write(scratch.log(), "").expect("put in its place");
+    assert_eq!(told().await, ["sqlite-log-replaced"]);
+    std::fs::rename(scratch.directory().join("elsewhere"), scratch.log()).expect("put back");
+    assert!(told().await.is_empty());
 }
 
 #[cfg(target_os = "linux")]

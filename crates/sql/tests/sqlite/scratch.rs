@@ -35,6 +35,11 @@ impl Scratch {
         self.0.join("semel.db")
     }
 
+    /// The write-ahead log beside the file.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.0.join("semel.db-wal")
+    }
+
     pub(crate) fn open(&self) -> Store {
         open(&self.file())
     }
