@@ -1,0 +1,5 @@
+//! The layer under a real server.
+
+mod bodies;
+mod table;
+mod world;
