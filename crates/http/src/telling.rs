@@ -117,7 +117,7 @@ impl Speaker<'_> {
             None => {
                 let detail =
                     "The original request was processed, and its response was not kept. Nothing was run.";
-                self.say(Problem::new(Code::NotRetained, detail))
+                self.say(Problem::new(Code::NotRetained, detail).about(id))
             }
         };
         response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));

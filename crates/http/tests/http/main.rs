@@ -1,5 +1,11 @@
 //! The layer under a real server.
 
 mod bodies;
+mod failing;
+mod grpc;
+mod handing;
+mod identity;
+mod once;
+mod streams;
 mod table;
 mod world;
