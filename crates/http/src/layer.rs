@@ -4,6 +4,7 @@
 //! [`Terms`](crate::Terms).
 
 use crate::caller::Callers;
+use crate::problem::{Code, Problem};
 use crate::route::Routes;
 use crate::service::Service;
 use crate::terms::{Terms, TermsError};
@@ -11,6 +12,7 @@ use http::Uri;
 use http::request::Parts;
 use semel::Engine;
 use semel::core::id::OperationId;
+use semel::core::scope::{Operation, Scope};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -79,6 +81,15 @@ impl Layer {
         self.with(|shared| shared.target = Some(Arc::new(target)))
     }
 
+    /// Publishes the specification at `{prefix}/.well-known/idempotency` and each caller's operations at
+    /// `{prefix}/operations/{id}`, and honours `Prefer: respond-async`. Nothing of that otherwise. The prefix is empty, or a
+    /// path such as `/payments`.
+    #[must_use]
+    pub fn publishing(self, prefix: impl Into<String>) -> Self {
+        let prefix = prefix.into();
+        self.with(|shared| shared.published = Some(prefix.trim_end_matches('/').to_owned()))
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self
@@ -90,6 +101,17 @@ impl Shared {
     pub(crate) fn target(&self, parts: &Parts) -> Uri {
         let told = self.target.as_ref().and_then(|target| target(parts));
         told.unwrap_or_else(|| parts.uri.clone())
+    }
+
+    /// Who asks for `operation`.
+    pub(crate) fn scope(&self, parts: &Parts, operation: Operation) -> Result<Scope, Problem> {
+        let caller = self.callers.identify(parts);
+        let caller = caller.map_err(|why| Problem::new(Code::CallerNotIdentified, why.to_string()))?;
+        let scope = Scope::new(caller, operation);
+        Ok(match self.tenant.as_ref().and_then(|tenant| tenant(parts)) {
+            Some(tenant) => scope.in_tenant(tenant),
+            None => scope,
+        })
     }
 
     /// What stands before the paths that this layer publishes.

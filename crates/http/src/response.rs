@@ -18,7 +18,7 @@ use semel::core::outcome::{Fields, Outcome, Status};
 
 /// What the call that ran the attempt gives its client, besides what was stored.
 pub(crate) enum Local {
-    Response(Response<Body>),
+    Response(Box<Response<Body>>),
     Failed(Failure),
 }
 
@@ -45,7 +45,7 @@ where
         }
     };
     names::strip(&mut parts.headers);
-    Ended { ending, local: Local::Response(Response::from_parts(parts, body)) }
+    Ended { ending, local: Local::Response(Box::new(Response::from_parts(parts, body))) }
 }
 
 /// There is no response to the end of it, whose effect is in doubt.

@@ -63,6 +63,13 @@ impl Routes {
         Ok(self)
     }
 
+    /// Every route's template, where it has one, and its terms; the default last.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &Terms)> {
+        let routes =
+            self.by_template.iter().map(|(template, ready)| (Some(template.text.as_str()), &ready.terms));
+        routes.chain([(None, &self.default.terms)])
+    }
+
     /// The terms for a request, unless none are about its method.
     pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<Ready>> {
         let routes =
@@ -74,6 +81,7 @@ impl Routes {
 /// A path with places for any segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Template {
+    text: String,
     segments: Vec<Option<String>>,
     open: bool,
 }
@@ -94,7 +102,7 @@ impl Template {
                 None => segments.push(Some(segment.to_owned())),
             }
         }
-        Some(Self { segments, open })
+        Some(Self { text: template.to_owned(), segments, open })
     }
 
     fn fits(&self, path: &str) -> bool {

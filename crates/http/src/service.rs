@@ -12,7 +12,7 @@ use crate::request::{self, Keyed};
 use crate::response::{self, Local};
 use crate::route::Ready;
 use crate::telling::{self, Speaker};
-use crate::{names, prefer};
+use crate::{names, prefer, published};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
@@ -78,6 +78,9 @@ where
     R::Error: Into<BoxError>,
 {
     let target = shared.target(&parts);
+    if let Some(response) = published::answer(&shared, &parts, target.path()).await {
+        return Ok(response);
+    }
     let Some(ready) = shared.routes.of(&parts.method, target.path()).map(Arc::clone) else {
         return pass(inner, parts, body, false).await;
     };
@@ -143,7 +146,7 @@ impl Asking {
         request::refuse_streams(&parts)?;
         let is_async = self.shared.published.is_some() && prefer::takes_async(&mut parts.headers);
         let operation = self.ready.operation(&parts.method, self.target.path());
-        let scope = self.scope(&parts, operation.clone())?;
+        let scope = self.shared.scope(&parts, operation.clone())?;
         let whole = self.read(body).await?;
         let intent = self.intent(&parts, scope, &operation, &whole, is_async).await?;
 
@@ -173,16 +176,6 @@ impl Asking {
         Ok(match answered.await {
             Ok(answer) => speaker.answer(answer),
             Err(error) => speaker.error(&error),
-        })
-    }
-
-    fn scope(&self, parts: &Parts, operation: Operation) -> Result<Scope, Problem> {
-        let caller = self.shared.callers.identify(parts);
-        let caller = caller.map_err(|why| Problem::new(Code::CallerNotIdentified, why.to_string()))?;
-        let scope = Scope::new(caller, operation);
-        Ok(match self.shared.tenant.as_ref().and_then(|tenant| tenant(parts)) {
-            Some(tenant) => scope.in_tenant(tenant),
-            None => scope,
         })
     }
 

@@ -39,7 +39,7 @@ impl Speaker<'_> {
         match answer.told {
             Told::Ran(Ran { stored, local, .. }) => {
                 let mut response = match local {
-                    Local::Response(response) => response,
+                    Local::Response(response) => *response,
                     Local::Failed(failure) => self.say(self.failure(failure, id)),
                 };
                 response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
@@ -109,16 +109,13 @@ impl Speaker<'_> {
     }
 
     fn replayed(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
-        let mut response = match replay::response(&replayed.outcome) {
-            Some(mut response) => {
-                response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("true"));
-                response
-            }
-            None => {
-                let detail =
-                    "The original request was processed, and its response was not kept. Nothing was run.";
-                self.say(Problem::new(Code::NotRetained, detail).about(id))
-            }
+        let mut response = if let Some(mut response) = replay::response(&replayed.outcome) {
+            response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("true"));
+            response
+        } else {
+            let detail =
+                "The original request was processed, and its response was not kept. Nothing was run.";
+            self.say(Problem::new(Code::NotRetained, detail).about(id))
         };
         response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
         replay::mark(response.headers_mut(), Some(replayed.stored));

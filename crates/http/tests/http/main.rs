@@ -6,6 +6,7 @@ mod grpc;
 mod handing;
 mod identity;
 mod once;
+mod published;
 mod streams;
 mod table;
 mod world;
