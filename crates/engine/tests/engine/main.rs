@@ -6,5 +6,6 @@ mod faults;
 mod fence;
 mod keeping;
 mod once;
+mod own;
 mod waiting;
 mod world;
