@@ -133,6 +133,8 @@ async fn peer_bug_headers_of_one_delivery_replayed_repeated_ones_collapsed_and_2
     assert_ne!(retry.header("date"), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
 }
 
+type Answer = Box<dyn Fn(u32) -> Response + Send + Sync>;
+
 #[tokio::test]
 async fn a_handler_steers_by_header_or_extension_and_no_client_sees_it() {
     let by_header =
@@ -144,7 +146,6 @@ async fn a_handler_steers_by_header_or_extension_and_no_client_sees_it() {
             response
         }
     };
-    type Answer = Box<dyn Fn(u32) -> Response + Send + Sync>;
     // What the handler says, and what the retry gets.
     let cases: [(Answer, Retry); 7] = [
         (Box::new(by_header("applied", StatusCode::INTERNAL_SERVER_ERROR)), Retry::Replay),
