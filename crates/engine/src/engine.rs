@@ -148,6 +148,11 @@ impl Engine {
         self.node.running.len()
     }
 
+    /// Whether somebody is asked what became of this operation's effects, where nobody can tell.
+    pub fn has_reconciler(&self, operation: &str) -> bool {
+        self.node.reconcilers.knows(operation)
+    }
+
     /// The store that the engine works on.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.node.store

@@ -84,6 +84,10 @@ impl Reconcilers {
         self.by_operation.insert(operation, reconcile);
     }
 
+    pub(crate) fn knows(&self, operation: &str) -> bool {
+        self.by_operation.contains_key(operation)
+    }
+
     /// Somebody waits for the answer: ask soon.
     pub(crate) fn nudge(&self, id: CommandId) {
         if self.by_operation.is_empty() {

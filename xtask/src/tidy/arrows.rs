@@ -38,6 +38,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// What any crate's tests may use beyond that.
 const TESTKIT: &str = "semel-testkit";
 
+/// What the tests of one crate may use beyond that: a layer is shown to work on a store that keeps.
+const IN_TESTS: &[(&str, &str)] = &[("semel-http", "semel-sql")];
+
 pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     let is_ours = |name: &str| workspace.packages.iter().any(|package| package.name == name);
     let mut found = Vec::new();
@@ -47,13 +50,15 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
             continue;
         };
         let ours = package.dependencies.iter().filter(|dependency| is_ours(&dependency.package));
-        found.extend(ours.filter(|d| !may_use(d, allowed)).map(|d| wrong_way(package, d, allowed)));
+        found.extend(ours.filter(|d| !may_use(package, d, allowed)).map(|d| wrong_way(package, d, allowed)));
     }
     found
 }
 
-fn may_use(dependency: &Dependency, allowed: &[&str]) -> bool {
-    let for_tests = dependency.kind == Kind::Dev && dependency.package == TESTKIT;
+fn may_use(package: &Package, dependency: &Dependency, allowed: &[&str]) -> bool {
+    let own = (package.name.as_str(), dependency.package.as_str());
+    let for_tests =
+        dependency.kind == Kind::Dev && (dependency.package == TESTKIT || IN_TESTS.contains(&own));
     for_tests || allowed.contains(&dependency.package.as_str())
 }
 
@@ -123,6 +128,18 @@ mod tests {
         assert_eq!(check(&tests), []);
         let product = workspace(&[testkit, ("semel-core", &[(TESTKIT, Kind::Normal)])]);
         assert_eq!(check(&product).len(), 1);
+    }
+
+    #[test]
+    fn a_layer_may_be_tested_on_a_store_and_must_not_be_built_on_one() {
+        let sql = ("semel-sql", &[("semel-core", Kind::Normal)][..]);
+        let core = ("semel-core", &[][..]);
+        let tests = workspace(&[core, sql, ("semel-http", &[("semel-sql", Kind::Dev)])]);
+        assert_eq!(check(&tests), []);
+        let product = workspace(&[core, sql, ("semel-http", &[("semel-sql", Kind::Normal)])]);
+        assert_eq!(check(&product).len(), 1);
+        let other = workspace(&[core, sql, ("semel-client", &[("semel-sql", Kind::Dev)])]);
+        assert_eq!(check(&other).len(), 1);
     }
 
     #[test]

@@ -8,10 +8,10 @@
 //! a tombstone before that is removed. It also keeps it again whenever it cannot tell whether it did, or was too late to
 //! delete it. So a record can have several lines: `operation_id` and `version` tell which say the same.
 
-mod base64;
+pub mod base64;
 mod file;
 mod line;
-mod rfc3339;
+pub mod rfc3339;
 
 pub use file::FileArchive;
 

@@ -7,7 +7,7 @@ const LAST: u64 = 253_402_300_799_999;
 
 /// `time` as `2026-11-15T19:05:00.123Z`. What lies beyond the year 9999 is written as its last moment: it comes of spans
 /// that were meant as "never".
-pub(super) fn text(time: Time) -> String {
+pub fn text(time: Time) -> String {
     let millis = time.as_millis().min(LAST);
     let (days, of_day) = (millis / 86_400_000, millis % 86_400_000);
     let (year, month, day) = date(days);

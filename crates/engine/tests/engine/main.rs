@@ -6,6 +6,7 @@ mod faults;
 mod fence;
 mod keeping;
 mod once;
+mod own;
 mod races;
 mod waiting;
 mod world;

@@ -1,0 +1,62 @@
+//! What callers may see of their own operations.
+//!
+//! What lives here: a look at one record, for the caller that it belongs to. What must never: a word about anybody else's,
+//! not even that it exists.
+
+use crate::engine::Engine;
+use crate::operator::{Looked, NotDone};
+use semel_core::id::OperationId;
+use semel_core::key::Key;
+use semel_core::outcome::Outcome;
+use semel_core::record::{Record, State};
+use semel_core::scope::{Scope, Secret};
+use semel_core::store::{self, Kind};
+use semel_core::time::Time;
+
+/// An operation, as the caller that it belongs to sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// The record.
+    pub record: Record,
+    /// What is replayed, opened where it was sealed; none where there is nothing final, or it is past its time.
+    pub outcome: Option<Outcome>,
+    /// Whether the key that was brought along is the operation's.
+    pub is_key: bool,
+    /// The store's time.
+    pub now: Time,
+}
+
+impl Engine {
+    /// The operation, if it is the caller's in `scope` (whatever operation that names), and not past its time.
+    ///
+    /// [`NotDone::NotFound`] where it is another's: nobody learns that it exists.
+    pub async fn look_up_own(
+        &self,
+        operation_id: OperationId,
+        scope: &Scope,
+        key: Option<&Key>,
+    ) -> Result<Own, NotDone> {
+        let Looked { id, record, now } = self.look_up(operation_id).await?;
+        let view = self.node.secrets.view();
+        let view = view.map_err(|_| store::Error::new(Kind::Unavailable, "telling whose operation it is"))?;
+        let mut secrets =
+            std::iter::once(&view.current).chain(view.outgoing.as_ref().map(|outgoing| &outgoing.old));
+        // Of a generation that this node no longer knows nobody can prove to be the caller.
+        let numbered = secrets.find(|numbered| numbered.generation == record.generation());
+        let secret: &Secret = &numbered.ok_or(NotDone::NotFound)?.secret;
+        let is_gone = record.gone_at().is_some_and(|at| at <= now);
+        if is_gone || secret.caller_hash(scope) != record.caller_hash() {
+            return Err(NotDone::NotFound);
+        }
+        let is_key = key.is_some_and(|key| secret.key_hash(key) == record.key_hash());
+        let outcome = match record.state() {
+            State::Succeeded { outcome, expires_at } | State::FailedReplayable { outcome, expires_at }
+                if now < *expires_at =>
+            {
+                Some(self.node.opened(id, operation_id, outcome))
+            }
+            _ => None,
+        };
+        Ok(Own { record, outcome, is_key, now })
+    }
+}

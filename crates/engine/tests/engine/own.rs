@@ -1,0 +1,33 @@
+//! What callers see of their own operations.
+
+use super::world::{World, charge, intent, secs};
+use semel::core::key::Key;
+use semel::core::outcome::Body;
+use semel::core::scope::{Identity, Operation, Scope};
+use semel::{NotDone, Own};
+use std::time::Duration;
+
+fn scope(caller: &str) -> Scope {
+    // Whose it is does not depend on what was asked for.
+    Scope::new(Identity::api_key(caller), Operation::named("anything"))
+}
+
+#[tokio::test]
+async fn an_operation_is_shown_to_its_caller_until_it_is_past_its_time_and_never_to_another() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let id = engine.run(intent("one", "5"), charge).await.expect("a value").operation_id;
+    let key = Key::from_source("one").expect("a key");
+    let Own { outcome, is_key, .. } =
+        engine.look_up_own(id, &scope("k-17"), Some(&key)).await.expect("it is theirs");
+    assert_eq!((outcome.expect("an outcome").body, is_key), (Body::Kept("1".into()), true));
+    let other = Key::from_source("two").expect("a key");
+    assert!(!engine.look_up_own(id, &scope("k-17"), Some(&other)).await.expect("it is theirs").is_key);
+    assert!(!engine.look_up_own(id, &scope("k-17"), None).await.expect("it is theirs").is_key);
+    for stranger in [scope("k-18"), scope("k-17").in_tenant("acme")] {
+        let refused = engine.look_up_own(id, &stranger, Some(&key)).await;
+        assert!(matches!(refused, Err(NotDone::NotFound)), "{refused:?}");
+    }
+    world.skip(Duration::from_hours(24) + secs(1)).await;
+    assert_eq!(engine.look_up_own(id, &scope("k-17"), None).await.expect("a tombstone").outcome, None);
+}

@@ -1,0 +1,194 @@
+//! Bodies: read whole within a limit, or passed through live.
+//!
+//! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Any error of a body or a service.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What the inner service gets and the client is sent: bytes that were read before, or a body that still comes.
+pub struct Body(Kind);
+
+enum Kind {
+    Whole(Whole),
+    /// What came already, then the rest of it.
+    Live(Bytes, UnsyncBoxBody<Bytes, BoxError>),
+}
+
+/// A body that was read to its end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Whole {
+    pub(crate) data: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+/// What came of reading a body.
+pub(crate) enum Read {
+    Whole(Whole),
+    /// It is longer than allowed. Nothing of it is lost.
+    Over(Body),
+    /// It broke off.
+    Broken,
+}
+
+impl Body {
+    /// A body that is passed through as it comes.
+    pub fn live<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self::resumed(Bytes::new(), body)
+    }
+
+    pub(crate) fn whole(whole: Whole) -> Self {
+        Self(Kind::Whole(whole))
+    }
+
+    /// The bytes of a body that was read.
+    pub(crate) fn data(&self) -> Option<Bytes> {
+        match &self.0 {
+            Kind::Whole(whole) => Some(whole.data.clone()),
+            Kind::Live(..) => None,
+        }
+    }
+
+    fn resumed<B>(came: Bytes, rest: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Kind::Live(came, rest.map_err(Into::into).boxed_unsync()))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(data: Bytes) -> Self {
+        Self::whole(Whole { data, trailers: None })
+    }
+}
+
+/// Reads `body` to its end, unless it is longer than `max` bytes.
+pub(crate) async fn read<B>(body: B, max: usize) -> Read
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    if body.size_hint().lower() > max as u64 {
+        return Read::Over(Body::live(body));
+    }
+    let mut body = Box::pin(body);
+    let mut came = Came::default();
+    let mut trailers: Option<HeaderMap> = None;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return Read::Broken };
+        match frame.into_data().map_err(Frame::into_trailers) {
+            Ok(data) => {
+                came.push(data);
+                if came.len() > max {
+                    return Read::Over(Body::resumed(came.into_bytes(), body));
+                }
+            }
+            Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
+            Err(Err(_)) => {}
+        }
+    }
+    Read::Whole(Whole { data: came.into_bytes(), trailers })
+}
+
+/// What came so far. A body of one piece is not copied.
+#[derive(Default)]
+struct Came {
+    first: Bytes,
+    joined: BytesMut,
+}
+
+impl Came {
+    fn len(&self) -> usize {
+        self.first.len() + self.joined.len()
+    }
+
+    fn push(&mut self, data: Bytes) {
+        if self.len() == 0 {
+            self.first = data;
+            return;
+        }
+        if self.joined.is_empty() {
+            self.joined.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.joined.extend_from_slice(&data);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let (data, rest) = match &mut self.0 {
+            Kind::Whole(Whole { data, .. }) => (data, None),
+            Kind::Live(came, rest) => (came, Some(rest)),
+        };
+        if !data.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))));
+        }
+        if let Some(rest) = rest {
+            return Pin::new(rest).poll_frame(context);
+        }
+        let Kind::Whole(Whole { trailers, .. }) = &mut self.0 else { return Poll::Ready(None) };
+        Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(Whole { data, trailers }) => data.is_empty() && trailers.is_none(),
+            Kind::Live(came, rest) => came.is_empty() && rest.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(Whole { data, trailers: None }) => SizeHint::with_exact(data.len() as u64),
+            // A length would have HTTP/1 end the message before its trailers.
+            Kind::Whole(Whole { data, trailers: Some(_) }) => {
+                let mut hint = SizeHint::new();
+                hint.set_lower(data.len() as u64);
+                hint
+            }
+            Kind::Live(came, rest) => {
+                let (rest, came) = (rest.size_hint(), came.len() as u64);
+                let mut hint = SizeHint::new();
+                hint.set_lower(rest.lower().saturating_add(came));
+                if let Some(upper) = rest.upper() {
+                    hint.set_upper(upper.saturating_add(came));
+                }
+                hint
+            }
+        }
+    }
+}
+
+/// How long it is, never what is in it.
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Whole(whole) => write!(f, "Body({} bytes)", whole.data.len()),
+            Kind::Live(..) => f.write_str("Body(live)"),
+        }
+    }
+}

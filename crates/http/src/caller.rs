@@ -1,0 +1,162 @@
+//! Who is calling.
+//!
+//! What lives here: the default rule, and the place for a rule of one's own. What must never: trust in a claim that nobody
+//! verified, or one scope for callers that should not share one.
+
+use http::header::{AUTHORIZATION, COOKIE};
+use http::request::Parts;
+use semel::core::scope::{Caller, Identity};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a request's caller cannot be told from others. `Display` says what mends it, and never quotes a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NotIdentified {
+    /// `Authorization` came on more than one line.
+    SeveralAuthorizations,
+    /// The scheme is neither `Basic` nor `Bearer`: its value may change with every request.
+    Scheme,
+    /// A `Cookie` and no `Authorization`: every session would be one caller.
+    CookieOnly,
+    /// The rule that was set found nobody.
+    ByRule,
+}
+
+impl fmt::Display for NotIdentified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SeveralAuthorizations => {
+                "The request has several Authorization headers; send one. (Service: or set a rule for callers.)"
+            }
+            Self::Scheme => {
+                "The Authorization header is neither Basic nor Bearer, and may differ on every retry. (Service: set a \
+                 rule for callers, or treat all as anonymous.)"
+            }
+            Self::CookieOnly => {
+                "The request has a Cookie and no Authorization header, so that its session cannot be told from others. \
+                 (Service: set a rule for callers that names the session, or treat all as anonymous.)"
+            }
+            Self::ByRule => "The request does not tell who is calling in the way that this service asks for.",
+        })
+    }
+}
+
+impl std::error::Error for NotIdentified {}
+
+type Rule = dyn Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync;
+
+/// How callers are told apart.
+#[derive(Clone, Default)]
+pub struct Callers(Kind);
+
+#[derive(Clone, Default)]
+enum Kind {
+    #[default]
+    Authorization,
+    Anonymous,
+    Rule(Arc<Rule>),
+}
+
+impl Callers {
+    /// The default: by the `Authorization` header, schemes `Basic` and `Bearer`. The guarantee is then *per access
+    /// token*: a client whose token was renewed is another caller. Without the header callers are anonymous and share
+    /// one scope; requests whose caller cannot be told that way are refused.
+    pub fn by_authorization() -> Self {
+        Self(Kind::Authorization)
+    }
+
+    /// All callers share one scope, and so each other's keys and replays.
+    pub fn all_anonymous() -> Self {
+        Self(Kind::Anonymous)
+    }
+
+    /// By a rule of one's own. The layer has to stand *inside* whatever authenticates: the rule reads what that found out
+    /// (an extension of the request, a header that only it can set).
+    pub fn by(rule: impl Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync + 'static) -> Self {
+        Self(Kind::Rule(Arc::new(rule)))
+    }
+
+    /// The caller of a request.
+    pub fn identify(&self, parts: &Parts) -> Result<Caller, NotIdentified> {
+        match &self.0 {
+            Kind::Authorization => by_authorization(parts),
+            Kind::Anonymous => Ok(Caller::Anonymous),
+            Kind::Rule(rule) => rule(parts),
+        }
+    }
+}
+
+impl fmt::Debug for Callers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Authorization => "Callers(by authorization)",
+            Kind::Anonymous => "Callers(all anonymous)",
+            Kind::Rule(_) => "Callers(by a rule)",
+        })
+    }
+}
+
+fn by_authorization(parts: &Parts) -> Result<Caller, NotIdentified> {
+    let mut lines = parts.headers.get_all(AUTHORIZATION).iter();
+    let Some(line) = lines.next() else {
+        let has_cookie = parts.headers.contains_key(COOKIE);
+        return if has_cookie { Err(NotIdentified::CookieOnly) } else { Ok(Caller::Anonymous) };
+    };
+    if lines.next().is_some() {
+        return Err(NotIdentified::SeveralAuthorizations);
+    }
+    let line = line.as_bytes();
+    let space = line.iter().position(|byte| *byte == b' ').ok_or(NotIdentified::Scheme)?;
+    let (scheme, credentials) = line.split_at(space);
+    let credentials = credentials.trim_ascii_start();
+    let scheme = str::from_utf8(scheme).map_err(|_| NotIdentified::Scheme)?;
+    let is_stable = ["basic", "bearer"].iter().any(|stable| scheme.eq_ignore_ascii_case(stable));
+    if !is_stable || credentials.is_empty() {
+        return Err(NotIdentified::Scheme);
+    }
+    Ok(Identity::authorization(scheme, credentials).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(headers: &[(&str, &str)]) -> Result<Caller, NotIdentified> {
+        let mut request = http::Request::builder();
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        Callers::default().identify(&parts)
+    }
+
+    #[test]
+    fn schemes_are_compared_without_case_and_credentials_exactly() {
+        let bearer = told(&[("authorization", "Bearer t0ken")]);
+        assert_eq!(bearer, Ok(Identity::authorization("bearer", "t0ken").into()));
+        assert_eq!(bearer, told(&[("authorization", "bEARER  t0ken"), ("cookie", "a=b")]));
+        assert_ne!(bearer, told(&[("authorization", "Bearer T0ken")]));
+        assert_ne!(bearer, told(&[("authorization", "Basic t0ken")]));
+    }
+
+    #[test]
+    fn peer_bug_callers_that_cannot_be_told_apart_share_a_scope() {
+        for scheme in
+            ["AWS4-HMAC-SHA256 Credential=a", "Digest username=a", "OAuth a=b", "Bearer", "Bearer ", "x"]
+        {
+            assert_eq!(told(&[("authorization", scheme)]), Err(NotIdentified::Scheme), "{scheme}");
+        }
+        let twice = [("authorization", "Bearer a"), ("authorization", "Bearer a")];
+        assert_eq!(told(&twice), Err(NotIdentified::SeveralAuthorizations));
+        assert_eq!(told(&[("cookie", "session=7")]), Err(NotIdentified::CookieOnly));
+        assert_eq!(told(&[]), Ok(Caller::Anonymous));
+    }
+
+    #[test]
+    fn anonymous_by_choice_covers_everybody() {
+        let request = http::Request::builder().header("cookie", "a=b").header("authorization", "Digest x");
+        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        assert_eq!(Callers::all_anonymous().identify(&parts), Ok(Caller::Anonymous));
+    }
+}

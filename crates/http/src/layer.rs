@@ -1,0 +1,143 @@
+//! The layer, and what can be set on it.
+//!
+//! What lives here: how a service is wrapped. What must never: a setting that is a route's; those are
+//! [`Terms`](crate::Terms).
+
+use crate::caller::Callers;
+use crate::problem::{Code, Problem};
+use crate::route::Routes;
+use crate::service::Service;
+use crate::terms::{Terms, TermsError};
+use http::Uri;
+use http::request::Parts;
+use semel::Engine;
+use semel::core::id::OperationId;
+use semel::core::scope::{Operation, Scope};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Wraps services so that what requests with an idempotency key ask of them happens once.
+///
+/// Cheap to clone; see the [crate](crate) for what it does.
+#[derive(Clone)]
+pub struct Layer {
+    shared: Arc<Shared>,
+}
+
+type FromParts<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
+
+/// What every request under a layer shares.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) routes: Routes,
+    pub(crate) callers: Callers,
+    pub(crate) tenant: Option<FromParts<Vec<u8>>>,
+    pub(crate) address: Option<FromParts<IpAddr>>,
+    pub(crate) target: Option<FromParts<Uri>>,
+    pub(crate) published: Option<String>,
+}
+
+impl Layer {
+    /// Every route under the same terms.
+    pub fn new(engine: Engine, terms: Terms) -> Result<Self, TermsError> {
+        Ok(Self::routed(engine, Routes::new(terms)?))
+    }
+
+    /// Each route under its own terms.
+    pub fn routed(engine: Engine, routes: Routes) -> Self {
+        let callers = Callers::default();
+        let shared =
+            Shared { engine, routes, callers, tenant: None, address: None, target: None, published: None };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// How callers are told apart. By the `Authorization` header otherwise.
+    #[must_use]
+    pub fn callers(self, callers: Callers) -> Self {
+        self.with(|shared| shared.callers = callers)
+    }
+
+    /// The tenant that a request belongs to; two tenants share no key. None otherwise.
+    #[must_use]
+    pub fn tenant(self, tenant: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.tenant = Some(Arc::new(tenant)))
+    }
+
+    /// The address that a request came from, for quotas. Not known otherwise.
+    #[must_use]
+    pub fn address(self, address: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.address = Some(Arc::new(address)))
+    }
+
+    /// Where a request was sent to, for routers that cut prefixes off its path before this layer sees it.
+    ///
+    /// Without it, two nested routers that both have a `/charges` look like one operation: a key that was used on one would
+    /// be answered with the other's outcome. In axum, for a layer inside of `nest`, take
+    /// `|parts| parts.extensions.get::<axum::extract::OriginalUri>().map(|uri| uri.0.clone())`.
+    #[must_use]
+    pub fn target(self, target: impl Fn(&Parts) -> Option<Uri> + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.target = Some(Arc::new(target)))
+    }
+
+    /// Publishes the specification at `{prefix}/.well-known/idempotency` and each caller's operations at
+    /// `{prefix}/operations/{id}`, and honours `Prefer: respond-async`. Nothing of that otherwise. The prefix is empty, or a
+    /// path such as `/payments`.
+    #[must_use]
+    pub fn publishing(self, prefix: impl Into<String>) -> Self {
+        let prefix = prefix.into();
+        self.with(|shared| shared.published = Some(prefix.trim_end_matches('/').to_owned()))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        change(Arc::make_mut(&mut self.shared));
+        self
+    }
+}
+
+impl Shared {
+    /// Where a request was sent to.
+    pub(crate) fn target(&self, parts: &Parts) -> Uri {
+        let told = self.target.as_ref().and_then(|target| target(parts));
+        told.unwrap_or_else(|| parts.uri.clone())
+    }
+
+    /// Who asks for `operation`.
+    pub(crate) fn scope(&self, parts: &Parts, operation: Operation) -> Result<Scope, Problem> {
+        let caller = self.callers.identify(parts);
+        let caller = caller.map_err(|why| Problem::new(Code::CallerNotIdentified, why.to_string()))?;
+        let scope = Scope::new(caller, operation);
+        Ok(match self.tenant.as_ref().and_then(|tenant| tenant(parts)) {
+            Some(tenant) => scope.in_tenant(tenant),
+            None => scope,
+        })
+    }
+
+    /// What stands before the paths that this layer publishes.
+    pub(crate) fn prefix(&self) -> &str {
+        self.published.as_deref().unwrap_or_default()
+    }
+
+    /// Where an operation's state can be asked for, if anywhere.
+    pub(crate) fn status_at(&self, id: OperationId) -> Option<String> {
+        self.published.as_ref().map(|prefix| format!("{prefix}/operations/{id}"))
+    }
+}
+
+impl<S> tower_layer::Layer<S> for Layer {
+    type Service = Service<S>;
+
+    fn layer(&self, inner: S) -> Service<S> {
+        Service { inner, shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl fmt::Debug for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layer")
+            .field("routes", &self.shared.routes)
+            .field("callers", &self.shared.callers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! Makes the side effects of HTTP and unary gRPC requests happen once: a tower layer over [`semel`].
+//!
+//! **What lives here**: from a request to an intent, from an outcome to a response. **What must never**: a rule about what a
+//! record means (that is [`semel::core::machine`]), a socket, or a configuration file.
+//!
+//! ```
+//! use axum::{Router, routing::post};
+//! use semel::{Engine, memory};
+//! use semel_http::{Layer, Terms};
+//! # use std::sync::Arc;
+//!
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! let engine = Engine::builder(Arc::new(memory::Store::new())).build().await?;
+//! let app: Router = Router::new()
+//!     .route("/charges", post(|| async { "charged" }))
+//!     .layer(Layer::new(engine, Terms::default())?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! From now on a `POST /charges` with an `Idempotency-Key` runs the handler once. Whoever sends it again, with the same key
+//! and the same body, gets the same response with `Idempotency-Replayed: true`. (A memory store forgets at the end of the
+//! process; take one that keeps.)
+//!
+//! # Where the layer stands
+//!
+//! *Inside* authentication, *outside* the handler. In axum the layer that is added last is the outermost:
+//!
+//! ```text
+//! Router::new().route(…).layer(semel).layer(authentication)
+//! ```
+//!
+//! The other way round a stored response would be replayed to somebody whose token was revoked. What authentication found
+//! out is the best name for a caller: see [`Callers::by`]. A layer inside of a nested router needs [`Layer::target`].
+//!
+//! # What the handler gets, and may say
+//!
+//! The request as it came, with the headers `Operation-Id`, `Idempotency-Attempt` and `Idempotency-Fence`; and the
+//! [`Attempt`](semel::Attempt) as an extension. What a response means for the record follows from its status
+//! ([`classify`](semel::core::classify::classify)): a 5xx says nothing about what happened before it, and is in doubt. A
+//! handler that knows better says so by a [`Steer`] among the response's extensions, or by the header
+//! `Idempotency-Outcome: applied | not-applied | unknown`, which no client ever sees.
+//!
+//! The handler runs in a task of the engine's own: a client that hangs up cancels nothing.
+//!
+//! # What a client is told
+//!
+//! Every protected response names its `Operation-Id`, and `Idempotency-Expires` once its outcome is final and stored. What is
+//! refused is refused with a [`Problem`]; [`Code`] lists them all.
+
+mod body;
+mod caller;
+mod failure;
+mod kept;
+mod layer;
+pub mod names;
+mod payload;
+mod prefer;
+mod problem;
+mod published;
+mod replay;
+mod request;
+mod response;
+mod route;
+mod service;
+mod specification;
+mod steer;
+mod telling;
+mod terms;
+
+pub use body::{Body, BoxError};
+pub use caller::{Callers, NotIdentified};
+pub use failure::Failure;
+pub use kept::Kept;
+pub use layer::Layer;
+pub use problem::{Code, Form, Problem, SPECIFICATION};
+pub use route::Routes;
+pub use semel::core::classify::Steer;
+pub use service::Service;
+pub use terms::{KeyRule, MismatchStatus, Terms, TermsError};

@@ -1,0 +1,115 @@
+//! What a layer publishes: its specification, and each caller's own operations.
+//!
+//! What lives here: which requests are meant, and an operation as its caller sees it. What must never: a word about another
+//! caller's operation, or a path taken that is the application's.
+
+use crate::body::Body;
+use crate::layer::Shared;
+use crate::names;
+use crate::problem::{Code, Form, Problem, SPECIFICATION};
+use crate::specification;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response};
+use semel::archive::{base64, rfc3339};
+use semel::core::id::OperationId;
+use semel::core::key::{Key, Rules, Treatment};
+use semel::core::outcome::{self, Outcome, Status};
+use semel::core::record::StateName;
+use semel::core::scope::{Caller, Operation};
+use semel::{NotDone, Own};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The answer to a request for something published; `None` where it is for somebody else.
+pub(crate) async fn answer(shared: &Shared, parts: &Parts, path: &str) -> Option<Response<Body>> {
+    let path = path.strip_prefix(shared.published.as_deref()?)?;
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return None;
+    }
+    if path == SPECIFICATION {
+        return Some(specification::response(shared, &parts.headers));
+    }
+    let id = path.strip_prefix("/operations/")?.parse().ok()?;
+    let told = operation(shared, parts, id).await;
+    Some(told.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix())))
+}
+
+async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Response<Body>, Problem> {
+    // Whose it is does not depend on what was asked for.
+    let scope = shared.scope(parts, Operation::named(""))?;
+    let key = key(parts);
+    let own = shared
+        .engine
+        .look_up_own(id, &scope, key.as_ref())
+        .await
+        .map_err(|not_done| refused(&not_done, id))?;
+    // Anonymous callers are many; the key tells the one who sent it.
+    let may_see = *scope.caller() != Caller::Anonymous || own.is_key;
+    let body = described(&own, may_see).to_string();
+    let mut response = Response::new(Body::from(Bytes::from(body)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(names::OPERATION_ID, names::operation_id(id));
+    Ok(response)
+}
+
+fn refused(not_done: &NotDone, id: OperationId) -> Problem {
+    match not_done {
+        NotDone::Store(_) => {
+            Problem::new(Code::StoreUnavailable, "The operation cannot be looked up just now.")
+                .retryable_after(Duration::from_secs(1))
+        }
+        NotDone::Unreadable => {
+            Problem::new(Code::Unknown, "What is kept of the operation cannot be read here.").about(id)
+        }
+        _ => Problem::new(Code::NotFound, "There is no such operation of yours."),
+    }
+}
+
+/// The key that came along, whatever rules it was minted under.
+fn key(parts: &Parts) -> Option<Key> {
+    let rules = Rules::new(1, Rules::MAX).ok()?.with_weak(Treatment::Allow);
+    let lines = parts.headers.get_all(names::KEY).iter().map(HeaderValue::as_bytes);
+    Key::from_header(lines, &rules).ok().map(|parsed| parsed.key)
+}
+
+fn described(own: &Own, may_see: bool) -> Value {
+    let record = &own.record;
+    let expires_at = record.expires_at();
+    let state =
+        if expires_at.is_some_and(|at| at <= own.now) { StateName::Expired } else { record.state_name() };
+    let mut told = json!({
+        "operationId": record.operation_id().to_string(),
+        "state": state.as_str(),
+        "attempt": record.attempt(),
+        "createdAt": rfc3339::text(record.created_at()),
+        "updatedAt": rfc3339::text(record.updated_at()),
+    });
+    if let Some(at) = expires_at {
+        told["expiresAt"] = rfc3339::text(at).into();
+    }
+    if let Some(outcome) = own.outcome.as_ref().filter(|_| may_see) {
+        told["result"] = result(outcome);
+    }
+    told
+}
+
+fn result(outcome: &Outcome) -> Value {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let headers: Vec<_> = outcome.headers.iter().map(|(name, value)| [text(name), text(value)]).collect();
+    let status = match outcome.status {
+        Status::Http(status) => status,
+        Status::Grpc(_) | Status::Value => 200,
+    };
+    let mut result = json!({ "status": status, "headers": headers });
+    if let outcome::Body::Kept(bytes) = &outcome.body {
+        match str::from_utf8(bytes) {
+            Ok(text) => result["body"] = text.into(),
+            Err(_) => result["body_base64"] = base64::encode(bytes).into(),
+        }
+    }
+    result
+}

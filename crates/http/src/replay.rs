@@ -1,0 +1,74 @@
+//! From a stored outcome to the response that it was.
+//!
+//! What lives here: rebuilding a response, and what Semel says about it. What must never: a response that is nearly the one
+//! that was stored.
+
+use crate::body::{Body, Whole};
+use crate::names;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use semel::Stored;
+use semel::core::outcome::{self, Fields, Outcome, Status};
+use semel::core::time::Time;
+use std::time::{Duration, SystemTime};
+
+/// The response that was stored, unless it cannot be given again exactly.
+pub(crate) fn response(outcome: &Outcome) -> Option<Response<Body>> {
+    let outcome::Body::Kept(data) = &outcome.body else { return None };
+    let status = match outcome.status {
+        Status::Http(status) => StatusCode::from_u16(status).ok()?,
+        Status::Grpc(_) => StatusCode::OK,
+        Status::Value => return None,
+    };
+    let trailers = if outcome.trailers.is_empty() { None } else { Some(fields(&outcome.trailers)?) };
+    let mut response = Response::new(Body::whole(Whole { data: data.clone(), trailers }));
+    *response.status_mut() = status;
+    *response.headers_mut() = fields(&outcome.headers)?;
+    Some(response)
+}
+
+fn fields(fields: &Fields) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields.iter() {
+        headers.append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
+    }
+    Some(headers)
+}
+
+/// Says until when a response is replayed, or that nothing is promised.
+pub(crate) fn mark(headers: &mut HeaderMap, stored: Option<Stored>) {
+    match stored {
+        None => drop(headers.insert(names::STORED, HeaderValue::from_static("false"))),
+        Some(Stored { expires_at: Some(at), .. }) => drop(headers.insert(names::EXPIRES, date(at))),
+        Some(Stored { expires_at: None, .. }) => {}
+    }
+}
+
+/// The last second that four digits of a year can tell.
+const LAST: u64 = 253_402_300_799;
+
+/// A moment as HTTP writes it. What lies beyond the year 9999 is written as its last second.
+fn date(at: Time) -> HeaderValue {
+    let seconds = Duration::from_secs((at.as_millis() / 1000).min(LAST));
+    names::text(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_http_dates_and_never_promise_more() {
+        assert_eq!(date(Time::from_millis(784_111_777_999)), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date(Time::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+
+    #[test]
+    fn what_cannot_be_given_again_exactly_is_not_given_at_all() {
+        assert!(response(&Outcome::http(201, [("location", "/7")], "x")).is_some());
+        assert!(response(&Outcome::not_retained(Status::Http(200))).is_none());
+        assert!(response(&Outcome::value("1")).is_none());
+        assert!(response(&Outcome::http(200, [("bad name", "x")], "")).is_none());
+        assert!(response(&Outcome::http(200, [("x", "a\nb")], "")).is_none());
+        assert!(response(&Outcome::http(99, [("x", "y")], "")).is_none());
+    }
+}

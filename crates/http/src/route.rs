@@ -1,0 +1,167 @@
+//! Which terms a request comes under.
+//!
+//! What lives here: templates of paths, and the terms of each. What must never: decoding or normalising a path; only the
+//! application knows which spellings mean the same.
+
+use crate::terms::{Terms, TermsError};
+use http::Method;
+use semel::core::policy::Policy;
+use semel::core::scope::Operation;
+use std::sync::Arc;
+
+/// Terms that were checked, ready to be shared by requests.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) terms: Terms,
+    pub(crate) policy: Arc<Policy>,
+}
+
+impl Ready {
+    fn new(terms: Terms) -> Result<Arc<Self>, TermsError> {
+        terms.check()?;
+        let policy = Arc::new(terms.policy.clone());
+        Ok(Arc::new(Self { terms, policy }))
+    }
+
+    /// What a request is asking for.
+    pub(crate) fn operation(&self, method: &Method, path: &str) -> Operation {
+        match &self.terms.name {
+            Some(name) => Operation::named(name.clone()),
+            None => Operation::route(method.as_str(), path),
+        }
+    }
+}
+
+/// Which terms a request comes under: those of the first route that has its path and method, else the default.
+///
+/// ```
+/// use semel_http::{KeyRule, Routes, Terms};
+///
+/// let charge = Terms { name: Some("charge".into()), key: KeyRule::Required, ..Terms::default() };
+/// let routes = Routes::new(Terms::default())?.with("/accounts/{account}/charges", charge)?;
+/// # Ok::<(), semel_http::TermsError>(())
+/// ```
+///
+/// Paths are compared as they were sent. A request whose spelling an application understands and a template does not
+/// (`/charges/`, `/%63harges`) comes under the default: choose one that is no weaker than it has to be.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    default: Arc<Ready>,
+    by_template: Vec<(Template, Arc<Ready>)>,
+}
+
+impl Routes {
+    /// Every request comes under `default`.
+    pub fn new(default: Terms) -> Result<Self, TermsError> {
+        Ok(Self { default: Ready::new(default)?, by_template: Vec::new() })
+    }
+
+    /// Requests whose path fits `template` come under `terms`, as far as these name their method.
+    pub fn with(mut self, template: &str, terms: Terms) -> Result<Self, TermsError> {
+        let parsed = Template::parse(template).ok_or_else(|| TermsError::Template(template.to_owned()))?;
+        self.by_template.push((parsed, Ready::new(terms)?));
+        Ok(self)
+    }
+
+    /// Every route's template, where it has one, and its terms; the default last.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &Terms)> {
+        let routes =
+            self.by_template.iter().map(|(template, ready)| (Some(template.text.as_str()), &ready.terms));
+        routes.chain([(None, &self.default.terms)])
+    }
+
+    /// The terms for a request, unless none are about its method.
+    pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<Ready>> {
+        let routes =
+            self.by_template.iter().filter(|(template, _)| template.fits(path)).map(|(_, ready)| ready);
+        routes.chain([&self.default]).find(|ready| ready.terms.methods.contains(method))
+    }
+}
+
+/// A path with places for any segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Template {
+    text: String,
+    segments: Vec<Option<String>>,
+    open: bool,
+}
+
+impl Template {
+    fn parse(template: &str) -> Option<Self> {
+        let mut segments = Vec::new();
+        let mut open = false;
+        for segment in template.strip_prefix('/')?.split('/') {
+            if open {
+                return None;
+            }
+            match segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+                Some(name) if name.starts_with('*') => open = true,
+                Some(name) if !name.is_empty() => segments.push(None),
+                Some(_) => return None,
+                None if segment.contains(['{', '}']) => return None,
+                None => segments.push(Some(segment.to_owned())),
+            }
+        }
+        Some(Self { text: template.to_owned(), segments, open })
+    }
+
+    fn fits(&self, path: &str) -> bool {
+        let Some(path) = path.strip_prefix('/') else { return false };
+        let mut given = path.split('/');
+        let fit = self.segments.iter().all(|segment| {
+            given
+                .next()
+                .is_some_and(|given| segment.as_ref().map_or(!given.is_empty(), |segment| segment == given))
+        });
+        fit && (self.open == given.next().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel::core::policy::Class;
+
+    #[test]
+    fn templates_fit_whole_segments_and_nothing_else() {
+        let fits = |template: &str, path: &str| Template::parse(template).expect("a template").fits(path);
+        assert!(fits("/charges", "/charges"));
+        assert!(fits("/a/{id}/b", "/a/7/b"));
+        assert!(fits("/a/{*rest}", "/a/7/b"));
+        assert!(fits("/", "/"));
+        for (template, path) in [
+            ("/charges", "/charges/"),
+            ("/charges", "/%63harges"),
+            ("/charges", "/Charges"),
+            ("/a/{id}", "/a/"),
+            ("/a/{id}", "/a/7/b"),
+            ("/a/{*rest}", "/a"),
+            ("/charges", "*"),
+        ] {
+            assert!(!fits(template, path), "{template} {path}");
+        }
+        for bad in ["", "charges", "/{}", "/a{b}", "/{*all}/b", "/{a"] {
+            assert_eq!(Template::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_route_is_about_the_methods_that_it_names() {
+        let delete = Terms { methods: vec![Method::DELETE], name: Some("delete".into()), ..Terms::default() };
+        let routes = Routes::new(Terms::default()).and_then(|r| r.with("/x", delete)).expect("fit for use");
+        let name = |method, path| routes.of(&method, path).map(|ready| ready.terms.name.clone());
+        assert_eq!(name(Method::DELETE, "/x"), Some(Some("delete".into())));
+        assert_eq!(name(Method::POST, "/x"), Some(None));
+        assert_eq!(name(Method::DELETE, "/y"), None);
+    }
+
+    #[test]
+    fn terms_that_cannot_be_kept_are_refused() {
+        let local = Terms { policy: Policy::new(Class::Local), ..Terms::default() };
+        assert_eq!(Routes::new(local).unwrap_err(), TermsError::Local);
+        let circular = Terms::default().keyed_by(crate::names::OPERATION_ID);
+        assert_eq!(Routes::new(circular).unwrap_err(), TermsError::KeyHeader);
+        let bad = Routes::new(Terms::default()).and_then(|routes| routes.with("x", Terms::default()));
+        assert_eq!(bad.unwrap_err(), TermsError::Template("x".into()));
+    }
+}

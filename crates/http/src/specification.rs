@@ -1,0 +1,95 @@
+//! What a service publishes about its idempotency, for machines and for people.
+//!
+//! What lives here: keys, operations, retention, waiting and errors, as the layer is set. What must never: a word that is not
+//! read from those settings.
+
+use crate::body::Body;
+use crate::layer::Shared;
+use crate::problem::Code;
+use crate::terms::{KeyRule, MismatchStatus, Terms};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderValue, Response};
+use semel::core::policy::AfterExpiry;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// The specification: JSON, or HTML for whoever asks for it.
+pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
+    let accepts_html = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("text/html"));
+    let (kind, text) = if headers.get_all(ACCEPT).iter().any(accepts_html) {
+        ("text/html; charset=utf-8", html(&document(shared)))
+    } else {
+        ("application/json", document(shared).to_string())
+    };
+    let mut response = Response::new(Body::from(Bytes::from(text)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    response
+}
+
+fn document(shared: &Shared) -> Value {
+    let operations: Vec<_> = shared.routes.all().map(|(route, terms)| operation(route, terms)).collect();
+    let errors: Vec<_> = Code::ALL
+        .iter()
+        .map(|code| json!({ "code": code.as_str(), "status": code.status(), "title": code.title() }))
+        .collect();
+    json!({
+        "operations": operations,
+        "errors": errors,
+        "status": format!("{}/operations/{{id}}", shared.prefix()),
+    })
+}
+
+fn operation(route: Option<&str>, terms: &Terms) -> Value {
+    let policy = &terms.policy;
+    let key = match terms.key {
+        KeyRule::Required => "required",
+        KeyRule::Optional => "optional",
+        KeyRule::Off => "off",
+    };
+    json!({
+        "name": terms.name,
+        "route": route,
+        "methods": terms.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+        "class": policy.class.name(),
+        "key": {
+            "rule": key,
+            "header": terms.key_header.as_str(),
+            "charactersMin": terms.key_rules.min(),
+            "charactersMax": terms.key_rules.max(),
+        },
+        "retentionSeconds": policy.ttl.as_secs(),
+        "tombstoneSeconds": match policy.after_expiry {
+            AfterExpiry::Refuse => policy.tombstone.as_secs(),
+            AfterExpiry::RunAsNew => 0,
+        },
+        "attemptsMax": policy.attempts_max,
+        "waitMilliseconds": terms.wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        "requestBytesMax": terms.request_bytes_max,
+        "keptResponseBytesMax": terms.response_bytes_max,
+        "mismatchStatus": match terms.mismatch {
+            MismatchStatus::UnprocessableContent => 422,
+            MismatchStatus::Conflict => 409,
+        },
+    })
+}
+
+/// The same for people. Each error has a place of its own, which is what a problem's `type` points at.
+fn html(document: &Value) -> String {
+    let mut page =
+        String::from("<!doctype html><meta charset=utf-8><title>Idempotency</title><h1>Idempotency</h1>");
+    page.push_str("<h2>Operations</h2><pre>");
+    page.push_str(&escaped(&format!("{:#}", document["operations"])));
+    page.push_str("</pre><h2>Errors</h2><dl>");
+    for code in Code::ALL {
+        let (name, status, title) = (code.as_str(), code.status(), code.title());
+        let _ = write!(page, "<dt id=\"{name}\">{name} ({status})<dd>{}", escaped(title));
+    }
+    page.push_str("</dl>");
+    page
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,60 @@
+//! The handler's own word about its effect.
+//!
+//! What lives here: reading it off a response. What must never: letting it through to a client.
+
+use crate::names;
+use http::{HeaderMap, response};
+use semel::core::classify::Steer;
+
+/// What the handler says about its effect, where it says anything: as a [`Steer`] among the response's extensions, or in
+/// the header `Idempotency-Outcome`. Values that nobody knows are ignored; two that contradict each other are no word at all,
+/// and leave the matter in doubt.
+pub(crate) fn of(parts: &response::Parts, trailers: Option<&HeaderMap>) -> Option<Steer> {
+    if let Some(steer) = parts.extensions.get::<Steer>() {
+        return Some(*steer);
+    }
+    let lines = [Some(&parts.headers), trailers].into_iter().flatten();
+    let words = lines.flat_map(|headers| headers.get_all(names::OUTCOME));
+    let mut said = words.filter_map(|word| read(word.as_bytes()));
+    let first = said.next()?;
+    Some(if said.all(|other| other == first) { first } else { Steer::Unknown })
+}
+
+fn read(word: &[u8]) -> Option<Steer> {
+    let word = word.trim_ascii();
+    let known = [
+        (&b"applied"[..], Steer::Applied),
+        (b"not-applied", Steer::NotApplied),
+        (b"unknown", Steer::Unknown),
+    ];
+    known.iter().find(|(name, _)| word.eq_ignore_ascii_case(name)).map(|(_, steer)| *steer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &[&str]) -> Option<Steer> {
+        let mut response = http::Response::builder();
+        for word in words {
+            response = response.header(names::OUTCOME, *word);
+        }
+        of(&response.body(()).expect("a response").into_parts().0, None)
+    }
+
+    #[test]
+    fn known_words_are_taken_and_others_ignored() {
+        assert_eq!(said(&["applied"]), Some(Steer::Applied));
+        assert_eq!(said(&[" Not-Applied "]), Some(Steer::NotApplied));
+        assert_eq!(said(&["unknown"]), Some(Steer::Unknown));
+        assert_eq!(said(&["maybe"]), None);
+        assert_eq!(said(&["maybe", "applied"]), Some(Steer::Applied));
+        assert_eq!(said(&[]), None);
+    }
+
+    #[test]
+    fn words_that_contradict_each_other_leave_it_in_doubt() {
+        assert_eq!(said(&["applied", "not-applied"]), Some(Steer::Unknown));
+        assert_eq!(said(&["applied", "applied"]), Some(Steer::Applied));
+    }
+}

@@ -1,0 +1,176 @@
+//! From what the engine tells to what the client is told.
+//!
+//! What lives here: one response or problem for every answer and every error of the engine. What must never: a word that
+//! depends on anything but that answer and the route's terms.
+
+use crate::body::Body;
+use crate::failure::Failure;
+use crate::layer::Shared;
+use crate::problem::{Code, Form, Problem};
+use crate::response::Local;
+use crate::route::Ready;
+use crate::terms::MismatchStatus;
+use crate::{names, replay};
+use http::{HeaderValue, Response};
+use semel::core::classify::Ending;
+use semel::core::fingerprint::ErrorKind;
+use semel::core::id::OperationId;
+use semel::core::outcome::Outcome;
+use semel::core::policy::Class;
+use semel::{Answer, Error, Ran, Replayed, Told};
+use std::time::Duration;
+
+/// When a client should come back that could not be served for want of the store.
+const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How one request is spoken with.
+pub(crate) struct Speaker<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) ready: &'a Ready,
+    pub(crate) form: Form,
+    /// The operation's name, as reconcilers know it.
+    pub(crate) operation: String,
+}
+
+impl Speaker<'_> {
+    /// The response to what the engine answered.
+    pub(crate) fn answer(&self, answer: Answer<Local>) -> Response<Body> {
+        let id = answer.operation_id;
+        match answer.told {
+            Told::Ran(Ran { stored, local, .. }) => {
+                let mut response = match local {
+                    Local::Response(response) => *response,
+                    Local::Failed(failure) => self.say(self.failure(failure, id)),
+                };
+                response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
+                replay::mark(response.headers_mut(), stored);
+                response
+            }
+            Told::Replayed(replayed) => self.replayed(id, &replayed),
+            Told::InProgress { retry_after } => {
+                let detail =
+                    "A request with this idempotency key is being processed. Retry later, with the same key.";
+                let problem = Problem::new(Code::InProgress, detail).retryable_after(retry_after);
+                self.say(problem.about(id).with_status_at(self.shared.status_at(id)))
+            }
+            Told::Unknown | Told::Unreadable => self.say(self.unknown(id)),
+            Told::Mismatch => {
+                let detail = "This idempotency key was used for a request that is not the same. Nothing was run; send \
+                              a different intent with a key of its own.";
+                let problem = Problem::new(Code::Mismatch, detail).about(id);
+                self.say(match self.ready.terms.mismatch {
+                    MismatchStatus::UnprocessableContent => problem,
+                    MismatchStatus::Conflict => problem.with_status(409),
+                })
+            }
+            Told::Expired => {
+                let detail = "The original request was processed, so long ago that its outcome is no longer kept. \
+                              Nothing was run.";
+                self.say(Problem::new(Code::Expired, detail).about(id))
+            }
+            Told::AttemptsExhausted => {
+                let detail =
+                    "Every attempt that is allowed for this idempotency key was made, and none took effect.";
+                self.say(Problem::new(Code::AttemptsExhausted, detail).about(id))
+            }
+        }
+    }
+
+    /// The response where the engine had no answer.
+    pub(crate) fn error(&self, error: &Error) -> Response<Body> {
+        self.say(match error {
+            Error::Fingerprint(error) => fingerprint(error),
+            Error::Quota(exceeded) => {
+                let detail = "Too many requests with new idempotency keys. Nothing was run; retry later, with the same key.";
+                Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
+            }
+            // Whatever it was: without a claim nothing runs, and nothing was.
+            _ => {
+                let detail = "Whether this request was processed before cannot be told just now. Nothing was run; retry \
+                              later, with the same key.";
+                Problem::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER)
+            }
+        })
+    }
+
+    /// A problem as a response.
+    pub(crate) fn say(&self, problem: Problem) -> Response<Body> {
+        problem.into_response(self.form, self.shared.prefix())
+    }
+
+    /// How an attempt ended whose service could not be reached: its twins are told the same.
+    pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ending {
+        let response = self.say(self.failure(failure, id));
+        let headers = response.headers().iter().filter(|(name, _)| !names::is_control(name));
+        let headers: Vec<_> = headers.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let status = response.status().as_u16();
+        let body = response.body().data().unwrap_or_default();
+        Ending::NotApplied(Some(Outcome::http(status, headers, body)))
+    }
+
+    fn replayed(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
+        let mut response = if let Some(mut response) = replay::response(&replayed.outcome) {
+            response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("true"));
+            response
+        } else {
+            let detail =
+                "The original request was processed, and its response was not kept. Nothing was run.";
+            self.say(Problem::new(Code::NotRetained, detail).about(id))
+        };
+        response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
+        replay::mark(response.headers_mut(), Some(replayed.stored));
+        response
+    }
+
+    fn unknown(&self, id: OperationId) -> Problem {
+        let detail = "Whether the original request took effect cannot be told. Nothing more was run under this key; \
+                      whoever runs the service can find out by the operation id.";
+        let problem = Problem::new(Code::Unknown, detail).about(id).retryable(self.doubt_ends());
+        problem.with_status_at(self.shared.status_at(id))
+    }
+
+    fn failure(&self, failure: Failure, id: OperationId) -> Problem {
+        let problem = match failure {
+            Failure::Unreachable => Problem::new(
+                Code::Unreachable,
+                "The service could not be reached. Nothing was sent; retry with the same key.",
+            )
+            .retryable(true),
+            Failure::ConnectTimeout => Problem::new(
+                Code::Unreachable,
+                "The service could not be reached in time. Nothing was sent; retry with the same key.",
+            )
+            .with_status(504)
+            .retryable(true),
+            Failure::Broken => Problem::new(
+                Code::UpstreamFailed,
+                "The service failed while it processed the request. Whether that took effect cannot be told.",
+            )
+            .retryable(self.doubt_ends()),
+            Failure::TimedOut => Problem::new(
+                Code::UpstreamTimeout,
+                "The service did not answer in time. Whether the request took effect cannot be told.",
+            )
+            .retryable(self.doubt_ends()),
+        };
+        let status_at = if failure.nothing_was_sent() { None } else { self.shared.status_at(id) };
+        problem.about(id).with_status_at(status_at)
+    }
+
+    /// Whether a doubt may be settled without anybody's hand.
+    fn doubt_ends(&self) -> bool {
+        self.ready.terms.policy.class == Class::Downstream
+            || self.shared.engine.has_reconciler(&self.operation)
+    }
+}
+
+/// Why a request has no fingerprint.
+pub(crate) fn fingerprint(error: &semel::core::fingerprint::Error) -> Problem {
+    match error.kind() {
+        ErrorKind::TooLarge => Problem::new(Code::TooLarge, format!("Nothing was run. {error}")),
+        _ => Problem::new(
+            Code::Unfingerprintable,
+            format!("The body cannot be compared with that of a retry, so nothing was run. {error}"),
+        ),
+    }
+}

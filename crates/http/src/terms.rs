@@ -1,0 +1,150 @@
+//! The terms of a route: what it asks of a request and what it promises.
+//!
+//! What lives here: everything that can be set for one route, with its default. What must never: a decision about a record;
+//! what stands in one is [`Policy`], and judged elsewhere.
+
+use crate::kept::Kept;
+use crate::names;
+use http::{HeaderName, Method};
+use semel::core::classify::Rules;
+use semel::core::key;
+use semel::core::policy::{Class, Policy, PolicyError};
+use std::fmt;
+use std::time::Duration;
+
+const MIB: usize = 1024 * 1024;
+
+/// Whether requests need a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum KeyRule {
+    /// A request without one is refused.
+    Required,
+    /// A request without one passes through, unprotected.
+    #[default]
+    Optional,
+    /// Nothing is protected, key or not.
+    Off,
+}
+
+/// How a key is refused that belongs to another payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MismatchStatus {
+    /// 422.
+    #[default]
+    UnprocessableContent,
+    /// 409.
+    Conflict,
+}
+
+/// The terms of a route.
+///
+/// ```
+/// use semel_http::{KeyRule, Terms};
+/// use semel::core::policy::{Class, Policy};
+/// use std::time::Duration;
+///
+/// let week = Policy { ttl: Duration::from_hours(7 * 24), ..Policy::new(Class::External) };
+/// let terms = Terms { key: KeyRule::Required, policy: week, ..Terms::default() };
+/// terms.check()?;
+/// # Ok::<(), semel_http::TermsError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// The operation's name: every path of it shares its keys. Method and raw path where there is none.
+    pub name: Option<String>,
+    /// The methods that are protected. POST and PATCH.
+    pub methods: Vec<Method>,
+    /// Whether requests need a key. Optional.
+    pub key: KeyRule,
+    /// The header that the key is read from. `Idempotency-Key`; see [`keyed_by`](Self::keyed_by).
+    pub key_header: HeaderName,
+    /// What a key has to look like.
+    pub key_rules: key::Rules,
+    /// What a record is claimed under. Class `external`.
+    pub policy: Policy,
+    /// How answers are read.
+    pub rules: Rules,
+    /// How long a twin of a running request waits for its outcome. As the engine is set.
+    pub wait: Option<Duration>,
+    /// The longest request body, as received and decoded. 10 MiB.
+    pub request_bytes_max: usize,
+    /// The longest response body that is kept. 10 MiB. A longer one is passed on, and its retries learn that it was not
+    /// kept.
+    pub response_bytes_max: usize,
+    /// Which response headers are kept.
+    pub kept: Kept,
+    /// How a key is refused that belongs to another payload. 422.
+    pub mismatch: MismatchStatus,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            name: None,
+            methods: vec![Method::POST, Method::PATCH],
+            key: KeyRule::default(),
+            key_header: names::KEY,
+            key_rules: key::Rules::default(),
+            policy: Policy::new(Class::External),
+            rules: Rules::default(),
+            wait: None,
+            request_bytes_max: 10 * MIB,
+            response_bytes_max: 10 * MIB,
+            kept: Kept::default(),
+            mismatch: MismatchStatus::default(),
+        }
+    }
+}
+
+impl Terms {
+    /// The same terms with keys from another header, whose ids are somebody else's choice (`webhook-id`): 1 to 255
+    /// characters, weak or not.
+    #[must_use]
+    pub fn keyed_by(self, header: HeaderName) -> Self {
+        Self { key_header: header, key_rules: key::Rules::other_header(), ..self }
+    }
+
+    /// Says what is wrong with the terms, if anything is.
+    pub fn check(&self) -> Result<(), TermsError> {
+        if self.policy.class == Class::Local {
+            return Err(TermsError::Local);
+        }
+        if names::is_control(&self.key_header) {
+            return Err(TermsError::KeyHeader);
+        }
+        self.policy.check().map_err(TermsError::Policy)
+    }
+}
+
+/// Why terms cannot be put to use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TermsError {
+    /// The class is `local`, which nobody can promise from outside the effect's transaction.
+    Local,
+    /// The key would be read from a header that is taken off every request.
+    KeyHeader,
+    /// The policy is not fit for use.
+    Policy(PolicyError),
+    /// The template of a route is malformed.
+    Template(String),
+}
+
+impl fmt::Display for TermsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str(
+                "class local is for effects that commit with their record; a layer stands outside of that transaction",
+            ),
+            Self::KeyHeader => f.write_str("the key cannot come from a header that Semel itself sets"),
+            Self::Policy(error) => error.fmt(f),
+            Self::Template(template) => write!(
+                f,
+                "`{template}` is no route: it begins with a slash, and {{name}} stands for one whole segment, \
+                 {{*name}} at the end for all that follow"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TermsError {}

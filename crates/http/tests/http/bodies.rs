@@ -1,0 +1,107 @@
+//! Bodies, byte for byte: whatever is in them and however they come.
+
+use super::world::{Bodies, Server, post};
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use semel_http::Terms;
+use std::convert::Infallible;
+use std::io::Write as _;
+
+/// A body of zeros in pieces of these lengths, without a length of its own.
+pub(crate) fn chunks(
+    lengths: &[usize],
+) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static {
+    let frames: Vec<_> =
+        lengths.iter().map(|length| Ok(Frame::data(Bytes::from(vec![0; *length])))).collect();
+    StreamBody::new(futures_util::stream::iter(frames))
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
+}
+
+/// A handler that gives back the body that it got.
+async fn echo(_: u32, request: Request) -> Response {
+    let encoding = request.headers().get("content-encoding").cloned();
+    let body = request.into_body().collect().await.expect("a whole body").to_bytes();
+    let mut response = body.into_response();
+    if let Some(encoding) = encoding {
+        response.headers_mut().insert("content-encoding", encoding);
+    }
+    response
+}
+
+#[tokio::test]
+async fn peer_bug_binary_bodies_corrupted_and_empty_ones_replayed_as_null() {
+    let all: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+    let large: Vec<u8> = (0..8 << 20).map(|n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    for body in [vec![], b"0".to_vec(), b"\"\"".to_vec(), b"[]".to_vec(), b"false".to_vec(), all, large] {
+        let server = Server::new(Terms::default(), echo).await;
+        for is_replay in [false, true] {
+            let reply = server.send(post("/echo").bytes(body.clone())).await;
+            assert_eq!((reply.status, reply.is_replay()), (200, is_replay));
+            assert!(reply.body == body, "{} bytes came back as {}", body.len(), reply.body.len());
+            assert_eq!(reply.header("content-length"), Some(body.len().to_string().as_str()));
+        }
+        assert_eq!(server.calls.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn peer_bug_content_encoding_and_length_disagree_with_the_body() {
+    let server = Server::new(Terms::default(), echo).await;
+    let zipped = gzip(b"{\"amount\":5}");
+    for is_replay in [false, true] {
+        let request = post("/echo").header("content-encoding", "gzip").bytes(zipped.clone());
+        let reply = server.send(request).await;
+        assert_eq!(reply.is_replay(), is_replay);
+        assert_eq!((reply.header("content-encoding"), &reply.body[..]), (Some("gzip"), &zipped[..]));
+        assert_eq!(reply.header("content-length"), Some(zipped.len().to_string().as_str()));
+    }
+}
+
+#[tokio::test]
+async fn pieces_are_nobodys_business_in_either_direction() {
+    let server = Server::new(Terms::default(), |_, request: Request| async move {
+        let body = request.into_body().collect().await.expect("a whole body").to_bytes();
+        let frames: Vec<_> =
+            body.chunks(7).map(|part| Ok(Frame::data(Bytes::copy_from_slice(part)))).collect();
+        let stream =
+            StreamBody::new(futures_util::stream::iter(frames.into_iter().map(|f: Result<_, Infallible>| f)));
+        Response::new(axum::body::Body::new(stream))
+    })
+    .await;
+    let first = server.send(post("/charges").body(chunks(&[1, 100, 3])).expect("a request")).await;
+    let retry = server.send(post("/charges").bytes(vec![0; 104])).await;
+    assert_eq!((first.body.len(), first.is_replay()), (104, false));
+    assert!(retry.is_replay());
+    assert_eq!(retry.body, first.body);
+}
+
+#[tokio::test]
+async fn trailers_are_replayed_and_control_headers_among_them_are_not() {
+    let server = Server::new(Terms::default(), |_, _| async {
+        let trailers: HeaderMap = [("x-sum", "7"), ("operation-id", "forged")]
+            .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
+            .into_iter()
+            .collect();
+        let frames = [Frame::data(Bytes::from("body")), Frame::trailers(trailers)].map(Ok::<_, Infallible>);
+        let mut response =
+            Response::new(axum::body::Body::new(StreamBody::new(futures_util::stream::iter(frames))));
+        response.headers_mut().insert("trailer", "x-sum".parse().expect("a value"));
+        response
+    })
+    .await;
+    for is_replay in [false, true] {
+        let reply = server.charge(5).await;
+        assert_eq!((reply.text(), reply.is_replay()), ("body", is_replay));
+        let trailers = reply.trailers.expect("trailers");
+        assert_eq!((trailers.len(), trailers["x-sum"].as_bytes()), (1, b"7".as_slice()));
+    }
+}

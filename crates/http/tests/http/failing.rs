@@ -1,0 +1,219 @@
+//! Services that fail, stores that do not answer, and time that passes.
+
+use super::world::{Bodies, Calls, Reply, engine, post};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use semel::core::policy::{Class, Policy};
+use semel::core::store::Store;
+use semel::core::time::Time;
+use semel::quota::{Quotas, Rate};
+use semel::{Builder, Case, Engine, Finding, SystemRandom, memory};
+use semel_http::{Body, Failure, Layer, Terms};
+use semel_testkit::FakeClock;
+use semel_testkit::faults::{Call, Fault, Faulty, Question};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tower::{Layer as _, ServiceExt};
+
+type Answer = Result<u16, Failure>;
+
+/// A service under the layer that answers as it is told, call by call; the last goes on for ever.
+#[derive(Clone)]
+struct Told {
+    layer: Layer,
+    calls: Calls,
+    answers: Arc<Vec<Answer>>,
+}
+
+impl Told {
+    fn new(engine: Engine, terms: Terms, answers: impl Into<Vec<Answer>>) -> Self {
+        let layer = Layer::new(engine, terms).expect("fit for use");
+        Self { layer, calls: Calls::default(), answers: Arc::new(answers.into()) }
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Reply {
+        let (calls, answers) = (self.calls.clone(), Arc::clone(&self.answers));
+        let inner = tower::service_fn(move |_: Request<Body>| {
+            let call = calls.one() as usize;
+            let answer = *answers.get(call - 1).or(answers.last()).expect("an answer");
+            std::future::ready(answer.map(|status| {
+                Response::builder()
+                    .status(status)
+                    .body(Body::from(Bytes::from(format!("answer {call}"))))
+                    .expect("a response")
+            }))
+        });
+        let response =
+            self.layer.layer(inner).oneshot(request).await.expect("a protected request never fails");
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a whole body");
+        let trailers = body.trailers().cloned();
+        Reply { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers }
+    }
+
+    async fn charge(&self) -> Reply {
+        self.send(post("/charges").json("{}")).await
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_was_sent_the_next_request_is_the_next_attempt() {
+    for (failure, status) in [(Failure::Unreachable, 502), (Failure::ConnectTimeout, 504)] {
+        let told = Told::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
+        let first = told.charge().await;
+        first.is_problem(status, "UPSTREAM_UNREACHABLE", true);
+        assert_eq!(first.header("idempotency-expires"), None);
+        let retry = told.charge().await;
+        assert_eq!((retry.status, retry.text(), retry.is_replay()), (201, "answer 2", false));
+    }
+}
+
+#[tokio::test]
+async fn where_a_byte_may_have_been_sent_nobody_can_tell() {
+    let cases = [(Failure::Broken, 502, "UPSTREAM_FAILED"), (Failure::TimedOut, 504, "UPSTREAM_TIMEOUT")];
+    for (failure, status, code) in cases {
+        let told = Told::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
+        told.charge().await.is_problem(status, code, false);
+        told.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+        assert_eq!(told.calls.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_doubt_is_retryable_where_somebody_settles_it() {
+    let store = Arc::new(memory::Store::new());
+    let asked = |_: Case| async { Finding::NoAnswer };
+    let engine = Engine::builder(store).reconciler("POST /charges", asked).build().await.expect("it answers");
+    let told = Told::new(engine, Terms::default(), [Err(Failure::TimedOut)]);
+    told.charge().await.is_problem(504, "UPSTREAM_TIMEOUT", true);
+    told.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", true);
+    assert_eq!(told.calls.count(), 1);
+}
+
+#[tokio::test]
+async fn a_system_that_deduplicates_is_asked_again() {
+    let terms = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
+    let told = Told::new(engine().await, terms, [Err(Failure::Broken), Ok(409), Ok(201)]);
+    told.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
+    assert_eq!(told.charge().await.status, 409, "still running over there");
+    let third = told.charge().await;
+    assert_eq!((third.status, third.text(), third.is_replay()), (201, "answer 3", false));
+    assert!(told.charge().await.is_replay());
+}
+
+#[tokio::test]
+async fn a_caller_that_mints_too_many_keys_is_told_when_to_come_back() {
+    let rate = Rate { count: NonZeroU32::new(1).expect("not zero"), per: Duration::from_hours(1) };
+    let quotas = Quotas { new_per_caller: Some(rate), ..Quotas::default() };
+    let engine =
+        Engine::builder(Arc::new(memory::Store::new())).quotas(quotas).build().await.expect("it answers");
+    let told = Told::new(engine, Terms::default(), [Ok(201)]);
+    assert_eq!(told.charge().await.status, 201);
+    let second =
+        super::world::request("POST", "/charges").header("idempotency-key", "another-key-than-before-7");
+    let refused = told.send(second.json("{}")).await;
+    refused.is_problem(429, "IDEMPOTENCY_KEY_QUOTA_EXCEEDED", true);
+    let seconds: u64 = refused.header("retry-after").expect("a time").parse().expect("whole seconds");
+    assert!(seconds > 0);
+    assert!(told.charge().await.is_replay(), "a known key is no new one");
+}
+
+/// An engine on a clock that the test turns, and a store that can be cut off.
+struct World {
+    clock: FakeClock,
+    is_cut: Arc<AtomicBool>,
+    engine: Engine,
+}
+
+impl World {
+    async fn new(cut: fn(Question) -> bool, with: impl FnOnce(Builder) -> Builder) -> Self {
+        let clock = FakeClock::at(Time::from_millis(1_800_000_000_000));
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let decides = Arc::clone(&is_cut);
+        let plan = move |call: &Call| {
+            if decides.load(Ordering::SeqCst) && cut(call.question) { Fault::FailBefore } else { Fault::Pass }
+        };
+        let inner = Arc::new(memory::Store::with_clock(Arc::new(clock.clone())));
+        let store: Arc<dyn Store> = Arc::new(Faulty::new(inner, plan));
+        let spawn = Arc::new(tokio::runtime::Handle::current());
+        let builder = Engine::builder(store).on(Arc::new(clock.clone()), Arc::new(SystemRandom), spawn);
+        let engine = with(builder).build().await.expect("the store answers");
+        Self { clock, is_cut, engine }
+    }
+
+    async fn rest(&self) {
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Lets `span` pass, and whoever keeps up with the store do so.
+    async fn skip(&self, span: Duration) {
+        self.rest().await;
+        self.clock.advance(span);
+        for _ in 0..4 {
+            self.rest().await;
+            self.clock.advance(Duration::from_secs(1));
+        }
+        self.rest().await;
+    }
+
+    /// What comes of `sent`, while time passes.
+    async fn meanwhile(&self, sent: impl Future<Output = Reply> + Send + 'static) -> Reply {
+        let sent = tokio::spawn(sent);
+        loop {
+            self.rest().await;
+            if sent.is_finished() {
+                return sent.await.expect("no panic");
+            }
+            self.clock.advance(Duration::from_millis(500));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_past_its_time_is_refused_as_expired() {
+    let world = World::new(|_| false, |builder| builder).await;
+    let told = Told::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let first = told.charge().await;
+    assert_eq!(first.header("idempotency-expires"), Some("Sat, 16 Jan 2027 08:00:00 GMT"));
+    world.skip(Duration::from_hours(24) - Duration::from_secs(10)).await;
+    assert!(told.charge().await.is_replay());
+    world.skip(Duration::from_secs(10)).await;
+    told.charge().await.is_problem(410, "IDEMPOTENCY_RECORD_EXPIRED", false);
+    assert_eq!(told.calls.count(), 1);
+}
+
+#[tokio::test]
+async fn peer_bug_a_store_that_is_down_failed_open() {
+    let world = World::new(|_| true, |builder| builder).await;
+    let told = Told::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    world.is_cut.store(true, Ordering::SeqCst);
+    let sent = told.clone();
+    let refused = world.meanwhile(async move { sent.charge().await }).await;
+    refused.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(told.calls.count(), 0);
+    let unkeyed = super::world::request("POST", "/charges").json("{}");
+    assert_eq!(told.send(unkeyed).await.status, 201, "what is not protected needs no store");
+}
+
+#[tokio::test]
+async fn an_outcome_that_could_not_be_stored_in_time_is_handed_out_as_such() {
+    let world = World::new(|question| question == Question::Swap, |builder| builder).await;
+    let told = Told::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    world.is_cut.store(true, Ordering::SeqCst);
+    let sent = told.clone();
+    let first = world.meanwhile(async move { sent.charge().await }).await;
+    assert_eq!((first.status, first.text()), (201, "answer 1"));
+    assert_eq!(first.header("idempotency-stored"), Some("false"));
+    assert!(first.header("operation-id").is_some() && first.header("idempotency-expires").is_none());
+    world.is_cut.store(false, Ordering::SeqCst);
+    let sent = told.clone();
+    let retry = world.meanwhile(async move { sent.charge().await }).await;
+    assert_eq!((retry.text(), retry.is_replay()), ("answer 1", true), "the engine went on trying");
+    assert_eq!(retry.header("idempotency-stored"), None);
+}

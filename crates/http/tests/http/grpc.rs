@@ -1,0 +1,107 @@
+//! gRPC, unary: the status is in the trailers.
+
+use super::world::{Calls, KEY, engine};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use semel_http::{Layer, Terms};
+use std::convert::Infallible;
+use tower::{Layer as _, ServiceExt};
+
+/// A response as gRPC libraries have it, read to its end.
+#[derive(Debug)]
+struct Reply {
+    headers: HeaderMap,
+    body: Bytes,
+    trailers: HeaderMap,
+}
+
+impl Reply {
+    fn status(&self) -> &str {
+        let said = self.trailers.get("grpc-status").or(self.headers.get("grpc-status"));
+        said.expect("a status").to_str().expect("ASCII")
+    }
+
+    fn is_replay(&self) -> bool {
+        self.headers.contains_key("idempotency-replayed")
+    }
+}
+
+/// Sends a unary call to a service that ends with `status`.
+async fn send(layer: &Layer, calls: &Calls, status: Option<&'static str>, message: &'static str) -> Reply {
+    let calls = calls.clone();
+    let inner = tower::service_fn(move |_: Request<semel_http::Body>| {
+        calls.one();
+        let mut frames = vec![Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"\0\0\0\0\x05reply")))];
+        if let Some(status) = status {
+            let trailers = [("grpc-status", status), ("x-own", "1")]
+                .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")));
+            frames.push(Ok(Frame::trailers(trailers.into_iter().collect())));
+        }
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let response = Response::builder().header("content-type", "application/grpc").body(body);
+        std::future::ready(Ok::<_, Infallible>(response.expect("a response")))
+    });
+    let request = Request::post("/pay.Payments/Charge")
+        .header("content-type", "application/grpc")
+        .header("idempotency-key", KEY)
+        .body(Full::new(Bytes::from_static(message.as_bytes())))
+        .expect("a request");
+    let response = layer.layer(inner).oneshot(request).await.expect("a response");
+    assert_eq!(response.status(), 200);
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("a whole body");
+    let trailers = body.trailers().cloned().unwrap_or_default();
+    Reply { headers: parts.headers, body: body.to_bytes(), trailers }
+}
+
+async fn layer() -> Layer {
+    Layer::new(engine().await, Terms::default()).expect("fit for use")
+}
+
+#[tokio::test]
+async fn outcomes_are_replayed_with_their_trailers() {
+    for status in ["0", "3", "5", "6", "9", "12"] {
+        let (layer, calls) = (layer().await, Calls::default());
+        for is_replay in [false, true] {
+            let reply = send(&layer, &calls, Some(status), "m").await;
+            assert_eq!((reply.status(), reply.is_replay()), (status, is_replay));
+            assert_eq!((&reply.body[..], reply.trailers.len()), (&b"\0\0\0\0\x05reply"[..], 2));
+        }
+        assert_eq!(calls.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn refused_permission_is_tried_again_and_every_other_failure_is_in_doubt() {
+    for status in ["7", "16"] {
+        let (layer, calls) = (layer().await, Calls::default());
+        assert_eq!(send(&layer, &calls, Some(status), "m").await.status(), status);
+        assert_eq!(send(&layer, &calls, Some("0"), "m").await.status(), "0");
+        assert_eq!(calls.count(), 2);
+    }
+    for status in
+        [Some("1"), Some("2"), Some("4"), Some("8"), Some("10"), Some("11"), Some("13"), Some("14"), None]
+    {
+        let (layer, calls) = (layer().await, Calls::default());
+        send(&layer, &calls, status, "m").await;
+        let retry = send(&layer, &calls, Some("0"), "m").await;
+        assert_eq!(
+            (retry.status(), retry.headers["code"].as_bytes()),
+            ("2", &b"IDEMPOTENCY_OUTCOME_UNKNOWN"[..])
+        );
+        assert!(retry.body.is_empty() && retry.trailers.is_empty(), "trailers only");
+        assert_eq!(calls.count(), 1, "{status:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_mismatch_is_a_failed_precondition() {
+    let (layer, calls) = (layer().await, Calls::default());
+    assert_eq!(send(&layer, &calls, Some("0"), "one").await.status(), "0");
+    let other = send(&layer, &calls, Some("0"), "two").await;
+    assert_eq!(other.status(), "9");
+    assert_eq!(other.headers["code"], "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST");
+    assert!(other.headers.contains_key("operation-id") && other.body.is_empty());
+}

@@ -1,0 +1,255 @@
+//! What passes between client and handler, and what does not.
+
+use super::world::{Bodies, Calls, KEY, Server, app, charged, engine, post, request};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use semel::core::policy::{Class, Policy};
+use semel_http::{Layer, Steer, Terms};
+
+const CONTROL: [&str; 7] = [
+    "operation-id",
+    "idempotency-attempt",
+    "idempotency-fence",
+    "idempotency-outcome",
+    "idempotency-replayed",
+    "idempotency-expires",
+    "idempotency-stored",
+];
+
+/// A handler that tells the headers that it got.
+async fn tells(_: u32, request: Request) -> Response {
+    let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        format!("{name}={}", value.to_str().expect("ASCII"))
+    };
+    request.headers().iter().map(line).collect::<Vec<_>>().join("\n").into_response()
+}
+
+fn forged(mut builder: http::request::Builder) -> http::request::Builder {
+    for name in CONTROL {
+        builder = builder.header(name, "forged").header(name, "twice");
+    }
+    builder
+}
+
+#[tokio::test]
+async fn forged_control_headers_are_taken_off_every_request_protected_or_not() {
+    let server = Server::new(Terms::default(), tells).await;
+    for builder in
+        [request("GET", "/x"), request("POST", "/x"), request("PUT", "/x").header("idempotency-key", KEY)]
+    {
+        let reply = server.send(forged(builder).header("x-own", "1").empty()).await;
+        assert!(reply.text().contains("x-own=1") && !reply.text().contains("forged"), "{}", reply.text());
+        assert!(CONTROL.iter().all(|name| !reply.text().contains(name)), "{}", reply.text());
+    }
+    let keyed = server.send(forged(post("/x")).header("x-own", "1").json("{}")).await;
+    assert!(!keyed.text().contains("forged"), "{}", keyed.text());
+    let id = keyed.header("operation-id").expect("an id");
+    for line in [&format!("operation-id={id}"), "idempotency-attempt=1", "idempotency-fence=", "x-own=1"] {
+        assert!(keyed.text().contains(line), "{line} in {}", keyed.text());
+    }
+    assert!(keyed.text().contains(&format!("idempotency-key={KEY}")));
+}
+
+#[tokio::test]
+async fn the_key_is_handed_on_as_received_and_bare_to_a_system_that_deduplicates() {
+    let quoted = format!("\"{KEY}\"");
+    for (class, sent) in [(Class::External, quoted.as_str()), (Class::Downstream, KEY)] {
+        let server = Server::new(Terms { policy: Policy::new(class), ..Terms::default() }, tells).await;
+        let reply = server.send(request("POST", "/x").header("idempotency-key", &quoted).json("{}")).await;
+        assert!(
+            reply.text().lines().any(|line| line == format!("idempotency-key={sent}")),
+            "{}",
+            reply.text()
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_attempt_is_an_extension_of_the_request() {
+    let server = Server::new(Terms::default(), |_, request: Request| async move {
+        let attempt = request.extensions().get::<semel::Attempt>().expect("the attempt");
+        assert_eq!(request.headers()["idempotency-fence"], attempt.fence().to_string().as_str());
+        format!("{} {}", attempt.number(), attempt.operation_id()).into_response()
+    })
+    .await;
+    let reply = server.charge(5).await;
+    assert_eq!(reply.text(), format!("1 {}", reply.header("operation-id").expect("an id")));
+}
+
+#[tokio::test]
+async fn a_handlers_own_control_headers_never_reach_a_client_from_a_protected_route() {
+    let server =
+        Server::new(Terms::default(), |_, _| async { CONTROL.map(|name| (name, "forged")).into_response() })
+            .await;
+    let unkeyed = server.send(request("POST", "/x").empty()).await;
+    assert!(CONTROL.iter().all(|name| unkeyed.header(name).is_none()), "{unkeyed:?}");
+    for _ in 0..2 {
+        let reply = server.charge(5).await;
+        assert!(reply.headers.values().all(|value| value != "forged"), "{reply:?}");
+    }
+    let elsewhere = server.send(request("GET", "/x").empty()).await;
+    assert_eq!(elsewhere.header("idempotency-outcome"), None);
+    assert_eq!(elsewhere.header("operation-id"), Some("forged"), "elsewhere it is the handler's own affair");
+}
+
+#[tokio::test]
+async fn peer_bug_headers_of_one_delivery_replayed_repeated_ones_collapsed_and_201_replayed_as_200() {
+    let server = Server::new(Terms::default(), |_, _| async {
+        let mut response = (StatusCode::CREATED, "charged").into_response();
+        for (name, value) in [
+            ("location", "/charges/7"),
+            ("etag", "\"7\""),
+            ("link", "</a>; rel=a"),
+            ("link", "</b>; rel=b"),
+            ("retry-after", "7"),
+            ("x-bytes", "\u{e9}"),
+            ("set-cookie", "session=1"),
+            ("www-authenticate", "Bearer"),
+            ("ratelimit-remaining", "3"),
+            ("x-ratelimit-limit", "9"),
+            ("traceparent", "00-1"),
+            ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ] {
+            let value = http::HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+            response.headers_mut().append(name, value);
+        }
+        response
+    })
+    .await;
+    let (first, retry) = (server.charge(5).await, server.charge(5).await);
+    assert_eq!((first.status, retry.status, retry.is_replay()), (201, 201, true));
+    for name in ["location", "etag", "retry-after", "x-bytes", "content-type"] {
+        assert_eq!(first.headers.get(name), retry.headers.get(name), "{name}");
+        assert!(first.headers.contains_key(name), "{name}");
+    }
+    let links: Vec<_> = retry.headers.get_all("link").iter().collect();
+    assert_eq!(links, ["</a>; rel=a", "</b>; rel=b"]);
+    for name in ["set-cookie", "www-authenticate", "ratelimit-remaining", "x-ratelimit-limit", "traceparent"]
+    {
+        assert!(first.header(name).is_some(), "the first caller gets all: {name}");
+        assert_eq!(retry.header(name), None, "{name}");
+    }
+    assert_ne!(retry.header("date"), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+}
+
+type Answer = Box<dyn Fn(u32) -> Response + Send + Sync>;
+
+#[tokio::test]
+async fn a_handler_steers_by_header_or_extension_and_no_client_sees_it() {
+    let by_header =
+        |word: &'static str, status| move |_| (status, [("idempotency-outcome", word)], "x").into_response();
+    let by_extension = |steer: Steer, status| {
+        move |_| {
+            let mut response = (status, "x").into_response();
+            response.extensions_mut().insert(steer);
+            response
+        }
+    };
+    // What the handler says, and what the retry gets.
+    let cases: [(Answer, Retry); 7] = [
+        (Box::new(by_header("applied", StatusCode::INTERNAL_SERVER_ERROR)), Retry::Replay),
+        (Box::new(by_header("not-applied", StatusCode::INTERNAL_SERVER_ERROR)), Retry::Attempt),
+        (Box::new(by_header("not-applied", StatusCode::OK)), Retry::Attempt),
+        (Box::new(by_header("unknown", StatusCode::OK)), Retry::Unknown),
+        (Box::new(by_header("perhaps", StatusCode::OK)), Retry::Replay),
+        (Box::new(by_extension(Steer::NotApplied, StatusCode::BAD_GATEWAY)), Retry::Attempt),
+        (Box::new(by_extension(Steer::Applied, StatusCode::BAD_GATEWAY)), Retry::Replay),
+    ];
+    for (number, (answer, expected)) in (1..).zip(cases) {
+        let answer = std::sync::Arc::new(answer);
+        let server = Server::new(Terms::default(), move |call, _| {
+            let answer = std::sync::Arc::clone(&answer);
+            async move { answer(call) }
+        })
+        .await;
+        let first = server.charge(5).await;
+        assert_eq!((first.text(), first.header("idempotency-outcome")), ("x", None), "case {number}");
+        let retry = server.charge(5).await;
+        assert_eq!(retry.header("idempotency-outcome"), None);
+        let got = match (retry.is_replay(), server.calls.count()) {
+            (true, 1) => Retry::Replay,
+            (false, 2) => Retry::Attempt,
+            _ => {
+                retry.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+                Retry::Unknown
+            }
+        };
+        assert_eq!(got, expected, "case {number}");
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Retry {
+    Replay,
+    Attempt,
+    Unknown,
+}
+
+#[tokio::test]
+async fn peer_bug_every_5xx_forgotten_or_every_5xx_stored() {
+    let server = Server::new(Terms::default(), |call, request: Request| async move {
+        match (request.uri().path(), call) {
+            ("/busy", 1) => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")]).into_response(),
+            ("/broken", _) => StatusCode::BAD_GATEWAY.into_response(),
+            ("/refused", _) => (StatusCode::UNPROCESSABLE_ENTITY, "no").into_response(),
+            _ => charged(call, request).await,
+        }
+    })
+    .await;
+    let busy = server.send(post("/busy").json("{}")).await;
+    assert_eq!((busy.status, busy.header("idempotency-expires")), (503, None));
+    let retry = server.send(post("/busy").json("{}")).await;
+    assert_eq!((retry.status, retry.text()), (201, "charge 2"), "a passing 503 passes");
+    assert_eq!(server.send(post("/broken").json("{}")).await.status, 502);
+    let unsure = server.send(post("/broken").json("{}")).await;
+    unsure.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+    assert_eq!(server.send(post("/refused").json("{}")).await.status, 422);
+    let refused = server.send(post("/refused").json("{}")).await;
+    assert_eq!((refused.status, refused.text(), refused.is_replay()), (422, "no", true));
+    assert_eq!(server.calls.count(), 4);
+}
+
+#[tokio::test]
+async fn a_later_attempt_is_numbered_and_its_fence_is_higher() {
+    let server = Server::new(Terms::default(), |call, request: Request| async move {
+        let header = |name: &str| request.headers()[name].to_str().expect("ASCII").to_owned();
+        let said = format!("{} {}", header("idempotency-attempt"), header("idempotency-fence"));
+        let status = if call < 3 { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
+        (status, said).into_response()
+    })
+    .await;
+    let mut last = 0;
+    for attempt in 1..=3 {
+        let reply = server.charge(5).await;
+        let (number, fence) = reply.text().split_once(' ').expect("two numbers");
+        let fence: u64 = fence.parse().expect("a number");
+        assert_eq!(number, attempt.to_string());
+        assert!(fence > last);
+        last = fence;
+    }
+}
+
+#[tokio::test]
+async fn bodiless_answers_are_replayed_as_they_were() {
+    let terms = Terms { methods: vec![http::Method::POST, http::Method::HEAD], ..Terms::default() };
+    let calls = Calls::default();
+    let layer = Layer::new(engine().await, terms).expect("fit for use");
+    let answer = |_, request: Request| async move {
+        match request.uri().path() {
+            "/204" => StatusCode::NO_CONTENT.into_response(),
+            "/304" => (StatusCode::NOT_MODIFIED, [("etag", "\"7\"")]).into_response(),
+            _ => [("content-length", "1234")].into_response(),
+        }
+    };
+    let server = Server::of(app(layer, &calls, answer), calls).await;
+    for (method, path, status) in [("POST", "/204", 204), ("POST", "/304", 304), ("HEAD", "/head", 200)] {
+        for is_replay in [false, true] {
+            let reply = server.send(request(method, path).header("idempotency-key", KEY).empty()).await;
+            assert_eq!((reply.status, reply.is_replay(), reply.body.len()), (status, is_replay, 0), "{path}");
+            if method == "HEAD" {
+                assert_eq!(reply.header("content-length"), Some("1234"));
+            }
+        }
+    }
+}

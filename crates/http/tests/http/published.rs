@@ -1,0 +1,157 @@
+//! What is published: the specification, and each caller's own operations.
+
+use super::world::{Bodies, Gate, KEY, Reply, Server, charged, engine, post, request};
+use axum::extract::Request;
+use axum::response::IntoResponse;
+use semel_http::{Layer, Terms};
+
+async fn published(prefix: &str) -> Layer {
+    let terms = Terms { wait: Some(std::time::Duration::ZERO), ..Terms::default() };
+    Layer::new(engine().await, terms).expect("fit for use").publishing(prefix)
+}
+
+fn json(reply: &Reply) -> serde_json::Value {
+    serde_json::from_slice(&reply.body).expect("JSON")
+}
+
+#[tokio::test]
+async fn an_operation_is_shown_to_its_caller_and_to_nobody_else() {
+    let server = Server::under(published("").await, charged).await;
+    let alice = |builder: http::request::Builder| builder.header("authorization", "Bearer alice");
+    let first = server.send(alice(post("/charges")).json("{}")).await;
+    let id = first.header("operation-id").expect("an id").to_owned();
+    let path = format!("/operations/{id}");
+    let shown = server.send(alice(request("GET", &path)).empty()).await;
+    assert_eq!((shown.status, shown.header("cache-control")), (200, Some("no-store")));
+    let told = json(&shown);
+    assert_eq!(
+        (&told["operationId"], &told["state"], &told["attempt"]),
+        (&id.into(), &"SUCCEEDED".into(), &1.into())
+    );
+    assert_eq!((&told["result"]["status"], &told["result"]["body"]), (&201.into(), &"charge 1".into()));
+    let location = serde_json::json!(["location", "/charges/7"]);
+    assert!(told["result"]["headers"].as_array().expect("a list").contains(&location));
+    for name in ["createdAt", "updatedAt", "expiresAt"] {
+        assert!(told[name].as_str().expect("a time").ends_with('Z'), "{name}");
+    }
+    assert!(!shown.text().contains(KEY));
+    let others = [request("GET", &path).header("authorization", "Bearer bob"), request("GET", &path)];
+    for other in others {
+        server.send(other.empty()).await.is_problem(404, "OPERATION_NOT_FOUND", false);
+    }
+    let nobody = request("GET", &path).header("cookie", "session=1").empty();
+    server.send(nobody).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
+    let absent = alice(request("GET", "/operations/00000000-0000-0000-0000-000000000000")).empty();
+    server.send(absent).await.is_problem(404, "OPERATION_NOT_FOUND", false);
+    assert_eq!(server.calls.count(), 1);
+}
+
+#[tokio::test]
+async fn an_anonymous_caller_sees_the_result_only_with_the_key() {
+    let server =
+        Server::under(published("").await, |_, _: Request| async { vec![0xff_u8, 0].into_response() }).await;
+    let first = server.charge(5).await;
+    let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
+    let without = json(&server.send(request("GET", &path).empty()).await);
+    assert_eq!((&without["state"], without.get("result")), (&"SUCCEEDED".into(), None));
+    let wrong = request("GET", &path).header("idempotency-key", "another-key-than-before-7").empty();
+    assert_eq!(json(&server.send(wrong).await).get("result"), None);
+    let with = request("GET", &path).header("idempotency-key", format!("\"{KEY}\"")).empty();
+    assert_eq!(json(&server.send(with).await)["result"]["body_base64"], "/wA=");
+}
+
+#[tokio::test]
+async fn only_what_is_published_is_taken_from_the_application() {
+    let server = Server::under(published("/idem/").await, charged).await;
+    let id = "30313233-3435-3637-3839-616263646566";
+    let others = [
+        ("GET", format!("/operations/{id}")),
+        ("GET", "/idem/operations/7".to_owned()),
+        ("GET", format!("/idem/operations/{id}/x")),
+        ("PUT", format!("/idem/operations/{id}")),
+        ("GET", "/.well-known/idempotency".to_owned()),
+    ];
+    for (call, (method, path)) in (1..).zip(others) {
+        let reply = server.send(request(method, &path).empty()).await;
+        assert_eq!((reply.status, server.calls.count()), (201, call), "{path}");
+    }
+    let moved = server.send(request("GET", &format!("/idem/operations/{id}")).empty()).await;
+    assert_eq!(
+        (moved.status, &json(&moved)["type"]),
+        (404, &"/idem/.well-known/idempotency#OPERATION_NOT_FOUND".into())
+    );
+}
+
+#[tokio::test]
+async fn the_specification_is_json_and_for_browsers_a_page_with_a_place_for_every_error() {
+    let server = Server::under(published("").await, charged).await;
+    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let operation = &told["operations"][0];
+    assert_eq!((&operation["class"], &operation["retentionSeconds"]), (&"external".into(), &86_400.into()));
+    assert_eq!(
+        (&operation["key"]["charactersMin"], &operation["key"]["rule"]),
+        (&16.into(), &"optional".into())
+    );
+    let page =
+        server.send(request("GET", "/.well-known/idempotency").header("accept", "text/html").empty()).await;
+    for code in semel_http::Code::ALL {
+        assert!(page.text().contains(&format!("id=\"{}\"", code.as_str())), "{code:?}");
+    }
+    assert_eq!(server.calls.count(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_prefers_not_to_wait_is_told_where_to_look() {
+    let gate = Gate::new();
+    let within = gate.clone();
+    let server = Server::under(published("").await, move |call, request: Request| {
+        let gate = within.clone();
+        async move {
+            assert_eq!(request.headers().get("prefer").expect("the rest of it"), "return=minimal");
+            gate.pass().await;
+            charged(call, request).await
+        }
+    })
+    .await;
+    let send = || server.send(post("/charges").header("prefer", "respond-async, return=minimal").json("{}"));
+    let first = send().await;
+    let id = first.header("operation-id").expect("an id").to_owned();
+    let path = format!("/operations/{id}");
+    gate.begun().await;
+    for reply in [first, send().await] {
+        assert_eq!((reply.status, reply.header("location")), (202, Some(path.as_str())));
+        assert_eq!(reply.header("preference-applied"), Some("respond-async"));
+        assert_eq!(
+            (reply.header("operation-id"), reply.header("idempotency-expires")),
+            (Some(id.as_str()), None)
+        );
+    }
+    let plain = server.send(post("/charges").header("prefer", "return=minimal").json("{}")).await;
+    plain.is_problem(409, "IDEMPOTENCY_REQUEST_IN_PROGRESS", true);
+    assert_eq!(plain.header("link"), Some(format!("<{path}>; rel=\"status\"").as_str()));
+    let running = json(&server.send(request("GET", &path).empty()).await);
+    assert_eq!((&running["state"], running.get("result")), (&"PROCESSING".into(), None));
+    gate.open();
+    let replay = loop {
+        let reply = send().await;
+        if reply.status != 202 {
+            break reply;
+        }
+    };
+    assert_eq!((replay.status, replay.text(), replay.is_replay()), (201, "charge 1", true));
+    assert_eq!(server.calls.count(), 1);
+}
+
+#[tokio::test]
+async fn where_nothing_is_published_the_preference_is_the_handlers() {
+    let server = Server::new(Terms::default(), |_, request: Request| async move {
+        request
+            .headers()
+            .get("prefer")
+            .cloned()
+            .map_or_else(|| "none".into_response(), |value| value.as_bytes().to_vec().into_response())
+    })
+    .await;
+    let reply = server.send(post("/charges").header("prefer", "respond-async").json("{}")).await;
+    assert_eq!((reply.status, reply.text()), (200, "respond-async"));
+}

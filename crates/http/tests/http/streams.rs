@@ -1,0 +1,104 @@
+//! Responses that are too long to keep, or never end.
+
+use super::world::{Bodies, Gate, Server, post};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use hyper_util::rt::TokioIo;
+use semel_http::Terms;
+use std::sync::Arc;
+
+/// A response whose first piece comes at once, and its second once the gate is open.
+fn in_two(gate: &Gate, status: u16, kind: &str) -> Response {
+    let gate = gate.clone();
+    let frames = futures_util::stream::unfold(0, move |piece| {
+        let gate = gate.clone();
+        async move {
+            let data = match piece {
+                0 => "first ",
+                1 => {
+                    gate.pass().await;
+                    "second"
+                }
+                _ => return None,
+            };
+            Some((Ok::<_, std::io::Error>(Frame::data(Bytes::from(data))), piece + 1))
+        }
+    });
+    let body = axum::body::Body::new(StreamBody::new(frames));
+    Response::builder().status(status).header("content-type", kind).body(body).expect("a response")
+}
+
+/// Reads the first piece of a response, has its retry judged, and reads the rest.
+async fn finished_before_its_end(terms: Terms, status: u16, kind: &'static str, code: &str) {
+    let gate = Gate::new();
+    let within = gate.clone();
+    let server = Server::new(terms, move |_, _| {
+        let gate = within.clone();
+        async move { in_two(&gate, status, kind) }
+    })
+    .await;
+    let stream = TokioIo::new(server.connect().await);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.expect("HTTP");
+    tokio::spawn(connection);
+    let response = sender.send_request(post("/charges").json("{\"amount\":5}")).await.expect("a response");
+    assert_eq!(response.status(), status);
+    assert!(response.headers().contains_key("operation-id"));
+    assert_eq!(response.headers().contains_key("idempotency-expires"), code.ends_with("NOT_RETAINED"));
+    let mut body = response.into_body();
+    let first = body.frame().await.expect("a frame").expect("a piece").into_data().expect("data");
+    assert_eq!(first, "first ");
+    let retry = server.charge(5).await;
+    retry.is_problem(409, code, false);
+    assert_eq!(retry.headers.contains_key("idempotency-expires"), code.ends_with("NOT_RETAINED"));
+    gate.open();
+    assert_eq!(body.collect().await.expect("the rest").to_bytes(), "second");
+    server.charge(5).await.is_problem(409, code, false);
+    assert_eq!(server.calls.count(), 1);
+}
+
+#[tokio::test]
+async fn peer_bug_a_response_over_the_limit_was_not_stored_and_executed_again() {
+    let terms = || Terms { response_bytes_max: 3, ..Terms::default() };
+    finished_before_its_end(terms(), 200, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
+    finished_before_its_end(terms(), 422, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
+    finished_before_its_end(terms(), 500, "text/plain", "IDEMPOTENCY_OUTCOME_UNKNOWN").await;
+}
+
+#[tokio::test]
+async fn an_event_stream_is_finished_without_its_body_and_passed_through_live() {
+    for kind in ["text/event-stream; charset=utf-8", "multipart/x-mixed-replace; boundary=b"] {
+        finished_before_its_end(Terms::default(), 200, kind, "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
+    }
+    finished_before_its_end(Terms::default(), 404, "text/event-stream", "IDEMPOTENCY_OUTCOME_UNKNOWN").await;
+}
+
+#[tokio::test]
+async fn a_response_of_exactly_the_limit_is_kept() {
+    let terms = Terms { response_bytes_max: 12, ..Terms::default() };
+    let gate = Arc::new(Gate::new());
+    gate.open();
+    let server = Server::new(terms, move |_, _| {
+        let gate = Arc::clone(&gate);
+        async move { in_two(&gate, 200, "text/plain") }
+    })
+    .await;
+    for is_replay in [false, true] {
+        let reply = server.charge(5).await;
+        assert_eq!((reply.text(), reply.is_replay()), ("first second", is_replay));
+    }
+}
+
+#[tokio::test]
+async fn a_success_that_is_cut_short_is_in_doubt() {
+    let server = Server::new(Terms::default(), |_, _| async {
+        let frames = [Ok(Frame::data(Bytes::from("char"))), Err(std::io::Error::other("cut"))];
+        Response::new(axum::body::Body::new(StreamBody::new(futures_util::stream::iter(frames))))
+    })
+    .await;
+    let first = server.charge(5).await;
+    first.is_problem(502, "UPSTREAM_FAILED", false);
+    server.charge(5).await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+    assert_eq!(server.calls.count(), 1);
+}
