@@ -160,8 +160,9 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
     }
     nap(&world).await;
     // A worker that is not forgetful does not let its nap eat up the lease that the effect needs.
-    let renewed = forgetful || lease.renew().await.is_ok();
-    if !renewed || lease.check().is_err() {
+    let unchecked = world.is_sabotaged(Sabotage::UncheckedSend);
+    let renewed = forgetful || unchecked || lease.renew().await.is_ok();
+    if !renewed || (lease.check().is_err() && !unchecked) {
         return ended(lease, Ending::NotApplied(None)).await;
     }
     let answer = provider::send(&world, job.sending(lease.fence()));
