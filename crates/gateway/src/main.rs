@@ -1,3 +1,7 @@
 //! The program `semel`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    semel_gateway::cli::main()
+}

@@ -1,0 +1,37 @@
+//! The command line.
+//!
+//! What lives here: names, flags, environment variables and exit codes. What must never: what a command does.
+//!
+//! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong.
+
+mod serve;
+pub mod size;
+pub mod span;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Makes side effects happen once.
+#[derive(Debug, Parser)]
+#[command(name = "semel", version, about, disable_help_subcommand = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Stand in front of a service, and have each request with an idempotency key take effect once.
+    Serve(Box<serve::Args>),
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve(arguments) => serve::main(*arguments),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("error: {why}");
+        ExitCode::FAILURE
+    })
+}

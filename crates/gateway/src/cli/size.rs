@@ -1,0 +1,49 @@
+//! Sizes as people write them.
+//!
+//! What lives here: `512B`, `64KiB`, `10MiB`, `1GiB`, read and written. What must never: `MB`, which means two things.
+
+const UNITS: &[(&str, usize)] = &[("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+
+/// Reads a size in bytes.
+///
+/// ```
+/// use semel_gateway::cli::size;
+///
+/// assert_eq!(size::parse("10MiB"), Ok(10 * 1024 * 1024));
+/// assert!(size::parse("10MB").is_err());
+/// ```
+pub fn parse(text: &str) -> Result<usize, String> {
+    let malformed = || format!("`{text}` is no size: write a whole number with B, KiB, MiB or GiB");
+    let at = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(malformed)?;
+    let (digits, unit) = text.split_at(at);
+    let (_, bytes) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(malformed)?;
+    let number: usize = digits.parse().map_err(|_| malformed())?;
+    number.checked_mul(*bytes).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+/// Writes a size in the largest unit that leaves no rest.
+pub fn text(bytes: usize) -> String {
+    let fits = |(_, unit): &&(&str, usize)| bytes.is_multiple_of(*unit);
+    let (name, unit) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
+    if bytes == 0 { "0B".to_owned() } else { format!("{}{name}", bytes / unit) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_as_the_same_size() {
+        for written in ["0B", "1B", "1000B", "64KiB", "10MiB", "1GiB"] {
+            let bytes = parse(written).expect("a size");
+            assert_eq!(text(bytes), written);
+        }
+    }
+
+    #[test]
+    fn what_could_be_misread_is_refused() {
+        for bad in ["", "10", "10MB", "10M", "1.5MiB", "-1B", "10 MiB", "99999999999GiB"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

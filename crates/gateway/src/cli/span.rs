@@ -1,0 +1,57 @@
+//! Spans of time as people write them.
+//!
+//! What lives here: `500ms`, `30s`, `5m`, `24h`, `30d`, read and written. What must never: a number without its unit, which
+//! one reader takes for seconds and the next for milliseconds.
+
+use std::time::Duration;
+
+const UNITS: &[(&str, u64)] =
+    &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// Reads a span.
+///
+/// ```
+/// use semel_gateway::cli::span;
+/// use std::time::Duration;
+///
+/// assert_eq!(span::parse("90s"), Ok(Duration::from_secs(90)));
+/// assert!(span::parse("90").is_err());
+/// ```
+pub fn parse(text: &str) -> Result<Duration, String> {
+    let malformed = || format!("`{text}` is no span of time: write a whole number with ms, s, m, h or d");
+    let at = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(malformed)?;
+    let (digits, unit) = text.split_at(at);
+    let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(malformed)?;
+    let number: u64 = digits.parse().map_err(|_| malformed())?;
+    number.checked_mul(*millis).map(Duration::from_millis).ok_or_else(|| format!("`{text}` is too long"))
+}
+
+/// Writes a span in the largest unit that leaves no rest.
+pub fn text(span: Duration) -> String {
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let fits = |(_, unit): &&(&str, u64)| millis.is_multiple_of(*unit);
+    let (name, unit) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
+    if millis == 0 { "0s".to_owned() } else { format!("{}{name}", millis / unit) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_as_the_same_span() {
+        for written in ["1ms", "1500ms", "2s", "90s", "5m", "24h", "30d", "0s"] {
+            let span = parse(written).expect("a span");
+            assert_eq!(parse(&text(span)), Ok(span), "{written}");
+        }
+        assert_eq!(text(Duration::from_hours(24)), "1d");
+        assert_eq!(text(Duration::from_millis(1_500)), "1500ms");
+    }
+
+    #[test]
+    fn what_could_be_misread_is_refused() {
+        for bad in ["", "5", "s", "-1s", "1.5s", "1 s", "1S", "1min", "99999999999999999999s", "213503982335d"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What somebody has to be told of, as log lines.
+//!
+//! What lives here: which of the engine's events are worth a line, and how loud. What must never: an event that happens with
+//! every request.
+
+use semel::{Event, Observer};
+use tracing::{error, info, warn};
+
+/// Writes log lines.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Alarms;
+
+impl Observer for Alarms {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::Fenced { operation_id, differs: true } => error!(
+                operation = %operation_id,
+                "conflict: an attempt ended otherwise than its record says; somebody has to look"
+            ),
+            Event::RecordLost { operation_id } => {
+                error!(operation = %operation_id, "the record of an attempt that took effect is gone from the store");
+            }
+            Event::Unreadable { operation_id } => {
+                error!(operation = %operation_id, "a record cannot be read here; it is answered as unknown and left alone");
+            }
+            Event::Unopened { operation_id } => {
+                error!(operation = %operation_id, "a sealed outcome cannot be opened; it is answered as not retained");
+            }
+            Event::Panicked { operation_id } => {
+                error!(operation = %operation_id, "an attempt panicked; its outcome is unknown once its lease is over");
+            }
+            Event::Overran { operation_id } => {
+                warn!(operation = %operation_id, "an attempt took longer than its deadline; its outcome is unknown");
+            }
+            Event::LeaseLost { operation_id } => warn!(operation = %operation_id, "an attempt lost its lease"),
+            Event::Unstored { operation_id, error } => {
+                error!(operation = %operation_id, %error, "an outcome is not stored yet; trying on");
+            }
+            Event::ClockMoved { by_millis, .. } => {
+                error!(by_millis, "the store's clock moved; nothing is swept until it is trusted again");
+            }
+            Event::SecretsBehind { error } => error!(%error, "the hashing secret cannot be kept up with"),
+            Event::ArchiveFailed { error } => {
+                error!(%error, "records could not be archived; none of them is deleted");
+            }
+            Event::Reconciled { operation_id, state } => {
+                info!(operation = %operation_id, state = state.as_str(), "an unknown outcome was settled");
+            }
+            Event::LeftToOperator { operation_id } => {
+                warn!(operation = %operation_id, "no reconciler could settle an unknown outcome; an operator has to");
+            }
+            _ => {}
+        }
+    }
+}
