@@ -58,7 +58,10 @@ fn every_page_shows_the_problem_as_it_is_sent() {
         assert_eq!(text("type"), format!("{SPECIFICATION}#{}", code.as_str()), "{code:?}");
         assert!(!text("detail").is_empty() && problem["retryable"].is_boolean(), "{code:?}");
         let members = problem.as_object().expect("an object").keys().map(String::as_str);
-        assert!(members.collect::<BTreeSet<_>>().is_subset(&known), "{code:?} has a member that is never sent");
+        assert!(
+            members.collect::<BTreeSet<_>>().is_subset(&known),
+            "{code:?} has a member that is never sent"
+        );
     }
 }
 
