@@ -1,0 +1,77 @@
+//! The guide's pages about errors, held against the codes that are really sent.
+
+use semel_http::{Code, SPECIFICATION};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+fn guide() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/src")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(guide().join(path)).unwrap_or_else(|error| panic!("docs/guide/src/{path}: {error}"))
+}
+
+fn page(code: Code) -> String {
+    read(&format!("errors/{}.md", code.as_str()))
+}
+
+/// The first example of a problem on a page.
+fn example(code: Code) -> Value {
+    let page = page(code);
+    let (_, block) = page.split_once("```json\n").unwrap_or_else(|| panic!("{code:?}: no example"));
+    let (block, _) = block.split_once("```").unwrap_or_else(|| panic!("{code:?}: the example never ends"));
+    serde_json::from_str(block).unwrap_or_else(|error| panic!("{code:?}: {error}"))
+}
+
+#[test]
+fn every_code_has_its_page_and_every_page_its_code() {
+    let codes: BTreeSet<_> = Code::ALL.iter().map(|code| format!("{}.md", code.as_str())).collect();
+    let entries = fs::read_dir(guide().join("errors")).expect("the pages");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+    let pages: BTreeSet<_> = names.filter(|name| name != "README.md").collect();
+    assert_eq!(pages, codes);
+    assert_eq!(codes.len(), Code::ALL.len());
+}
+
+#[test]
+fn every_page_is_found_from_the_index_and_from_the_table_of_contents() {
+    let (index, contents) = (read("errors/README.md"), read("SUMMARY.md"));
+    for code in Code::ALL.iter().map(|code| code.as_str()) {
+        assert!(index.contains(&format!("]({code}.md)")), "errors/README.md does not link to {code}");
+        assert!(contents.contains(&format!("](errors/{code}.md)")), "SUMMARY.md does not link to {code}");
+    }
+}
+
+#[test]
+fn every_page_shows_the_problem_as_it_is_sent() {
+    let known: BTreeSet<_> =
+        ["type", "title", "status", "code", "detail", "retryable", "operationId"].into_iter().collect();
+    for &code in Code::ALL {
+        let problem = example(code);
+        let text = |member: &str| problem[member].as_str().unwrap_or_default().to_owned();
+        assert_eq!(text("code"), code.as_str());
+        assert_eq!(text("title"), code.title(), "{code:?}");
+        assert_eq!(problem["status"], code.status(), "{code:?}");
+        assert_eq!(text("type"), format!("{SPECIFICATION}#{}", code.as_str()), "{code:?}");
+        assert!(!text("detail").is_empty() && problem["retryable"].is_boolean(), "{code:?}");
+        let members = problem.as_object().expect("an object").keys().map(String::as_str);
+        assert!(
+            members.collect::<BTreeSet<_>>().is_subset(&known),
+            "{code:?} has a member that is never sent"
+        );
+    }
+}
+
+#[test]
+fn every_page_begins_with_its_code_and_names_both_statuses() {
+    for &code in Code::ALL {
+        let page = page(code);
+        let heading = format!("# {}\n", code.as_str());
+        assert!(page.starts_with(&heading), "{code:?} begins otherwise");
+        let statuses = format!("| HTTP {} | gRPC {} ", code.status(), code.grpc_status());
+        assert!(page.contains(&statuses), "{code:?} does not say `{statuses}`");
+    }
+}
