@@ -6,11 +6,11 @@ use super::{size, span};
 use crate::logging;
 use crate::serve::{self, Plan};
 use crate::stores::Url;
-use crate::{demo, listen, upstream};
+use crate::{listen, upstream};
 use semel::core::policy::{Class, Policy};
 use semel_http::{Callers, KeyRule, Terms};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 #[command(group = clap::ArgGroup::new("what").required(true).args(["upstream", "demo"]))]
 pub(super) struct Args {
     /// The service to stand in front of: http://HOST:PORT, https://HOST, or h2c://HOST:PORT for plaintext HTTP/2.
-    #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM")]
+    #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = upstream::Target::parse)]
     upstream: Option<upstream::Target>,
     /// Show what this is about, with a payments service and clients that come along.
     #[arg(long, conflicts_with_all = ["upstream", "store", "require_key", "key", "class", "anonymous"])]
@@ -116,13 +116,17 @@ enum ClassName {
     Downstream,
 }
 
+/// By how much the upstream's own timeouts come before an attempt's deadline, so that it is they who end it: a client that
+/// is told "no answer in time" knows more than one that is told "unknown".
+const SLACK: Duration = Duration::from_secs(1);
+
 /// Runs until the process is asked to end.
 pub(super) fn main(arguments: Args) -> Result<ExitCode, String> {
     logging::begin(arguments.log, arguments.log_level);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no threads could be started: {error}"))?;
     let Some(target) = arguments.upstream.clone() else {
-        return runtime.block_on(demo::run(arguments.listen, arguments.exit));
+        return runtime.block_on(serve::demo::run(arguments.listen, arguments.exit));
     };
     let plan = arguments.plan(target)?;
     runtime.block_on(serve::run(plan))
@@ -130,22 +134,26 @@ pub(super) fn main(arguments: Args) -> Result<ExitCode, String> {
 
 impl Args {
     fn plan(self, target: upstream::Target) -> Result<Plan, String> {
-        let tls = match (self.tls_cert, self.tls_key) {
-            (Some(chain), Some(key)) => Some(listen::Tls { chain, key }),
+        let client_tls = match (self.tls_cert, self.tls_key) {
+            (Some(certificates), Some(key)) => Some(listen::Tls { certificates, key }),
             _ => None,
         };
         let listen = listen::Options {
             address: self.listen,
-            tls,
+            tls: client_tls,
             connections_max: self.connections_max,
             drain: self.drain,
             ..listen::Options::default()
+        };
+        let tls = match &self.upstream_ca {
+            Some(file) => authorities(file)?,
+            None => upstream::Tls::default(),
         };
         let upstream = upstream::Options {
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             is_fresh_when_protected: self.fresh_connections,
-            authorities: self.upstream_ca,
+            tls,
             ..upstream::Options::default()
         };
         let class = match self.class {
@@ -154,7 +162,7 @@ impl Args {
         };
         let policy = Policy {
             lease: self.lease,
-            work_deadline: self.connect_timeout.saturating_add(self.response_timeout),
+            work_deadline: self.connect_timeout.saturating_add(self.response_timeout).saturating_add(SLACK),
             ttl: self.ttl,
             tombstone: self.tombstone,
             dedup_window: self.dedup_window,
@@ -178,6 +186,11 @@ impl Args {
         let callers = if self.anonymous { Callers::all_anonymous() } else { Callers::by_authorization() };
         Ok(Plan { target, listen, upstream, store: self.store, terms, callers, is_anonymous: self.anonymous })
     }
+}
+
+fn authorities(file: &Path) -> Result<upstream::Tls, String> {
+    let pem = std::fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    upstream::Tls::only(&pem).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 #[cfg(test)]
@@ -204,7 +217,8 @@ mod tests {
         assert_eq!(plan.listen.address.to_string(), "127.0.0.1:8080");
         assert_eq!(plan.store, Url::default());
         assert_eq!(plan.terms.key, KeyRule::Optional);
-        assert_eq!(plan.terms.policy, Policy::new(Class::External));
+        let policy = Policy { work_deadline: Duration::from_secs(66), ..Policy::new(Class::External) };
+        assert_eq!(plan.terms.policy, policy);
         assert_eq!(plan.terms.wait, Some(Duration::from_secs(2)));
         assert_eq!(plan.terms.request_bytes_max, 10 << 20);
         assert_eq!(plan.terms.response_bytes_max, 10 << 20);
@@ -213,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_may_take_as_long_as_the_upstream_may() {
+    fn an_attempt_may_take_a_little_longer_than_the_upstream_may() {
         let plan = plan(&["--response-timeout", "10m", "--connect-timeout", "1s"]).expect("a plan");
-        assert_eq!(plan.terms.policy.work_deadline, Duration::from_secs(601));
+        assert_eq!(plan.terms.policy.work_deadline, Duration::from_secs(602));
     }
 
     #[test]

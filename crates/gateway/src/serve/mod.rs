@@ -6,7 +6,8 @@
 mod alarms;
 mod announce;
 mod answer;
-pub mod signals;
+pub mod demo;
+mod signals;
 
 use crate::listen::{self, Bound};
 use crate::stores::{self, Opened};
