@@ -6,8 +6,10 @@
 
 pub mod cli;
 pub mod demo;
+pub mod forward;
 pub mod listen;
 pub mod logging;
 pub mod serve;
 pub mod stores;
 pub mod upstream;
+pub mod wire;

@@ -2,6 +2,7 @@
 //!
 //! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
 
+use crate::failure::Failure;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -35,8 +36,8 @@ pub(crate) enum Read {
     Whole(Whole),
     /// It is longer than allowed. Nothing of it is lost.
     Over(Body),
-    /// It broke off.
-    Broken,
+    /// It broke off, or did not end in time.
+    Broken(Failure),
 }
 
 impl Body {
@@ -89,7 +90,10 @@ where
     let mut came = Came::default();
     let mut trailers: Option<HeaderMap> = None;
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return Read::Broken };
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return Read::Broken(Failure::of_body(&*error.into())),
+        };
         match frame.into_data().map_err(Frame::into_trailers) {
             Ok(data) => {
                 came.push(data);

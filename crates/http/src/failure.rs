@@ -33,6 +33,14 @@ impl Failure {
         Self::Broken
     }
 
+    /// What the error of a response's body says. The response had begun: whatever it says, something was sent.
+    pub(crate) fn of_body(error: &(dyn std::error::Error + 'static)) -> Self {
+        match Self::told_by(error) {
+            Self::TimedOut => Self::TimedOut,
+            Self::Unreachable | Self::ConnectTimeout | Self::Broken => Self::Broken,
+        }
+    }
+
     /// Whether it proves that nothing took effect.
     pub const fn nothing_was_sent(self) -> bool {
         matches!(self, Self::Unreachable | Self::ConnectTimeout)

@@ -75,6 +75,7 @@ pub use failure::Failure;
 pub use kept::Kept;
 pub use layer::Layer;
 pub use problem::{Code, Form, Problem, SPECIFICATION};
+pub use response::is_endless;
 pub use route::Routes;
 pub use semel::core::classify::Steer;
 pub use service::Service;

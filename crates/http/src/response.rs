@@ -11,7 +11,7 @@ use crate::{names, steer};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use semel::Ended;
 use semel::core::classify::{Answer, Ending};
 use semel::core::outcome::{Fields, Outcome, Status};
@@ -29,7 +29,7 @@ where
     R::Error: Into<BoxError>,
 {
     let (mut parts, body) = response.into_parts();
-    let (ending, body) = if is_endless(&parts.headers) {
+    let (ending, body) = if parts.headers.get_all(CONTENT_TYPE).iter().any(is_endless) {
         (endless(&parts, terms), Body::live(body))
     } else {
         match body::read(body, terms.response_bytes_max).await {
@@ -41,7 +41,7 @@ where
                 (ending, Body::whole(whole))
             }
             Read::Over(body) => (unkept(&parts, terms), body),
-            Read::Broken => return failed(Failure::Broken),
+            Read::Broken(failure) => return failed(failure),
         }
     };
     names::strip(&mut parts.headers);
@@ -107,11 +107,11 @@ fn status(parts: &Parts, trailers: Option<&HeaderMap>) -> Option<Status> {
     said.to_str().ok()?.parse().ok().map(Status::Grpc)
 }
 
-fn is_endless(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_TYPE).iter().any(|value| {
-        let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        [&b"text/event-stream"[..], b"multipart/x-mixed-replace"]
-            .iter()
-            .any(|endless| kind.eq_ignore_ascii_case(endless))
-    })
+/// Whether a `Content-Type` is that of a stream that need not end: an event stream, or parts that replace each other. Of
+/// such a response only the head is waited for, and its body is passed on as it comes.
+pub fn is_endless(content_type: &HeaderValue) -> bool {
+    let kind = content_type.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    [&b"text/event-stream"[..], b"multipart/x-mixed-replace"]
+        .iter()
+        .any(|endless| kind.eq_ignore_ascii_case(endless))
 }

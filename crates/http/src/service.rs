@@ -193,7 +193,7 @@ impl Asking {
                 );
                 Err(Problem::new(Code::TooLarge, detail))
             }
-            Read::Broken => {
+            Read::Broken(_) => {
                 let detail = "The request's body broke off before its end. Nothing was run.";
                 Err(Problem::new(Code::Unfingerprintable, detail))
             }

@@ -1,0 +1,182 @@
+//! A response's body on its way to the client.
+//!
+//! What lives here: its end, its breaking off and its deadline, told apart. What must never: an end where the upstream sent
+//! none.
+
+use super::h2::{Lease, Sending};
+use super::pool::Lent;
+use ::h2::{Reason, RecvStream};
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use semel_http::Failure;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::time::Sleep;
+
+/// A response's body. Its error is [`Failure::Broken`] where the upstream broke off before the end, and
+/// [`Failure::TimedOut`] where that did not come in time.
+pub struct Body {
+    kind: Kind,
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+enum Kind {
+    /// There is none, or it has ended, or it broke.
+    Over,
+    H1(Incoming, Lent),
+    H2(Box<Stream>),
+}
+
+/// A body over HTTP/2, and what must live as long as it does.
+struct Stream {
+    incoming: RecvStream,
+    left: Option<u64>,
+    is_data_over: bool,
+    _lease: Lease,
+    _sending: Sending,
+}
+
+impl Body {
+    pub(super) fn empty() -> Self {
+        Self { kind: Kind::Over, deadline: None }
+    }
+
+    pub(super) fn h1(incoming: Incoming, lent: Lent, deadline: Option<Pin<Box<Sleep>>>) -> Self {
+        let mut body = Self { kind: Kind::H1(incoming, lent), deadline };
+        body.settle();
+        body
+    }
+
+    pub(super) fn h2(
+        incoming: RecvStream,
+        left: Option<u64>,
+        lease: Lease,
+        sending: Sending,
+        deadline: Option<Pin<Box<Sleep>>>,
+    ) -> Self {
+        let stream = Stream { incoming, left, is_data_over: false, _lease: lease, _sending: sending };
+        let mut body = Self { kind: Kind::H2(Box::new(stream)), deadline };
+        body.settle();
+        body
+    }
+
+    /// Gives the connection back once nothing more can come.
+    fn settle(&mut self) {
+        let is_over = match &self.kind {
+            Kind::Over => false,
+            Kind::H1(incoming, _) => incoming.is_end_stream(),
+            Kind::H2(stream) => stream.incoming.is_end_stream(),
+        };
+        if is_over {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Kind::H1(_, lent) = std::mem::replace(&mut self.kind, Kind::Over) {
+            lent.give_back();
+        }
+        self.deadline = None;
+    }
+
+    fn fail(
+        &mut self,
+        failure: Failure,
+        cause: &dyn fmt::Display,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        tracing::warn!(%cause, "the upstream's response did not come to its end");
+        self.kind = Kind::Over;
+        self.deadline = None;
+        Poll::Ready(Some(Err(failure)))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Failure;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        let body = self.get_mut();
+        if let Some(deadline) = &mut body.deadline
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            return body.fail(Failure::TimedOut, &"the response timeout was over");
+        }
+        let frame = match &mut body.kind {
+            Kind::Over => return Poll::Ready(None),
+            Kind::H1(incoming, _) => {
+                let frame = ready!(Pin::new(incoming).poll_frame(context));
+                frame.map(|frame| frame.map_err(|error| error.to_string()))
+            }
+            Kind::H2(stream) => {
+                let frame = ready!(stream.poll_frame(context));
+                frame.map(|frame| frame.map_err(|error| error.to_string()))
+            }
+        };
+        match frame {
+            Some(Ok(frame)) => {
+                body.settle();
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(cause)) => body.fail(Failure::Broken, &cause),
+            None => {
+                body.end();
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.kind, Kind::Over)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Over => SizeHint::with_exact(0),
+            Kind::H1(incoming, _) => incoming.size_hint(),
+            Kind::H2(stream) => stream.left.map_or_else(SizeHint::new, SizeHint::with_exact),
+        }
+    }
+}
+
+impl Stream {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ::h2::Error>>> {
+        if !self.is_data_over {
+            match ready!(self.incoming.poll_data(context)) {
+                Some(Ok(data)) => {
+                    // Room for as much again; that fails only where the stream is over already.
+                    let _ = self.incoming.flow_control().release_capacity(data.len());
+                    self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                // The upstream wants no more of the request; where the response is whole by its length, that is all.
+                Some(Err(error)) if self.left == Some(0) && error.reason() == Some(Reason::NO_ERROR) => {
+                    return Poll::Ready(None);
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => self.is_data_over = true,
+            }
+        }
+        match ready!(self.incoming.poll_trailers(context)) {
+            Ok(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+            Ok(None) => Poll::Ready(None),
+            Err(error) => Poll::Ready(Some(Err(error))),
+        }
+    }
+}
+
+/// How it is being read, never what is in it.
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            Kind::Over => "Body(over)",
+            Kind::H1(..) => "Body(HTTP/1)",
+            Kind::H2(..) => "Body(HTTP/2)",
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! Why there is no response.
+//!
+//! What lives here: the failure, and its cause for the log. What must never: a failure without a cause.
+
+use semel_http::{BoxError, Failure};
+
+/// What became of a request that has no response.
+pub(super) enum Unanswered {
+    /// The connection never took it up: nothing was sent, and here it is.
+    HandedBack(Box<http::Request<semel_http::Body>>),
+    Failed(Failed),
+}
+
+/// A failure and its cause.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    pub(super) cause: BoxError,
+}
+
+impl Failed {
+    pub(super) fn new(failure: Failure, cause: impl Into<BoxError>) -> Self {
+        Self { failure, cause: cause.into() }
+    }
+
+    /// The cause and what caused it, in one line.
+    pub(super) fn told(&self) -> String {
+        let mut told = self.cause.to_string();
+        let mut next = self.cause.source();
+        while let Some(source) = next {
+            told.push_str(": ");
+            told.push_str(&source.to_string());
+            next = source.source();
+        }
+        told
+    }
+}
+
+impl From<Failed> for Unanswered {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}

@@ -1,0 +1,138 @@
+//! One request over HTTP/1.
+//!
+//! What lives here: handing a request to a connection, and judging what became of it by whether a byte left. What must
+//! never: a second sending of what was handed over once.
+
+use super::body::Body;
+use super::dial::Dialled;
+use super::failed::{Failed, Unanswered};
+use super::pool::Lent;
+use super::socket::Socket;
+use http::header::{CONTENT_TYPE, HOST, UPGRADE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use semel::Attempt;
+use semel_http::Failure;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// A connection, driven by a task of its own. Dropped, it closes once it is idle.
+#[derive(Debug)]
+pub(super) struct Connection {
+    sender: http1::SendRequest<semel_http::Body>,
+    socket: Arc<Socket>,
+    driver: AbortHandle,
+}
+
+impl Connection {
+    /// Speaks HTTP/1 over a connection that nothing was sent on.
+    pub(super) async fn over(dialled: Dialled, head_bytes_max: u32) -> Result<Self, hyper::Error> {
+        let mut builder = http1::Builder::new();
+        let head_bytes_max = head_bytes_max as usize;
+        // The second is what a head may fill before it is whole; hyper's own floor is 8 KiB.
+        builder.max_header_size(head_bytes_max).max_buf_size(head_bytes_max.max(READ_BUFFER_MIN));
+        let (sender, connection) = builder.handshake(TokioIo::new(dialled.stream)).await?;
+        let driving = async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "a connection to the upstream ended");
+            }
+        };
+        let driver = tokio::spawn(driving).abort_handle();
+        Ok(Self { sender, socket: dialled.socket, driver })
+    }
+
+    /// Whether it can carry a request now, as far as this side can know.
+    pub(super) fn is_live(&self) -> bool {
+        self.sender.is_ready() && self.socket.is_quiet()
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Whether the last exchange is over for the connection too.
+    pub(super) fn is_ready(&self) -> bool {
+        self.sender.is_ready()
+    }
+
+    /// Ends with the last exchange; an error where the connection ended instead.
+    pub(super) async fn ready(&mut self) -> Result<(), hyper::Error> {
+        self.sender.ready().await
+    }
+
+    /// Closes it at once, whatever it is doing.
+    pub(super) fn abort(self) {
+        self.socket.seal();
+        self.driver.abort();
+    }
+}
+
+const READ_BUFFER_MIN: usize = 64 * 1024;
+
+/// Sends `request` over `lent`. The request comes back where the connection never took it up.
+pub(super) async fn exchange(
+    mut lent: Lent,
+    mut request: Request<semel_http::Body>,
+    attempt: Option<Attempt>,
+    response_timeout: Duration,
+) -> Result<Response<Body>, Unanswered> {
+    let is_protected = attempt.is_some();
+    let is_upgrade = request.headers().contains_key(UPGRADE);
+    *request.version_mut() = Version::HTTP_11;
+    let connection = lent.connection();
+    let socket = Arc::clone(&connection.socket);
+    socket.begin(attempt);
+    let sending = connection.sender.try_send_request(request);
+    let mut deadline = Box::pin(tokio::time::sleep(response_timeout));
+    let sent = tokio::select! {
+        biased;
+        sent = sending => sent,
+        () = &mut deadline => {
+            let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::TimedOut };
+            return Err(Failed::new(failure, "no response in time").into());
+        }
+    };
+    let response = match sent {
+        Ok(response) => response,
+        Err(mut error) => {
+            // Whatever the connection still holds of it stays here from now on.
+            let is_unsent = socket.seal() == 0;
+            let message = error.take_message();
+            let error = error.into_error();
+            return Err(match message {
+                Some(request) if is_unsent => Unanswered::HandedBack(Box::new(request)),
+                _ if is_unsent => Failed::new(Failure::Unreachable, error).into(),
+                _ => Failed::new(Failure::Broken, error).into(),
+            });
+        }
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if !is_upgrade {
+            let cause = "it switched protocols, which nobody asked for";
+            return Err(Failed::new(Failure::Broken, cause).into());
+        }
+        // The connection is the tunnel's now; its driver hands it over and ends.
+        lent.let_go();
+        return Ok(response.map(|_| Body::empty()));
+    }
+    lent.told(&response);
+    let is_timed = is_protected && !is_endless(response.headers());
+    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then_some(deadline))))
+}
+
+/// The request as HTTP/1.1 has it: an origin form, and a `Host`.
+pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) {
+    if !request.headers().contains_key(HOST)
+        && let Ok(host) = HeaderValue::from_str(authority)
+    {
+        request.headers_mut().insert(HOST, host);
+    }
+}
+
+/// A response that need not end, as the layer has it: of it, only the head is waited for.
+pub(super) fn is_endless(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_TYPE).iter().any(semel_http::is_endless)
+}

@@ -1,0 +1,243 @@
+//! One request over HTTP/2.
+//!
+//! What lives here: a connection that carries many, and what the end of a stream proves. What must never: a stream's end
+//! that is taken for proof that nothing was processed, except those that the protocol says are.
+//!
+//! Over the `h2` crate, not through hyper: hyper reports a GOAWAY that a request ran into and one that left it to be
+//! processed by the same error.
+
+use super::body::Body;
+use super::dial::Dialled;
+use super::failed::Failed;
+use super::h1::is_endless;
+use super::socket::Socket;
+use super::target::Target;
+use ::h2::client::{Builder, SendRequest};
+use ::h2::{Error, Reason, SendStream};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, Request, Response, Uri, Version};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use semel::{Attempt, Clock, SystemClock};
+use semel_http::Failure;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// A connection, driven by a task of its own. Dropped, it closes with its last stream.
+#[derive(Debug)]
+pub(super) struct Connection {
+    sender: SendRequest<Bytes>,
+    socket: Arc<Socket>,
+    under_way: AtomicUsize,
+    /// When the last stream ended, in milliseconds of uptime.
+    used: AtomicU64,
+}
+
+impl Connection {
+    /// Speaks HTTP/2 over a connection that nothing was sent on.
+    pub(super) async fn over(dialled: Dialled, head_bytes_max: u32) -> Result<Self, Error> {
+        let mut builder = Builder::new();
+        builder
+            .enable_push(false)
+            .max_header_list_size(head_bytes_max)
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        let (sender, connection) = builder.handshake(dialled.stream).await?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "an HTTP/2 connection to the upstream ended");
+            }
+        });
+        let (under_way, used) = (AtomicUsize::new(0), AtomicU64::new(millis(SystemClock.uptime())));
+        Ok(Self { sender, socket: dialled.socket, under_way, used })
+    }
+
+    /// Whether new streams can be opened on it: it neither ended nor was told to go away.
+    pub(super) fn is_live(&self) -> bool {
+        self.sender().is_some() && !self.socket.is_ended()
+    }
+
+    /// Whether nothing was under way for as long as `limit`.
+    pub(super) fn is_idle(&self, now: Duration, limit: Duration) -> bool {
+        let idle = millis(now).saturating_sub(self.used.load(Ordering::Relaxed));
+        self.under_way.load(Ordering::Relaxed) == 0 && u128::from(idle) >= limit.as_millis()
+    }
+
+    /// A place for one more stream, unless it was idle for as long as `limit`. As many as the upstream allows, so that no
+    /// stream is queued behind others: what is queued could leave after its attempt has lost its lease.
+    pub(super) fn lease(self: &Arc<Self>, now: Duration, limit: Duration) -> Option<Lease> {
+        let is_full = self.under_way.load(Ordering::Relaxed) >= self.sender.current_max_send_streams();
+        (!is_full && !self.is_idle(now, limit)).then(|| Lease::first(self))
+    }
+
+    /// The sender, where it still takes requests.
+    fn sender(&self) -> Option<SendRequest<Bytes>> {
+        self.sender.clone().ready().now_or_never()?.ok()
+    }
+}
+
+/// A place on a connection, for one stream.
+#[derive(Debug)]
+pub(super) struct Lease(Arc<Connection>);
+
+impl Lease {
+    pub(super) fn first(connection: &Arc<Connection>) -> Self {
+        connection.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(connection))
+    }
+
+    /// A place on a connection that nobody else gets.
+    pub(super) fn alone(connection: Connection) -> Self {
+        Self::first(&Arc::new(connection))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.used.store(millis(SystemClock.uptime()), Ordering::Relaxed);
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends `request` on a stream of its own.
+pub(super) async fn exchange(
+    lease: Lease,
+    request: Request<semel_http::Body>,
+    attempt: Option<Attempt>,
+    response_timeout: Duration,
+    target: &Target,
+) -> Result<Response<Body>, Failed> {
+    let unsent = |cause: &'static str| Failed::new(Failure::Unreachable, cause);
+    let mut sender = lease.0.sender().ok_or_else(|| unsent("the connection went away"))?;
+    let (head, body) = prepare(request, target)?;
+    let is_end = body.is_end_stream();
+    if let Some(Err(error)) = attempt.as_ref().map(Attempt::check) {
+        return Err(Failed::new(Failure::Unreachable, error));
+    }
+    let socket = &lease.0.socket;
+    let before = socket.accepted();
+    let (response, sending) =
+        sender.send_request(head, is_end).map_err(|error| Failed::new(Failure::Unreachable, error))?;
+    let sending = Sending::of(body, sending, is_end);
+    let mut deadline = Box::pin(tokio::time::sleep(response_timeout));
+    let response = tokio::select! {
+        biased;
+        response = response => response,
+        () = &mut deadline => return Err(Failed::new(Failure::TimedOut, "no response in time")),
+    };
+    let response = response.map_err(|error| {
+        let is_unprocessed = proves_unprocessed(&error) || error.is_io() && socket.seal() == before;
+        Failed::new(if is_unprocessed { Failure::Unreachable } else { Failure::Broken }, error)
+    })?;
+    let is_timed = attempt.is_some() && !is_endless(response.headers());
+    let length = content_length(response.headers());
+    Ok(response.map(|stream| Body::h2(stream, length, lease, sending, is_timed.then_some(deadline))))
+}
+
+/// Whether the upstream says that it did not, and will not, process the request: the stream was refused, or lies beyond
+/// the last one of a GOAWAY. (The library ends a stream by a GOAWAY of the other side's in that case only.)
+fn proves_unprocessed(error: &Error) -> bool {
+    error.is_remote()
+        && (error.is_go_away() || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM))
+}
+
+/// The request as HTTP/2 has it: with scheme and authority, and without what is about a connection.
+fn prepare(
+    request: Request<semel_http::Body>,
+    target: &Target,
+) -> Result<(Request<()>, semel_http::Body), Failed> {
+    let (mut parts, body) = request.into_parts();
+    let host = parts.headers.remove(HOST);
+    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+        parts.headers.remove(name);
+    }
+    let authority = match &host {
+        Some(host) if !host.is_empty() => Authority::try_from(host.as_bytes()),
+        _ => Ok(target.authority().clone()),
+    };
+    let authority = authority.map_err(|error| Failed::new(Failure::Unreachable, error))?;
+    let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    let uri = Uri::builder().scheme(target.scheme()).authority(authority).path_and_query(path).build();
+    let mut head = Request::new(());
+    *head.method_mut() = parts.method;
+    *head.uri_mut() = uri.map_err(|error| Failed::new(Failure::Unreachable, error))?;
+    *head.version_mut() = Version::HTTP_2;
+    *head.headers_mut() = parts.headers;
+    Ok((head, body))
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// A request's body on its way. Dropped, it stops.
+#[derive(Debug)]
+pub(super) struct Sending(Option<AbortHandle>);
+
+impl Sending {
+    fn of(body: semel_http::Body, stream: SendStream<Bytes>, is_end: bool) -> Self {
+        if is_end {
+            return Self(None);
+        }
+        let mut pumping = Box::pin(pump(body, stream));
+        // What the upstream has room for is sent on the spot.
+        if (&mut pumping).now_or_never().is_some() {
+            return Self(None);
+        }
+        Self(Some(tokio::spawn(pumping).abort_handle()))
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.take() {
+            task.abort();
+        }
+    }
+}
+
+/// Sends a body as far as the other side has room for it. Where the stream ends early, its response says why.
+async fn pump(mut body: semel_http::Body, mut stream: SendStream<Bytes>) {
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else {
+            stream.send_reset(Reason::CANCEL);
+            return;
+        };
+        match frame.into_data() {
+            Ok(mut data) => {
+                let is_last = body.is_end_stream();
+                while !data.is_empty() {
+                    stream.reserve_capacity(data.len());
+                    let Some(Ok(room)) = poll_fn(|context| stream.poll_capacity(context)).await else {
+                        return;
+                    };
+                    let part = data.split_to(room.min(data.len()));
+                    let is_end = is_last && data.is_empty();
+                    if stream.send_data(part, is_end).is_err() || is_end {
+                        return;
+                    }
+                }
+            }
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    let _ = stream.send_trailers(trailers);
+                    return;
+                }
+            }
+        }
+    }
+    let _ = stream.send_data(Bytes::new(), true);
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

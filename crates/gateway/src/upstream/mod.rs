@@ -1,0 +1,123 @@
+//! The service that the gateway stands in front of, as a service.
+//!
+//! What lives here: a pool of connections, and the way of one request over one of them. What must never: a request that is
+//! sent again after a byte of it has left, or a failure that is called harmless without proof.
+
+mod body;
+mod dial;
+mod failed;
+mod h1;
+mod h2;
+mod options;
+mod pool;
+mod reach;
+mod socket;
+mod target;
+mod tls;
+
+pub use body::Body;
+pub use options::Options;
+pub use target::{Target, TargetError, Transport};
+pub use tls::{Tls, TlsError};
+
+use failed::{Failed, Unanswered};
+use http::header::UPGRADE;
+use http::{Request, Response};
+use reach::{Reach, Way};
+use semel::Attempt;
+use semel_http::Failure;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// How often a request is handed to a connection that was idle before it gets one of its own.
+const REUSES_MAX: u32 = 3;
+
+/// The upstream. Cheap to clone; clones share their connections.
+///
+/// It takes requests in origin form, puts nothing before their path (that is [`forward`](crate::forward)'s), and answers
+/// with what the upstream answered. A request that carries an [`Attempt`] among its extensions is *protected*: the attempt
+/// is asked right before the first byte leaves, only connections that were idle for a moment are used again, and the
+/// response timeout covers the body too.
+///
+/// Its error says what is known: [`Failure::Unreachable`] and [`Failure::ConnectTimeout`] are proof that the upstream
+/// processed nothing; [`Failure::Broken`] and [`Failure::TimedOut`] are not. Nothing is sent again by itself after a byte
+/// has left.
+#[derive(Clone)]
+pub struct Upstream {
+    reach: Arc<Reach>,
+}
+
+impl Upstream {
+    /// Nothing is opened yet. Fails where `https://` is meant and no certificate authority could be believed.
+    pub fn new(target: Target, options: Options) -> Result<Self, TlsError> {
+        Ok(Self { reach: Arc::new(Reach::new(target, options)?) })
+    }
+
+    /// Where it is.
+    pub fn target(&self) -> &Target {
+        &self.reach.target
+    }
+}
+
+impl tower_service::Service<Request<semel_http::Body>> for Upstream {
+    type Response = Response<Body>;
+    type Error = Failure;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Failure>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<semel_http::Body>) -> Self::Future {
+        let reach = Arc::clone(&self.reach);
+        Box::pin(async move {
+            let attempt = request.extensions().get::<Attempt>().cloned();
+            let operation = attempt.as_ref().map(|attempt| attempt.operation_id().to_string());
+            send(&reach, request, attempt).await.map_err(|failed| {
+                let (upstream, cause) = (&reach.target, failed.told());
+                tracing::warn!(%upstream, operation, %cause, "{}", failed.failure);
+                failed.failure
+            })
+        })
+    }
+}
+
+/// One request's way: over an idle connection, or, where that hands it back untouched, over the next.
+async fn send(
+    reach: &Reach,
+    mut request: Request<semel_http::Body>,
+    attempt: Option<Attempt>,
+) -> Result<Response<Body>, Failed> {
+    request.extensions_mut().clear();
+    let is_upgrade = request.headers().contains_key(UPGRADE);
+    h1::prepare(&mut request, reach.target.authority().as_str());
+    let timeout = reach.options.response_timeout;
+    let mut reused = 0;
+    loop {
+        let must_be_new = reused >= REUSES_MAX;
+        let way = reach.way(attempt.is_some(), is_upgrade, must_be_new).await?;
+        let lent = match way {
+            Way::H2(lease) => return h2::exchange(lease, request, attempt, timeout, &reach.target).await,
+            Way::H1(lent) => lent,
+        };
+        match h1::exchange(lent, request, attempt.clone(), timeout).await {
+            Ok(response) => return Ok(response),
+            Err(Unanswered::Failed(failed)) => return Err(failed),
+            Err(Unanswered::HandedBack(_)) if must_be_new => {
+                return Err(Failed::new(Failure::Unreachable, "every connection was closed at once"));
+            }
+            Err(Unanswered::HandedBack(back)) => {
+                request = *back;
+                reused += 1;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("target", &self.reach.target).finish_non_exhaustive()
+    }
+}

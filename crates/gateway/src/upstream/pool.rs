@@ -1,0 +1,222 @@
+//! Connections between requests.
+//!
+//! What lives here: which idle connection carries the next request, and for how long it may. What must never: a protected
+//! request on a connection that was idle for longer than allowed, or was not looked at right before.
+
+use super::h1;
+use super::h2;
+use super::options::Options;
+use http::{HeaderMap, Response};
+use semel::{Clock, SystemClock};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// How often connections are closed that were idle for too long.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// How long a connection may take to be done with an exchange whose response has come to its end.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// How much sooner than announced an upstream's idle connection counts as closed.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+
+/// The connections that carry no request, and those over HTTP/2 that can carry more.
+#[derive(Debug)]
+pub(super) struct Pool {
+    kept: Mutex<Kept>,
+    idle_max: usize,
+    idle_time_max: Duration,
+    idle_time_max_protected: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// The one that was used last is at the back.
+    idle: VecDeque<Idle>,
+    shared: Vec<Arc<h2::Connection>>,
+    is_swept: bool,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: h1::Connection,
+    since: Duration,
+    until: Duration,
+}
+
+impl Pool {
+    pub(super) fn new(options: &Options) -> Arc<Self> {
+        Arc::new(Self {
+            kept: Mutex::default(),
+            idle_max: options.idle_max,
+            idle_time_max: options.idle_time_max,
+            idle_time_max_protected: options.idle_time_max_protected.min(options.idle_time_max),
+        })
+    }
+
+    /// The connection that was used last, if it can be used again.
+    pub(super) fn take(&self, is_protected: bool) -> Option<h1::Connection> {
+        let now = SystemClock.uptime();
+        loop {
+            let idle = {
+                let mut kept = self.kept();
+                let last = kept.idle.back()?;
+                // The others are older still.
+                if is_protected && last.since + self.idle_time_max_protected <= now {
+                    return None;
+                }
+                kept.idle.pop_back()?
+            };
+            if now < idle.until && idle.connection.is_live() {
+                return Some(idle.connection);
+            }
+        }
+    }
+
+    /// A place on a connection that carries several requests at once.
+    pub(super) fn lease(&self, is_protected: bool) -> Option<h2::Lease> {
+        let now = SystemClock.uptime();
+        let limit = if is_protected { self.idle_time_max_protected } else { self.idle_time_max };
+        let mut kept = self.kept();
+        kept.shared.retain(|connection| connection.is_live());
+        kept.shared.iter().find_map(|connection| connection.lease(now, limit))
+    }
+
+    /// Takes an HTTP/2 connection in, and a place on it.
+    pub(super) fn share(self: &Arc<Self>, connection: h2::Connection) -> h2::Lease {
+        let connection = Arc::new(connection);
+        let lease = h2::Lease::first(&connection);
+        let mut kept = self.kept();
+        kept.shared.push(connection);
+        self.sweep(&mut kept);
+        lease
+    }
+
+    fn put(self: &Arc<Self>, connection: h1::Connection, announced: Option<Duration>) {
+        let limit = announced.map_or(self.idle_time_max, |limit| limit.min(self.idle_time_max));
+        if limit.is_zero() || connection.is_closed() {
+            return;
+        }
+        let since = SystemClock.uptime();
+        let mut kept = self.kept();
+        kept.idle.push_back(Idle { connection, since, until: since + limit });
+        if kept.idle.len() > self.idle_max {
+            kept.idle.pop_front();
+        }
+        self.sweep(&mut kept);
+    }
+
+    /// Sees to it that somebody closes what nobody comes for.
+    fn sweep(self: &Arc<Self>, kept: &mut Kept) {
+        if std::mem::replace(&mut kept.is_swept, true) {
+            return;
+        }
+        let pool = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(SWEEP_EVERY).await;
+                let Some(pool) = pool.upgrade() else { return };
+                let now = SystemClock.uptime();
+                let mut kept = pool.kept();
+                kept.idle.retain(|idle| now < idle.until && !idle.connection.is_closed());
+                kept.shared.retain(|shared| shared.is_live() && !shared.is_idle(now, pool.idle_time_max));
+                if kept.idle.is_empty() && kept.shared.is_empty() {
+                    kept.is_swept = false;
+                    return;
+                }
+            }
+        });
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Nothing can panic half-way through a change.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection that carries a request. Dropped before the response's end, it is closed at once: whatever follows on it
+/// is nobody's.
+pub(super) struct Lent {
+    connection: Option<h1::Connection>,
+    pool: Arc<Pool>,
+    announced: Option<Duration>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Lent {
+    pub(super) fn new(connection: h1::Connection, pool: &Arc<Pool>, place: OwnedSemaphorePermit) -> Self {
+        Self { connection: Some(connection), pool: Arc::clone(pool), announced: None, _place: place }
+    }
+
+    pub(super) fn connection(&mut self) -> &mut h1::Connection {
+        self.connection.as_mut().expect("it is taken out by those that consume the loan")
+    }
+
+    /// What the response's head says about the connection.
+    pub(super) fn told<B>(&mut self, response: &Response<B>) {
+        self.announced = announced(response.headers());
+    }
+
+    /// The response has come to its end.
+    pub(super) fn give_back(mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let (pool, announced) = (Arc::clone(&self.pool), self.announced);
+        if connection.is_ready() {
+            pool.put(connection, announced);
+        } else if !connection.is_closed() {
+            // Its driver is still at it, or the request's body is, of which the upstream needed no more.
+            tokio::spawn(async move {
+                match tokio::time::timeout(SETTLE_MAX, connection.ready()).await {
+                    Ok(Ok(())) => pool.put(connection, announced),
+                    _ => connection.abort(),
+                }
+            });
+        }
+    }
+
+    /// The connection is somebody else's from now on.
+    pub(super) fn let_go(mut self) {
+        self.connection = None;
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.abort();
+        }
+    }
+}
+
+/// For how long the upstream says it keeps an idle connection, less a margin for the way.
+fn announced(headers: &HeaderMap) -> Option<Duration> {
+    let lines = headers.get_all("keep-alive").iter().filter_map(|line| line.to_str().ok());
+    let seconds = lines.flat_map(|line| line.split(',')).find_map(|field| {
+        let (name, value) = field.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("timeout").then(|| value.trim().parse().ok())?
+    })?;
+    let announced = Duration::from_secs(seconds);
+    Some(announced.saturating_sub(KEEP_ALIVE_MARGIN).max(announced / 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announced_idle_time_is_kept_with_a_margin() {
+        let limit = |line: &'static str| {
+            announced(
+                &[(http::header::HeaderName::from_static("keep-alive"), line.parse().expect("a value"))]
+                    .into_iter()
+                    .collect(),
+            )
+        };
+        assert_eq!(limit("timeout=5"), Some(Duration::from_secs(4)));
+        assert_eq!(limit("max=100, Timeout = 5"), Some(Duration::from_secs(4)));
+        assert_eq!(limit("timeout=1"), Some(Duration::from_millis(500)));
+        assert_eq!(limit("timeout=0"), Some(Duration::ZERO));
+        assert_eq!(limit("max=100"), None);
+        assert_eq!(limit("timeout=soon"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! How a request gets a connection.
+//!
+//! What lives here: the pool first, a new connection otherwise, within one time limit. What must never: a request's byte.
+
+use super::dial::{self, Dialled};
+use super::failed::Failed;
+use super::h1;
+use super::h2::{self, Lease};
+use super::options::Options;
+use super::pool::{Lent, Pool};
+use super::target::{Target, Transport};
+use super::tls::{Offers, TlsError};
+use semel_http::Failure;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+
+/// What every request to one upstream shares.
+pub(super) struct Reach {
+    pub(super) target: Target,
+    pub(super) options: Options,
+    offers: Option<Offers>,
+    pool: Arc<Pool>,
+    places: Arc<Semaphore>,
+    /// Whether the upstream spoke HTTP/2 the last time.
+    is_h2: AtomicBool,
+    /// Held while a connection is opened that others can share: they wait for it instead of opening their own.
+    opening: Mutex<()>,
+}
+
+/// What carries one request.
+pub(super) enum Way {
+    H1(Lent),
+    H2(Lease),
+}
+
+impl Reach {
+    pub(super) fn new(target: Target, options: Options) -> Result<Self, TlsError> {
+        let offers = if target.transport() == Transport::Https { Some(options.tls.offers()?) } else { None };
+        Ok(Self {
+            is_h2: AtomicBool::new(target.transport() == Transport::H2c),
+            pool: Pool::new(&options),
+            places: Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS))),
+            opening: Mutex::new(()),
+            target,
+            options,
+            offers,
+        })
+    }
+
+    /// A connection for one request, in time.
+    pub(super) async fn way(
+        &self,
+        is_protected: bool,
+        is_upgrade: bool,
+        must_be_new: bool,
+    ) -> Result<Way, Failed> {
+        let must_be_new = must_be_new || is_upgrade || is_protected && self.options.is_fresh_when_protected;
+        // Without a timer where there is nothing to wait for.
+        if !must_be_new && let Some(way) = self.at_hand(is_protected) {
+            return Ok(way);
+        }
+        let open = self.open(is_protected, is_upgrade, must_be_new);
+        match tokio::time::timeout(self.options.connect_timeout, open).await {
+            Ok(way) => way,
+            Err(_) => Err(Failed::new(Failure::ConnectTimeout, "no connection in time")),
+        }
+    }
+
+    fn at_hand(&self, is_protected: bool) -> Option<Way> {
+        if self.is_h2.load(Ordering::Relaxed) {
+            return self.pool.lease(is_protected).map(Way::H2);
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let connection = self.pool.take(is_protected)?;
+        Some(Way::H1(Lent::new(connection, &self.pool, place)))
+    }
+
+    async fn open(&self, is_protected: bool, is_upgrade: bool, must_be_new: bool) -> Result<Way, Failed> {
+        if self.is_h2.load(Ordering::Relaxed) && !is_upgrade {
+            if must_be_new {
+                let dialled = self.dial(false).await?;
+                return if dialled.is_h2 {
+                    self.h2(dialled).await.map(|connection| Way::H2(Lease::alone(connection)))
+                } else {
+                    self.h1(dialled, self.place().await?).await
+                };
+            }
+            let opening = self.opening.lock().await;
+            if let Some(lease) = self.pool.lease(is_protected) {
+                return Ok(Way::H2(lease));
+            }
+            let dialled = self.dial(false).await?;
+            if dialled.is_h2 {
+                let lease = self.pool.share(self.h2(dialled).await?);
+                return Ok(Way::H2(lease));
+            }
+            drop(opening);
+            return self.h1(dialled, self.place().await?).await;
+        }
+        let place = self.place().await?;
+        // While it waited for its place another may have given a connection back.
+        if !must_be_new && let Some(connection) = self.pool.take(is_protected) {
+            return Ok(Way::H1(Lent::new(connection, &self.pool, place)));
+        }
+        let dialled = self.dial(is_upgrade).await?;
+        if !dialled.is_h2 {
+            return self.h1(dialled, place).await;
+        }
+        let connection = self.h2(dialled).await?;
+        Ok(Way::H2(if must_be_new { Lease::alone(connection) } else { self.pool.share(connection) }))
+    }
+
+    async fn dial(&self, must_be_http1: bool) -> Result<Dialled, Failed> {
+        let dialled = dial::dial(&self.target, self.offers.as_ref(), must_be_http1).await;
+        let dialled =
+            dialled.map_err(|undialled| Failed::new(Failure::Unreachable, undialled.to_string()))?;
+        if !must_be_http1 {
+            self.is_h2.store(dialled.is_h2, Ordering::Relaxed);
+        }
+        Ok(dialled)
+    }
+
+    async fn h1(&self, dialled: Dialled, place: OwnedSemaphorePermit) -> Result<Way, Failed> {
+        let connection = h1::Connection::over(dialled, self.options.head_bytes_max).await;
+        let connection = connection.map_err(|error| Failed::new(Failure::Unreachable, error))?;
+        Ok(Way::H1(Lent::new(connection, &self.pool, place)))
+    }
+
+    async fn h2(&self, dialled: Dialled) -> Result<h2::Connection, Failed> {
+        let connection = h2::Connection::over(dialled, self.options.head_bytes_max).await;
+        connection.map_err(|error| Failed::new(Failure::Unreachable, error))
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        place.map_err(|error| Failed::new(Failure::Unreachable, error))
+    }
+}

@@ -1,0 +1,160 @@
+//! A socket that knows whether a byte has left.
+//!
+//! What lives here: counting what the system accepted, the last check before the first byte, and the look at an idle
+//! connection. What must never: a byte after [`seal`](Socket::seal).
+
+use semel::Attempt;
+use socket2::SockRef;
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// One connection's socket, shared by whoever drives it and whoever asks about it.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    sending: Mutex<Sending>,
+}
+
+/// What left, and whether more may. A lock, not atomics: "has a byte left" and "no more shall" must be one step, or a
+/// request could be called unsent and then leave.
+#[derive(Debug, Default)]
+struct Sending {
+    accepted: u64,
+    is_sealed: bool,
+    attempt: Option<Attempt>,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream) -> Arc<Self> {
+        Arc::new(Self { stream, sending: Mutex::default() })
+    }
+
+    /// A request is about to be handed over, on a connection that carries nothing else. Of a protected one its attempt is
+    /// asked right before the first byte.
+    pub(super) fn begin(&self, attempt: Option<Attempt>) {
+        let mut sending = self.sending();
+        sending.accepted = 0;
+        sending.attempt = attempt;
+    }
+
+    /// How many bytes the system accepted since [`begin`](Self::begin), or ever. Over TLS these are those of the records.
+    pub(super) fn accepted(&self) -> u64 {
+        self.sending().accepted
+    }
+
+    /// From now on nothing leaves. How many bytes did, as [`accepted`](Self::accepted) has it.
+    pub(super) fn seal(&self) -> u64 {
+        let mut sending = self.sending();
+        sending.is_sealed = true;
+        sending.accepted
+    }
+
+    /// Whether nothing came in: neither an end, nor a fault, nor a byte that nobody asked for. Asks the system itself, not
+    /// the runtime, which may not have been told yet.
+    pub(super) fn is_quiet(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        matches!(SockRef::from(&self.stream).peek(&mut byte), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Whether the other side has ended the connection, though there may still be something to read before that.
+    pub(super) fn is_ended(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        match SockRef::from(&self.stream).peek(&mut byte) {
+            Ok(read) => read == 0,
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
+    fn write(&self, write: impl FnOnce(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
+        let mut sending = self.sending();
+        if sending.is_sealed {
+            return Err(io::Error::new(ErrorKind::BrokenPipe, "the request was given up"));
+        }
+        if let Some(attempt) = &sending.attempt
+            && let Err(error) = attempt.check()
+        {
+            sending.is_sealed = true;
+            return Err(io::Error::other(error));
+        }
+        let written = write(&self.stream)?;
+        if written > 0 {
+            sending.attempt = None;
+            sending.accepted += written as u64;
+        }
+        Ok(written)
+    }
+
+    fn sending(&self) -> MutexGuard<'_, Sending> {
+        // Nothing can panic half-way through a change.
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The socket as whoever drives the connection has it.
+#[derive(Debug)]
+pub(super) struct Io(pub(super) Arc<Socket>);
+
+impl Io {
+    fn poll_write_by(
+        &self,
+        context: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.stream.poll_write_ready(context))?;
+            match self.0.write(&write) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.stream.poll_read_ready(context))?;
+            match self.0.stream.try_read_buf(into) {
+                Ok(_) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_by(context, |stream| stream.try_write(data))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_by(context, |stream| stream.try_write_vectored(data))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&self.0.stream).shutdown(Shutdown::Write))
+    }
+}

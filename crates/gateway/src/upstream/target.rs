@@ -1,0 +1,192 @@
+//! Where the upstream is.
+//!
+//! What lives here: the URL that an operator writes, and a request's path below it. What must never: a path or query that
+//! is rewritten on its way; two spellings of one path are the upstream's to tell apart.
+
+use http::Uri;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use rustls::pki_types::ServerName;
+use std::fmt;
+
+/// How the upstream is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// `http://`: HTTP/1.1 in plain text.
+    Http,
+    /// `https://`: TLS; HTTP/2 where the upstream offers it, HTTP/1.1 otherwise.
+    Https,
+    /// `h2c://`: HTTP/2 in plain text, by prior knowledge.
+    H2c,
+}
+
+/// The service that the gateway stands in front of: `http://host:port/base`, `https://…` or `h2c://…`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    transport: Transport,
+    host: String,
+    port: u16,
+    authority: Authority,
+    base: String,
+}
+
+impl Target {
+    /// Reads a URL. It may have a base path, which is put before every request's; credentials, queries and fragments are
+    /// refused, since nothing could be done with them.
+    pub fn parse(url: &str) -> Result<Self, TargetError> {
+        let fail = |why| TargetError { url: url.to_owned(), why };
+        let (transport, rest) = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Transport::Http, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Transport::Https, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("h2c") => (Transport::H2c, rest),
+            _ => return Err(fail("it begins with neither http:// nor https:// nor h2c://")),
+        };
+        if rest.contains(['?', '#']) {
+            return Err(fail("it has a query or a fragment, which no request could be put below"));
+        }
+        let (authority, base) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(fail("it has credentials, which the gateway sends to nobody"));
+        }
+        let authority: Authority = authority.parse().map_err(|_| fail("its host is not one"))?;
+        let host = authority.host();
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if host.is_empty() {
+            return Err(fail("it names no host"));
+        }
+        let host = host.to_owned();
+        let named_port = &authority.as_str()[authority.host().len()..];
+        let port = match authority.port_u16() {
+            Some(0) => return Err(fail("port 0 is nobody's")),
+            Some(port) => port,
+            None if named_port.len() > 1 => return Err(fail("its port is not one")),
+            None if transport == Transport::Https => 443,
+            None => 80,
+        };
+        let base = base.trim_end_matches('/');
+        if !base.is_empty() && base.parse::<PathAndQuery>().is_err() {
+            return Err(fail("its base path is not one"));
+        }
+        if transport == Transport::Https && ServerName::try_from(host.as_str()).is_err() {
+            return Err(fail("no certificate could be made out to its host"));
+        }
+        Ok(Self { transport, host, port, authority, base: base.to_owned() })
+    }
+
+    /// How it is spoken to.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// The host's name or address, an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port, the scheme's own where the URL names none.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Host and port as the URL has them: what `Host` says to an upstream that is to see its own name.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Where a request for `uri` is sent: the base path and then its path and query, byte for byte.
+    pub(crate) fn join(&self, uri: &Uri) -> PathAndQuery {
+        let asked = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        if self.base.is_empty() || asked.as_str() == "*" {
+            return asked;
+        }
+        // A path and query after a path is one: both were read as such.
+        PathAndQuery::try_from(format!("{}{asked}", self.base)).unwrap_or(asked)
+    }
+
+    /// The scheme as HTTP/2 has it.
+    pub(super) fn scheme(&self) -> Scheme {
+        if self.transport == Transport::Https { Scheme::HTTPS } else { Scheme::HTTP }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.transport {
+            Transport::Http => "http",
+            Transport::Https => "https",
+            Transport::H2c => "h2c",
+        };
+        write!(f, "{scheme}://{}{}", self.authority, self.base)
+    }
+}
+
+/// Why a URL is no upstream's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetError {
+    url: String,
+    why: &'static str,
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Credentials may stand in it; they are not for logs.
+        let shown = match self.url.rsplit_once('@') {
+            Some((_, rest)) => format!("…@{rest}"),
+            None => self.url.clone(),
+        };
+        write!(f, "{shown:?} is no upstream: {}", self.why)
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(url: &str) -> Target {
+        Target::parse(url).expect("a target")
+    }
+
+    #[test]
+    fn a_url_names_host_port_and_base() {
+        let plain = target("http://pay.internal:3000");
+        assert_eq!((plain.host(), plain.port(), plain.transport()), ("pay.internal", 3000, Transport::Http));
+        assert_eq!(target("https://pay.internal/").port(), 443);
+        assert_eq!(target("HTTP://pay.internal").port(), 80);
+        let v6 = target("h2c://[::1]:50051/grpc/");
+        assert_eq!((v6.host(), v6.port(), v6.authority().as_str()), ("::1", 50051, "[::1]:50051"));
+        assert_eq!(v6.to_string(), "h2c://[::1]:50051/grpc");
+    }
+
+    #[test]
+    fn what_could_not_be_meant_is_refused_with_a_reason() {
+        for (url, word) in [
+            ("pay.internal:3000", "http://"),
+            ("ftp://pay.internal", "http://"),
+            ("http://", "host"),
+            ("http:///base", "host"),
+            ("http://:3000", "host"),
+            ("http://user:hunter2@pay.internal", "credentials"),
+            ("http://pay.internal/?a=b", "query"),
+            ("http://pay.internal/#top", "fragment"),
+            ("http://pay.internal:99999", "port"),
+            ("http://pay.internal:0", "port"),
+            ("http://pay internal", "host"),
+            ("http://pay.internal/a b", "base"),
+        ] {
+            let told = Target::parse(url).expect_err(url).to_string();
+            assert!(told.contains(word) && !told.contains("hunter2"), "{url}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_path_and_query_pass_byte_for_byte() {
+        for path in ["/", "/a//b/../c/./d", "/%2e%2E/%41?x=%20&y=+&&=", "/a?", "//host/x", "/é?ü", "*"] {
+            let uri: Uri = path.parse().expect("a path");
+            assert_eq!(target("http://h").join(&uri).as_str(), path);
+            assert_eq!(target("http://h/").join(&uri).as_str(), path);
+            let below = if path == "*" { path.to_owned() } else { format!("/base{path}") };
+            assert_eq!(target("http://h/base/").join(&uri).as_str(), below);
+        }
+    }
+}

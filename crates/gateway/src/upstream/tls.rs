@@ -1,0 +1,88 @@
+//! Whom the gateway believes that it is the upstream.
+//!
+//! What lives here: the certificate authorities. What must never: a way to believe anybody.
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use std::fmt;
+use std::sync::Arc;
+
+const H2: &[u8] = b"h2";
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// The certificate authorities that an `https://` upstream's certificate must come from.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    authorities: Vec<CertificateDer<'static>>,
+    is_private: bool,
+}
+
+impl Tls {
+    /// Those in `pem` besides the system's.
+    pub fn also(pem: &[u8]) -> Result<Self, TlsError> {
+        Ok(Self { authorities: read(pem)?, is_private: false })
+    }
+
+    /// Those in `pem` and no others.
+    pub fn only(pem: &[u8]) -> Result<Self, TlsError> {
+        Ok(Self { authorities: read(pem)?, is_private: true })
+    }
+
+    /// What is offered in a handshake.
+    pub(super) fn offers(&self) -> Result<Offers, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for authority in &self.authorities {
+            roots.add(authority.clone()).map_err(|error| TlsError(error.to_string()))?;
+        }
+        if !self.is_private {
+            let native = rustls_native_certs::load_native_certs();
+            for error in &native.errors {
+                tracing::warn!(%error, "an authority of the system's could not be read");
+            }
+            roots.add_parsable_certificates(native.certs);
+        }
+        if roots.is_empty() {
+            let none = "neither the system nor the options name a certificate authority: no upstream could be believed";
+            return Err(TlsError(none.to_owned()));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.map_err(|error| TlsError(error.to_string()))?;
+        let mut config = config.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+        let http1 = Arc::new(config.clone());
+        config.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];
+        Ok(Offers { either: Arc::new(config), http1 })
+    }
+}
+
+/// What is offered in a handshake: either version of HTTP, or only the one that can be upgraded.
+#[derive(Debug, Clone)]
+pub(super) struct Offers {
+    pub(super) either: Arc<ClientConfig>,
+    pub(super) http1: Arc<ClientConfig>,
+}
+
+/// Whether the handshake ended with HTTP/2.
+pub(super) fn is_h2(chosen: Option<&[u8]>) -> bool {
+    chosen == Some(H2)
+}
+
+fn read(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let read = read.map_err(|error| TlsError(error.to_string()))?;
+    if read.is_empty() { Err(TlsError("there is no certificate in it".to_owned())) } else { Ok(read) }
+}
+
+/// Why certificate authorities could not be taken.
+#[derive(Debug, Clone)]
+pub struct TlsError(String);
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the upstream's certificate authorities: {}", self.0)
+    }
+}
+
+impl std::error::Error for TlsError {}
