@@ -1,0 +1,213 @@
+//! Somebody who pays: one intent, one key, and as many requests as it takes.
+//!
+//! What lives here: HTTP/1.1 over a TCP connection per request, and the ways in which clients leave before they hear. What
+//! must never: a way to the gateway that other clients do not have.
+
+use crate::demo::payments::{TROUBLE, Trouble};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST};
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use semel::core::id::OperationId;
+use semel::{Random, SystemRandom};
+use semel_http::names;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// How long even the patient wait. A story has to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A client with one intent.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) customer: &'static str,
+    /// In cents.
+    pub(super) amount: u64,
+    pub(super) key: String,
+    to: SocketAddr,
+    sent: Arc<AtomicU32>,
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Heard {
+    Answer(Answer),
+    /// The line went dead, or the client did.
+    Nothing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) is_replay: bool,
+    pub(super) operation_id: Option<OperationId>,
+    pub(super) body: Bytes,
+}
+
+impl Client {
+    /// A client that will send to `to`.
+    pub(super) fn new(customer: &'static str, amount: u64, key: String, to: SocketAddr) -> Self {
+        Self { customer, amount, key, to, sent: Arc::default() }
+    }
+
+    /// The one who takes over after a crash, with the key that was found. What both send is counted together.
+    pub(super) fn restarted(&self, key: String) -> Self {
+        Self { customer: self.customer, amount: self.amount, key, to: self.to, sent: Arc::clone(&self.sent) }
+    }
+
+    /// The requests that left so far.
+    pub(super) fn sent(&self) -> u32 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Asks for the charge, and listens.
+    pub(super) async fn ask(&self, trouble: Option<Trouble>) -> Heard {
+        self.ask_for(self.amount, trouble).await
+    }
+
+    /// Asks for another amount than was meant, under the same key.
+    pub(super) async fn ask_for(&self, amount: u64, trouble: Option<Trouble>) -> Heard {
+        let answer = async {
+            let mut line = Line::to(self.to).await?;
+            let answer = self.send(&mut line, amount, trouble).await?;
+            read(answer).await
+        };
+        let answered = tokio::time::timeout(PATIENCE, answer).await;
+        answered.ok().flatten().map_or(Heard::Nothing, Heard::Answer)
+    }
+
+    /// Asks for the charge and closes the connection at the moment `leave`, whatever was on its way.
+    pub(super) async fn ask_and_leave(
+        &self,
+        trouble: Option<Trouble>,
+        leave: impl Future<Output = ()>,
+    ) -> Heard {
+        let asking = async {
+            // The line is closed as it is dropped.
+            let Some(mut line) = Line::to(self.to).await else { return };
+            drop(self.send(&mut line, self.amount, trouble).await);
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = asking => {}
+            () = leave => {}
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+        Heard::Nothing
+    }
+
+    async fn send(
+        &self,
+        line: &mut Line,
+        amount: u64,
+        trouble: Option<Trouble>,
+    ) -> Option<Response<Incoming>> {
+        let order = format!(r#"{{"amount": {amount}, "currency": "eur", "customer": "{}"}}"#, self.customer);
+        let mut request = Request::post("/charges")
+            .header(HOST, self.to.to_string())
+            .header(CONTENT_TYPE, "application/json")
+            .header(names::KEY, &self.key);
+        if let Some(trouble) = trouble {
+            request = request.header(TROUBLE, trouble.as_str());
+        }
+        let request = request.body(Full::new(Bytes::from(order))).ok()?;
+        line.sender.ready().await.ok()?;
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        line.sender.send_request(request).await.ok()
+    }
+}
+
+/// What `path` shows at `to`, where it shows anything.
+pub(super) async fn look(to: SocketAddr, path: &str) -> Option<Bytes> {
+    let looked = async {
+        let mut line = Line::to(to).await?;
+        let request = Request::get(path).header(HOST, to.to_string()).body(Full::default()).ok()?;
+        let answer = read(line.sender.send_request(request).await.ok()?).await?;
+        (answer.status == 200).then_some(answer.body)
+    };
+    tokio::time::timeout(PATIENCE, looked).await.ok().flatten()
+}
+
+/// A fresh key: a random UUID.
+pub(super) fn fresh_key() -> String {
+    let bits = SystemRandom.bits();
+    // Version 4, variant 1.
+    let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let digits = format!("{bits:032x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
+
+/// A connection that is closed when this is dropped.
+struct Line {
+    sender: http1::SendRequest<Full<Bytes>>,
+    carrying: JoinHandle<()>,
+}
+
+impl Line {
+    async fn to(address: SocketAddr) -> Option<Self> {
+        let stream = TcpStream::connect(address).await.ok()?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+        let carrying = tokio::spawn(async move { drop(connection.await) });
+        Some(Self { sender, carrying })
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.carrying.abort();
+    }
+}
+
+async fn read(response: Response<Incoming>) -> Option<Answer> {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.ok()?.to_bytes();
+    let text = |headers: &HeaderMap, name| {
+        headers.get(name).and_then(|value| value.to_str().ok().map(str::to_owned))
+    };
+    Some(Answer {
+        status: parts.status.as_u16(),
+        is_replay: text(&parts.headers, names::REPLAYED).as_deref() == Some("true"),
+        operation_id: text(&parts.headers, names::OPERATION_ID).and_then(|id| id.parse().ok()),
+        body,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::payments;
+
+    #[test]
+    fn fresh_keys_are_random_uuids() {
+        let (one, other) = (fresh_key(), fresh_key());
+        assert_ne!(one, other);
+        assert!(one.parse::<OperationId>().is_ok(), "{one} is a UUID");
+        assert_eq!(one.as_bytes()[14], b'4', "{one}");
+        assert!(matches!(one.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "{one}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_hears_nothing_and_has_been_charged() {
+        let payments = payments::start().await.expect("a port");
+        let client = Client::new("ada", 100, fresh_key(), payments.address());
+        let charged = payments.ledger().until_charged("ada", 1);
+        assert_eq!(client.ask_and_leave(Some(Trouble::Slow), charged).await, Heard::Nothing);
+        assert_eq!((client.sent(), payments.ledger().charges().len()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_nothing_heard_and_nothing_sent() {
+        let gone = payments::start().await.expect("a port").address();
+        let client = Client::new("ada", 100, fresh_key(), gone);
+        // The port was given back when the service was dropped; at most its last connection is still refused.
+        assert_eq!(client.ask(None).await, Heard::Nothing);
+        assert_eq!(client.sent(), 0);
+    }
+}

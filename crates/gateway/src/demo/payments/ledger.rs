@@ -1,0 +1,112 @@
+//! The ledger of the demo's payment service.
+//!
+//! What lives here: every charge that was made, in order. What must never: a charge taken back or recognised as a repeat.
+//! This service charges whenever it is asked to, as so many do.
+
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// One charge, as it stands in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charge {
+    /// `ch_` and a number.
+    pub id: String,
+    /// In the currency's smallest unit.
+    pub amount: u64,
+    /// In lower case: `eur`.
+    pub currency: String,
+    /// Who paid.
+    pub customer: String,
+    /// The `Operation-Id` that came with the request; none where nobody sent one.
+    pub operation_id: Option<String>,
+}
+
+/// What somebody asks the service to charge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) amount: u64,
+    pub(super) currency: String,
+    pub(super) customer: String,
+}
+
+/// The charges of a payment service. Clones show the same ledger.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    books: Arc<watch::Sender<Books>>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    made: u64,
+    charges: Vec<Charge>,
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Self { books: Arc::new(watch::Sender::new(Books::default())) }
+    }
+
+    /// Makes a charge.
+    pub(super) fn enter(&self, order: Order, operation_id: Option<String>) -> Charge {
+        let Order { amount, currency, customer } = order;
+        let mut entered = Charge { id: String::new(), amount, currency, customer, operation_id };
+        self.books.send_modify(|books| {
+            books.made += 1;
+            entered.id = format!("ch_{:04}", books.made);
+            books.charges.push(entered.clone());
+        });
+        entered
+    }
+
+    /// Every charge, the oldest first.
+    pub fn charges(&self) -> Vec<Charge> {
+        self.books.borrow().charges.clone()
+    }
+
+    /// Waits until `customer` has been charged `times` times.
+    pub async fn until_charged(&self, customer: &str, times: usize) {
+        let count = |books: &Books| books.charges.iter().filter(|charge| charge.customer == customer).count();
+        // Its sender is `self`: the channel cannot close meanwhile.
+        drop(self.books.subscribe().wait_for(|books| count(books) >= times).await);
+    }
+
+    /// Closes the books: hands out what stands in them, and begins empty ones. No id is given out twice.
+    pub fn close_books(&self) -> Vec<Charge> {
+        let mut closed = Vec::new();
+        self.books.send_modify(|books| closed = std::mem::take(&mut books.charges));
+        closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(customer: &str) -> Order {
+        Order { amount: 100, currency: "eur".to_owned(), customer: customer.to_owned() }
+    }
+
+    #[test]
+    fn the_same_order_twice_is_two_charges_and_closed_books_give_no_id_again() {
+        let ledger = Ledger::new();
+        let first = ledger.enter(order("ada"), Some("operation".to_owned()));
+        let second = ledger.enter(order("ada"), Some("operation".to_owned()));
+        assert_ne!(first.id, second.id);
+        assert_eq!(ledger.close_books(), [first, second.clone()]);
+        assert!(ledger.charges().is_empty());
+        assert_ne!(ledger.enter(order("ada"), None).id, second.id);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_charge_is_woken_by_it() {
+        let ledger = Ledger::new();
+        ledger.enter(order("ben"), None);
+        let waiting = tokio::spawn({
+            let ledger = ledger.clone();
+            async move { ledger.until_charged("ada", 2).await }
+        });
+        ledger.enter(order("ada"), None);
+        ledger.enter(order("ada"), None);
+        waiting.await.expect("it was woken");
+    }
+}

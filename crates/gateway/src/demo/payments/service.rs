@@ -1,0 +1,184 @@
+//! What the payment service answers.
+//!
+//! What lives here: its routes, and the trouble that a request asked for. What must never: an effect after the answer; what
+//! is charged is in the ledger first.
+
+use super::ledger::{Charge, Ledger, Order};
+use super::order::{self, Misread};
+use super::receipt;
+use super::trouble::Trouble;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+
+const PAGE: &str = include_str!("page.html");
+const BODY_BYTES_MAX: usize = 64 * 1024;
+const OPERATION_ID: HeaderName = HeaderName::from_static("operation-id");
+
+/// How long a slow answer takes: longer than an impatient client, shorter than a patient one.
+const SLOWNESS: Duration = Duration::from_millis(700);
+
+/// The connection is closed without an answer.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("gone without an answer, as was asked for")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+/// The forms in which a charge can be ordered and receipted.
+#[derive(Clone, Copy)]
+enum Api {
+    Own,
+    StripeCharge,
+    StripeIntent,
+}
+
+pub(super) async fn answer(
+    ledger: Ledger,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Gone> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path();
+    if parts.method == Method::GET || parts.method == Method::HEAD {
+        return Ok(shown(&ledger, path, parts.uri.query()));
+    }
+    let api = match path {
+        "/charges" => Api::Own,
+        "/v1/charges" => Api::StripeCharge,
+        "/v1/payment_intents" => Api::StripeIntent,
+        _ => return Ok(not_found()),
+    };
+    if parts.method != Method::POST {
+        return Ok(json(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "POST or GET, please" })));
+    }
+    // A body that breaks off or has no end is no order, and nobody waits for an answer to it.
+    let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|_| Gone)?.to_bytes();
+    charge(&ledger, api, &parts, &body).await
+}
+
+async fn charge(
+    ledger: &Ledger,
+    api: Api,
+    parts: &Parts,
+    body: &[u8],
+) -> Result<Response<Full<Bytes>>, Gone> {
+    let (order, trouble) = match read(api, parts, body) {
+        Ok(read) => read,
+        Err(misread) => return Ok(refused(api, &misread)),
+    };
+    match trouble {
+        Some(Trouble::Crash) => return Err(Gone),
+        Some(Trouble::Busy) => {
+            let mut response =
+                json(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "busy; nothing was charged" }));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return Ok(response);
+        }
+        Some(Trouble::Slow | Trouble::HangUp) | None => {}
+    }
+    let operation_id = parts.headers.get(OPERATION_ID).and_then(|value| value.to_str().ok());
+    let charge = ledger.enter(order, operation_id.map(str::to_owned));
+    match trouble {
+        Some(Trouble::HangUp) => return Err(Gone),
+        Some(Trouble::Slow) => tokio::time::sleep(SLOWNESS).await,
+        _ => {}
+    }
+    Ok(receipted(api, &charge))
+}
+
+fn read(api: Api, parts: &Parts, body: &[u8]) -> Result<(Order, Option<Trouble>), Misread> {
+    let by_header = Trouble::of_headers(&parts.headers);
+    match api {
+        Api::Own => Ok((order::from_json(body)?, by_header)),
+        Api::StripeCharge | Api::StripeIntent => {
+            let (order, by_method) = order::from_form(body)?;
+            Ok((order, by_header.or(by_method)))
+        }
+    }
+}
+
+fn receipted(api: Api, charge: &Charge) -> Response<Full<Bytes>> {
+    match api {
+        Api::Own => {
+            let mut response = json(StatusCode::CREATED, &receipt::of(charge));
+            let location = HeaderValue::from_str(&format!("/charges/{}", charge.id));
+            response.headers_mut().extend(location.ok().map(|location| (LOCATION, location)));
+            response
+        }
+        Api::StripeCharge => json(StatusCode::OK, &receipt::stripe_charge(charge)),
+        Api::StripeIntent => json(StatusCode::OK, &receipt::stripe_intent(charge)),
+    }
+}
+
+fn refused(api: Api, misread: &Misread) -> Response<Full<Bytes>> {
+    let told = match api {
+        Api::Own => receipt::misread(misread),
+        Api::StripeCharge | Api::StripeIntent => receipt::stripe_misread(misread),
+    };
+    json(StatusCode::BAD_REQUEST, &told)
+}
+
+/// What can be looked at without changing anything.
+fn shown(ledger: &Ledger, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+    let charges = ledger.charges();
+    let one = |id: &str| charges.iter().find(|charge| charge.id == id);
+    let found = match path {
+        "/" => return page(),
+        "/charges" => {
+            let asked = query.and_then(|query| query.strip_prefix("operation_id="));
+            let is_meant =
+                |charge: &&Charge| asked.is_none_or(|asked| charge.operation_id.as_deref() == Some(asked));
+            Some(charges.iter().filter(is_meant).map(receipt::of).collect())
+        }
+        "/ledger" => Some(summed(&charges)),
+        _ => {
+            if let Some(id) = path.strip_prefix("/charges/") {
+                one(id).map(receipt::of)
+            } else if let Some(id) = path.strip_prefix("/v1/charges/") {
+                one(id).map(receipt::stripe_charge)
+            } else if let Some(id) = path.strip_prefix("/v1/payment_intents/") {
+                let meant = charges.iter().find(|charge| receipt::intent_id(&charge.id) == id);
+                meant.map(receipt::stripe_intent)
+            } else {
+                None
+            }
+        }
+    };
+    found.map_or_else(not_found, |found| json(StatusCode::OK, &found))
+}
+
+fn summed(charges: &[Charge]) -> Value {
+    let receipts: Vec<Value> = charges.iter().map(receipt::of).collect();
+    json!({ "count": charges.len(), "charges": receipts })
+}
+
+fn page() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(PAGE.as_bytes())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response
+}
+
+fn not_found() -> Response<Full<Bytes>> {
+    json(StatusCode::NOT_FOUND, &json!({ "error": "there is nothing here" }))
+}
+
+fn json(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
+    let mut text = value.to_string();
+    // For the reader at the terminal.
+    text.push('\n');
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,45 @@
+//! Where a client writes its key down before it sends anything.
+//!
+//! What lives here: a file that outlives the client and not the story. What must never: a key that is sent before it is
+//! written; a client that crashed in between would come back with another one.
+
+use semel::{Random, SystemRandom};
+use std::path::PathBuf;
+use std::{fs, io};
+
+/// A file with one key in it, removed when this is dropped.
+pub(super) struct Notebook(PathBuf);
+
+impl Notebook {
+    /// Writes `key` down.
+    pub(super) fn with(key: &str) -> io::Result<Self> {
+        let notebook = Self(std::env::temp_dir().join(format!("semel-demo-{:032x}", SystemRandom.bits())));
+        fs::write(&notebook.0, key)?;
+        Ok(notebook)
+    }
+
+    /// What was written down.
+    pub(super) fn read(&self) -> io::Result<String> {
+        fs::read_to_string(&self.0)
+    }
+}
+
+impl Drop for Notebook {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_is_left_behind() {
+        let notebook = Notebook::with("a-key").expect("a file");
+        assert_eq!(notebook.read().expect("it is there"), "a-key");
+        let path = notebook.0.clone();
+        drop(notebook);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,180 @@
+//! How the story is told.
+//!
+//! What lives here: lines, columns, pauses and colours. What must never: a line wider than 80 columns, or a colour where no
+//! terminal shows it.
+
+use super::cast::money;
+use crate::demo::client::{Answer, Client, Heard};
+use owo_colors::{OwoColorize, Style};
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// How long the pauses are, so that a reader can follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// After a request.
+    pub line: Duration,
+    /// Before an act.
+    pub act: Duration,
+}
+
+impl Pace {
+    /// For somebody who reads along.
+    pub const READING: Self = Self { line: Duration::from_millis(170), act: Duration::from_millis(900) };
+    /// For a file, a pipe or a test: no pause at all.
+    pub const BRISK: Self = Self { line: Duration::ZERO, act: Duration::ZERO };
+
+    /// As fits what standard output is.
+    pub fn of_stdout() -> Self {
+        if io::stdout().is_terminal() { Self::READING } else { Self::BRISK }
+    }
+}
+
+/// Whether what goes to standard output may have colours: it is a terminal, not a dumb one, and `NO_COLOR` is not set.
+pub fn stdout_has_colour() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
+/// Every line begins here, under the acts' numbers.
+const MARGIN: &str = "   ";
+
+pub(super) struct Voice<'w, W> {
+    out: &'w mut W,
+    pace: Pace,
+    has_colour: bool,
+    acts: u32,
+}
+
+/// What a line means, and so how it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Quiet,
+    Strong,
+    Good,
+    Again,
+    Doubtful,
+    Bad,
+}
+
+impl Tone {
+    fn style(self) -> Style {
+        let style = Style::new();
+        match self {
+            Self::Plain => style,
+            Self::Quiet => style.dimmed(),
+            Self::Strong => style.bold(),
+            Self::Good => style.green(),
+            Self::Again => style.cyan(),
+            Self::Doubtful => style.yellow(),
+            Self::Bad => style.red(),
+        }
+    }
+}
+
+impl<'w, W: Write> Voice<'w, W> {
+    pub(super) fn new(out: &'w mut W, pace: Pace, has_colour: bool) -> Self {
+        Self { out, pace, has_colour, acts: 0 }
+    }
+
+    /// The title of the whole.
+    pub(super) async fn title(&mut self, title: &str) -> io::Result<()> {
+        let title = self.toned(title, Tone::Strong);
+        writeln!(self.out, "{MARGIN}{title}\n")?;
+        self.pause(self.pace.line).await
+    }
+
+    /// Begins an act.
+    pub(super) async fn act(&mut self, heading: &str) -> io::Result<()> {
+        self.pause(self.pace.act).await?;
+        self.acts += 1;
+        let heading = self.toned(&format!("{}  {heading}", self.acts), Tone::Strong);
+        writeln!(self.out, "\n{heading}\n")?;
+        self.pause(self.pace.line).await
+    }
+
+    /// A line of text.
+    pub(super) fn say(&mut self, text: &str) -> io::Result<()> {
+        self.say_as(text, Tone::Plain)
+    }
+
+    /// A line of text, in a tone.
+    pub(super) fn say_as(&mut self, text: &str, tone: Tone) -> io::Result<()> {
+        let text = self.toned(text, tone);
+        let margin = if text.is_empty() { "" } else { MARGIN };
+        writeln!(self.out, "{margin}{text}")
+    }
+
+    /// A line with a last word in a tone of its own.
+    pub(super) async fn point(&mut self, text: &str, last: &str, tone: Tone) -> io::Result<()> {
+        let last = self.toned(last, tone);
+        writeln!(self.out, "{MARGIN}{text}{last}")?;
+        self.pause(self.pace.line).await
+    }
+
+    /// The columns of [`request`](Self::request).
+    pub(super) fn columns(&mut self) -> io::Result<()> {
+        self.say_as(&row("client", "key", "", "on the wire", "status", ""), Tone::Quiet)
+    }
+
+    /// A request and what came of it.
+    pub(super) async fn request(&mut self, client: &Client, what: &str, heard: &Heard) -> io::Result<()> {
+        self.request_for(client, client.amount, what, heard).await
+    }
+
+    /// The same, for another amount than was meant.
+    pub(super) async fn request_for(
+        &mut self,
+        client: &Client,
+        amount: u64,
+        what: &str,
+        heard: &Heard,
+    ) -> io::Result<()> {
+        let (status, word, tone) = told(heard);
+        let line = row(client.customer, short(&client.key), &money(amount), what, &status, "");
+        self.point(&line, word, tone).await
+    }
+
+    async fn pause(&mut self, span: Duration) -> io::Result<()> {
+        self.out.flush()?;
+        if !span.is_zero() {
+            tokio::time::sleep(span).await;
+        }
+        Ok(())
+    }
+
+    fn toned(&self, text: &str, tone: Tone) -> String {
+        if !self.has_colour || tone == Tone::Plain || text.is_empty() {
+            return text.to_owned();
+        }
+        text.style(tone.style()).to_string()
+    }
+}
+
+fn row(client: &str, key: &str, amount: &str, what: &str, status: &str, word: &str) -> String {
+    format!("{client:<5} {key:<8}  {amount:>6}  {what:<39} {status:>6}  {word}")
+}
+
+/// As much of a key as fits.
+fn short(key: &str) -> &str {
+    key.get(..8).unwrap_or(key)
+}
+
+/// An answer in a word.
+fn told(heard: &Heard) -> (String, &'static str, Tone) {
+    let Heard::Answer(Answer { status, is_replay, .. }) = heard else {
+        return ("-".to_owned(), "lost", Tone::Bad);
+    };
+    let (word, tone) = match (status, is_replay) {
+        (200..300, true) => ("replayed", Tone::Again),
+        (200..300, false) => ("ran", Tone::Good),
+        (409, _) => ("unknown", Tone::Doubtful),
+        (422, _) => ("refused", Tone::Doubtful),
+        (502, _) => ("in doubt", Tone::Doubtful),
+        (503, _) => ("not run", Tone::Doubtful),
+        _ => ("failed", Tone::Bad),
+    };
+    (status.to_string(), word, tone)
+}

@@ -1,0 +1,94 @@
+//! The act without Semel.
+//!
+//! What lives here: what the clients do when they talk to the payment service themselves. What must never: a request that
+//! they would not make through the gateway too; the comparison would be rigged.
+
+use super::cast::{ADA, BEN, CAST, CLEO, DAN, EVE, FAY, GUS, HAL};
+use super::notebook::Notebook;
+use super::voice::{Tone, Voice};
+use crate::demo::client::{Client, Heard};
+use crate::demo::payments::{Ledger, Trouble};
+use futures_util::future::join_all;
+use std::io::{self, Write};
+
+pub(super) async fn play<W: Write>(
+    voice: &mut Voice<'_, W>,
+    ledger: &Ledger,
+    clients: &[Client; CAST.len()],
+) -> io::Result<()> {
+    voice.act("Without Semel: whoever hears nothing asks again, and pays again.").await?;
+    for (index, (client, part)) in clients.iter().zip(&CAST).enumerate() {
+        misfortune(index, client, ledger).await?;
+        let charged = ledger.charges().iter().filter(|charge| charge.customer == client.customer).count();
+        let told = format!("{:<5} {:<46} {} sent  ", client.customer, part.mishap, client.sent());
+        let tone = if charged == 1 { Tone::Good } else { Tone::Bad };
+        let plural = if charged == 1 { "" } else { "s" };
+        voice.point(&told, &format!("{charged} charge{plural}"), tone).await?;
+    }
+    voice.say("")?;
+    voice.say("The same eight again, now through Semel. Each has one key, and sends it every time.")
+}
+
+/// What happens to each of them, wherever they send to.
+async fn misfortune(index: usize, client: &Client, ledger: &Ledger) -> io::Result<()> {
+    match index {
+        ADA => {
+            gives_up(client, ledger).await;
+            client.ask(None).await;
+        }
+        BEN => drop(clicks(client).await),
+        CLEO => drop(crashes(client, ledger).await?.ask(None).await),
+        DAN => {
+            for _ in 0..DELIVERIES {
+                client.ask(None).await;
+            }
+        }
+        EVE => {
+            client.ask(None).await;
+            client.ask_for(too_much(client), None).await;
+        }
+        FAY => {
+            client.ask(Some(Trouble::HangUp)).await;
+            client.ask(None).await;
+        }
+        GUS => {
+            client.ask(Some(Trouble::Crash)).await;
+            client.ask(None).await;
+        }
+        HAL => {
+            client.ask(Some(Trouble::Busy)).await;
+            client.ask(None).await;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// How often a queue delivers a message whose acknowledgement it never gets.
+pub(super) const DELIVERIES: usize = 3;
+
+/// What a client with a slipped decimal point asks for.
+pub(super) fn too_much(client: &Client) -> u64 {
+    client.amount * 10
+}
+
+/// The charge is made, the answer is slow, and the client has gone when it comes.
+pub(super) async fn gives_up(client: &Client, ledger: &Ledger) -> Heard {
+    let charged = ledger.until_charged(client.customer, 1);
+    client.ask_and_leave(Some(Trouble::Slow), charged).await
+}
+
+/// Three clicks at once, while the answer is slow. Those that ran come first: which click that was is anybody's guess.
+pub(super) async fn clicks(client: &Client) -> Vec<Heard> {
+    let mut heard = join_all((0..3).map(|_| client.ask(Some(Trouble::Slow)))).await;
+    heard.sort_by_key(|heard| matches!(heard, Heard::Answer(answer) if answer.is_replay));
+    heard
+}
+
+/// Writes its key down, asks, and dies before the answer. Gives the one who is started in its place.
+pub(super) async fn crashes(client: &Client, ledger: &Ledger) -> io::Result<Client> {
+    let notebook = Notebook::with(&client.key)?;
+    let charged = ledger.until_charged(client.customer, 1);
+    client.ask_and_leave(None, charged).await;
+    Ok(client.restarted(notebook.read()?))
+}

@@ -1,0 +1,89 @@
+//! The payment service's own API.
+
+use crate::world::{World, get, send};
+use semel_gateway::demo::payments;
+use serde_json::json;
+
+const ORDER: &str = r#"{"amount": 2500, "currency": "eur", "customer": "you"}"#;
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+#[tokio::test]
+async fn a_charge_has_a_receipt_where_its_location_says() {
+    let payments = payments::start().await.expect("a port");
+    let at = payments.address();
+    let reply = send(at, "POST", "/charges", &[JSON], ORDER).await.expect("an answer");
+    assert_eq!(reply.status, 201);
+    let receipt = reply.json();
+    assert_eq!((&receipt["amount"], &receipt["customer"]), (&json!(2500), &json!("you")));
+    let location = reply.header("location").expect("a location");
+    assert_eq!(get(at, location).await.json(), receipt);
+    assert_eq!(get(at, "/charges").await.json(), json!([receipt]));
+    assert_eq!(get(at, "/charges?operation_id=nobody").await.json(), json!([]));
+    assert_eq!(get(at, "/ledger").await.json(), json!({ "count": 1, "charges": [receipt] }));
+}
+
+#[tokio::test]
+async fn left_alone_it_charges_a_key_as_often_as_it_is_sent() {
+    let payments = payments::start().await.expect("a port");
+    for _ in 0..2 {
+        let headers = [JSON, ("idempotency-key", "my-first-umbrella")];
+        send(payments.address(), "POST", "/charges", &headers, ORDER).await.expect("an answer");
+    }
+    assert_eq!(payments.ledger().charges().len(), 2);
+}
+
+#[tokio::test]
+async fn what_it_does_not_understand_it_does_not_charge() {
+    let payments = payments::start().await.expect("a port");
+    let at = payments.address();
+    for order in ["", "{}", r#"{"amount": -1, "currency": "eur"}"#, r#"{"amount": 1}"#] {
+        assert_eq!(send(at, "POST", "/charges", &[JSON], order).await.expect("an answer").status, 400);
+    }
+    assert_eq!(send(at, "DELETE", "/charges", &[], "").await.expect("an answer").status, 405);
+    assert_eq!(send(at, "POST", "/", &[JSON], ORDER).await.expect("an answer").status, 404);
+    assert_eq!(get(at, "/charges/ch_0001").await.status, 404);
+    assert!(payments.ledger().charges().is_empty());
+}
+
+#[tokio::test]
+async fn trouble_is_what_was_asked_for() {
+    let payments = payments::start().await.expect("a port");
+    let troubled = async |trouble: &'static str| {
+        send(payments.address(), "POST", "/charges", &[JSON, ("demo-trouble", trouble)], ORDER).await
+    };
+    assert!(troubled("crash").await.is_none());
+    assert_eq!(payments.ledger().charges().len(), 0);
+    let busy = troubled("busy").await.expect("an answer");
+    assert_eq!((busy.status, busy.header("retry-after")), (503, Some("1")));
+    assert_eq!(payments.ledger().charges().len(), 0);
+    assert!(troubled("hang-up").await.is_none());
+    assert_eq!(payments.ledger().charges().len(), 1);
+    assert_eq!(troubled("slow").await.expect("an answer").status, 201);
+    assert_eq!(payments.ledger().charges().len(), 2);
+}
+
+/// What the reader is invited to try.
+#[tokio::test]
+async fn the_invitation_holds_what_it_says() {
+    let world = World::new().await;
+    let at = world.gateway;
+    let first = [JSON, ("idempotency-key", "my-first-umbrella")];
+    let charged = send(at, "POST", "/charges", &first, ORDER).await.expect("an answer");
+    let again = send(at, "POST", "/charges", &first, ORDER).await.expect("an answer");
+    assert_eq!(
+        (charged.status, again.status, again.header("idempotency-replayed")),
+        (201, 201, Some("true"))
+    );
+    assert_eq!(charged.body, again.body);
+    let more = ORDER.replace("2500", "9900");
+    assert_eq!(send(at, "POST", "/charges", &first, &more).await.expect("an answer").status, 422);
+    let doubtful = [JSON, ("idempotency-key", "my-second-umbrella"), ("demo-trouble", "hang-up")];
+    assert_eq!(send(at, "POST", "/charges", &doubtful, ORDER).await.expect("an answer").status, 502);
+    let unknown = send(at, "POST", "/charges", &doubtful, ORDER).await.expect("an answer");
+    assert_eq!((unknown.status, &unknown.json()["code"]), (409, &json!("IDEMPOTENCY_OUTCOME_UNKNOWN")));
+    let path = format!("/operations/{}", charged.header("operation-id").expect("an id"));
+    let operation = send(at, "GET", &path, &first[1..], "").await.expect("an answer").json();
+    assert_eq!((&operation["state"], &operation["result"]["status"]), (&json!("SUCCEEDED"), &json!(201)));
+    assert_eq!(get(at, "/.well-known/idempotency").await.status, 200);
+    assert_eq!(world.payments.ledger().charges().len(), 2);
+}

@@ -1,0 +1,125 @@
+//! The story, as it is told to a file.
+
+use crate::world::{World, get};
+use semel_gateway::demo::story::{self, Balance, Totals};
+use semel_http::{KeyRule, Layer, Terms};
+use std::collections::BTreeMap;
+
+async fn told(world: &World) -> (Balance, String) {
+    let mut out = Vec::new();
+    let balance = story::tell(world.stage(), &mut out).await.expect("a story");
+    story::invite(&balance, world.gateway, false, &mut out).expect("an invitation");
+    (balance, String::from_utf8(out).expect("UTF-8"))
+}
+
+fn summed_up(how: &str, Totals { intents, attempts, charges, .. }: Totals) -> String {
+    format!("{how:<13}  {intents} intents, {attempts} attempts, {charges:>2} charges: ")
+}
+
+#[tokio::test]
+async fn with_semel_every_intent_is_one_charge_and_without_it_is_not() {
+    let world = World::new().await;
+    let (balance, text) = told(&world).await;
+    assert!(balance.is_even(), "{text}");
+    let (without, with) = (balance.without(), balance.with());
+    assert_eq!((with.intents, with.charges, with.taken), (8, 8, balance.wanted()));
+    assert!(with.attempts > 8, "somebody retried");
+    assert_eq!(without.intents, 8);
+    assert!(without.charges > 8 && without.taken > balance.wanted(), "{without:?}");
+
+    // What it prints is what it counted, and what it counted is in the ledger that anybody can look at.
+    assert!(text.contains(&format!("{}balanced", summed_up("with Semel", with))), "{text}");
+    assert!(text.contains(&format!("{}NOT BALANCED", summed_up("without Semel", without))), "{text}");
+    let ledger = get(world.gateway, "/ledger").await.json();
+    assert_eq!(ledger["count"], with.charges);
+    let charges = ledger["charges"].as_array().expect("a list");
+    let amount = |row: &story::Row| (row.customer.clone(), row.amount);
+    let charged = charges.iter().map(|charge| {
+        (charge["customer"].as_str().expect("a name").to_owned(), charge["amount"].as_u64().expect("cents"))
+    });
+    assert_eq!(charged.collect::<BTreeMap<_, _>>(), balance.rows.iter().map(amount).collect());
+}
+
+/// The numbers are not written in advance: the same story without any protection says so.
+#[tokio::test]
+async fn a_gateway_that_protects_nothing_is_found_out() {
+    let off = Terms { key: KeyRule::Off, ..Terms::default() };
+    let world = World::with(|engine| Layer::new(engine, off).expect("fit for use")).await;
+    let (balance, text) = told(&world).await;
+    assert!(!balance.is_even());
+    let with = balance.with();
+    assert!(with.charges > 8, "{with:?}");
+    assert!(text.contains(&format!("{}NOT BALANCED", summed_up("with Semel", with))), "{text}");
+    assert!(!text.contains("replayed"), "{text}");
+}
+
+#[tokio::test]
+async fn each_client_hears_what_the_contract_promises() {
+    let world = World::new().await;
+    let (_, text) = told(&world).await;
+    let acts = text.split_once("through Semel").expect("two halves").1;
+    let heard = |customer: &str| -> Vec<&str> {
+        let requests = acts.lines().filter_map(|line| line.trim_start().strip_prefix(customer));
+        // A request's line has the key's eight digits first, and ends with a status and a word or two.
+        let is_key = |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let requests = requests.filter(|line| line.split_whitespace().next().is_some_and(is_key));
+        requests.map(|line| line.get(62..).expect("a status").trim()).collect()
+    };
+    assert_eq!(heard("ada"), ["-  lost", "201  replayed"]);
+    assert_eq!(heard("ben"), ["201  ran", "201  replayed", "201  replayed"]);
+    assert_eq!(heard("cleo"), ["-  lost", "201  replayed"]);
+    assert_eq!(heard("dan"), ["201  ran", "201  replayed", "201  replayed"]);
+    assert_eq!(heard("eve"), ["201  ran", "422  refused"]);
+    assert_eq!(heard("fay"), ["502  in doubt", "409  unknown", "201  replayed"]);
+    assert_eq!(heard("gus"), ["502  in doubt", "409  unknown", "201  ran"]);
+    assert_eq!(heard("hal"), ["503  not run", "201  ran"]);
+}
+
+#[tokio::test]
+async fn the_story_is_the_same_every_time_but_for_ids_and_addresses() {
+    let (one, other) = tokio::join!(anonymous(), anonymous());
+    assert_eq!(one, other);
+}
+
+/// The story with every digit that may be part of an id or a port taken out, outside of the ledger.
+async fn anonymous() -> String {
+    let world = World::new().await;
+    let (balance, mut text) = told(&world).await;
+    for (number, row) in balance.rows.iter().enumerate() {
+        text = text.replace(&row.key, "KEY").replace(&row.key[..8], &format!("KEY{number:<5}"));
+        for charge in &row.with.charges {
+            text = text.replace(charge.operation_id.as_deref().expect("it came through the gateway"), "ID");
+        }
+    }
+    text.replace(&world.gateway.to_string(), "GATEWAY")
+        .replace(&world.payments.address().to_string(), "PAYMENTS")
+}
+
+#[tokio::test]
+async fn it_fits_80_columns_and_has_no_control_characters_where_there_is_no_terminal() {
+    let world = World::new().await;
+    let (_, text) = told(&world).await;
+    for line in text.lines() {
+        // With the longest address that a port can make of this one.
+        let spare = 5 - world.gateway.port().to_string().len();
+        let addresses = line.matches(&world.gateway.to_string()).count();
+        assert!(line.chars().count() + spare * addresses <= 80, "{line}");
+        assert!(!line.contains(char::is_control), "{line:?}");
+        assert_eq!(line, line.trim_end(), "trailing spaces");
+    }
+}
+
+#[tokio::test]
+async fn with_colours_it_says_the_same() {
+    let world = World::new().await;
+    let (plain, coloured) = (&mut Vec::new(), &mut Vec::new());
+    let balance = story::tell(world.stage(), &mut Vec::new()).await.expect("a story");
+    story::invite(&balance, world.gateway, false, plain).expect("an invitation");
+    story::invite(&balance, world.gateway, true, coloured).expect("an invitation");
+    let mut stripped = String::new();
+    for (index, part) in str::from_utf8(coloured).expect("UTF-8").split('\u{1b}').enumerate() {
+        stripped += if index == 0 { part } else { part.split_once('m').expect("a colour").1 };
+    }
+    assert_ne!(plain, coloured);
+    assert_eq!(stripped.as_bytes(), plain);
+}

@@ -1,0 +1,149 @@
+//! A payment service, and the layer on SQLite in front of it.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use semel::Engine;
+use semel_gateway::demo::payments::{self, Payments};
+use semel_gateway::demo::story::{Pace, Stage};
+use semel_http::{Body, Failure, Layer, Terms};
+use semel_sql::sqlite;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use tokio::net::{TcpListener, TcpStream};
+use tower_layer::Layer as _;
+use tower_service::Service as _;
+
+/// Everything that the story needs, until it is dropped.
+pub(crate) struct World {
+    pub(crate) payments: Payments,
+    pub(crate) gateway: SocketAddr,
+    engine: Engine,
+    serving: tokio::task::JoinHandle<()>,
+    directory: PathBuf,
+}
+
+impl World {
+    /// With the layer in front of the payment service.
+    pub(crate) async fn new() -> Self {
+        Self::with(|engine| Layer::new(engine, Terms::default()).expect("fit for use").publishing("")).await
+    }
+
+    pub(crate) async fn with(layer: impl FnOnce(Engine) -> Layer) -> Self {
+        static WORLDS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("demo-{}-{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&directory).expect("a directory for the test");
+        let store = sqlite::Store::open(directory.join("semel.db"), sqlite::Options::default());
+        let engine = Engine::builder(Arc::new(store.expect("the store opens"))).build().await;
+        let engine = engine.expect("the store answers");
+        let payments = payments::start().await.expect("a port");
+        let guarded = layer(engine.clone()).layer(Forward(payments.address()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let gateway = listener.local_addr().expect("an address");
+        let serving = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("a connection");
+                let guarded = guarded.clone();
+                let service = service_fn(move |request| guarded.clone().call(request));
+                let connection = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        Self { payments, gateway, engine, serving, directory }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        Stage {
+            gateway: self.gateway,
+            upstream: self.payments.address(),
+            ledger: self.payments.ledger().clone(),
+            engine: self.engine.clone(),
+            pace: Pace::BRISK,
+            has_colour: false,
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.serving.abort();
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
+
+/// Hands requests on, each over a connection of its own.
+#[derive(Clone)]
+struct Forward(SocketAddr);
+
+impl tower_service::Service<Request<Body>> for Forward {
+    type Response = Response<Incoming>;
+    type Error = Failure;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Failure>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let to = self.0;
+        Box::pin(async move {
+            let stream = TcpStream::connect(to).await.map_err(|_| Failure::Unreachable)?;
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+                .await
+                .map_err(|_| Failure::Unreachable)?;
+            tokio::spawn(connection);
+            sender.send_request(request).await.map_err(|_| Failure::Broken)
+        })
+    }
+}
+
+/// A response, read to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
+    }
+}
+
+/// Sends a request on a connection of its own; `None` where it was closed without an answer.
+pub(crate) async fn send(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Option<Reply> {
+    let stream = TokioIo::new(TcpStream::connect(to).await.expect("a connection"));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.expect("HTTP");
+    tokio::spawn(connection);
+    let mut request = Request::builder().method(method).uri(path).header("host", to.to_string());
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a request");
+    let (parts, body) = sender.send_request(request).await.ok()?.into_parts();
+    let body = body.collect().await.expect("a whole body").to_bytes();
+    Some(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
+}
+
+pub(crate) async fn get(to: SocketAddr, path: &str) -> Reply {
+    send(to, "GET", path, &[], "").await.expect("an answer")
+}
