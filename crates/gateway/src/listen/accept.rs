@@ -1,0 +1,141 @@
+//! Binding, accepting, and the end of both.
+//!
+//! What lives here: the listening socket. What must never: more connections than are allowed, or a loop that spins when the
+//! system has no more files to give.
+
+use super::answer::Peer;
+use super::body::Body;
+use super::connection::Server;
+use super::error::Error;
+use super::options::Options;
+use super::tls;
+use http::{Request, Response};
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+/// After the system refused to hand over a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Connections without a sign of life are asked for one after this long, by TCP itself: tunnels have no other limit.
+const PROBE_AFTER: Duration = Duration::from_mins(1);
+
+/// How far the end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum End {
+    Open,
+    /// Answer what runs, take nothing new.
+    Soon,
+    /// Let go.
+    Now,
+}
+
+/// A socket that listens. Clients can connect from now on; they are served by [`serve`](Self::serve).
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    options: Options,
+}
+
+/// How serving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were open when the end was asked for, and ended by themselves.
+    pub ended: usize,
+    /// Connections that were still open at the deadline, tunnels included.
+    pub cut_off: usize,
+}
+
+impl Bound {
+    /// Reads the TLS files, if any, and takes the address.
+    pub async fn bind(options: &Options) -> Result<Self, Error> {
+        let tls = options.tls.as_ref().map(tls::config).transpose()?;
+        let address = options.address;
+        let listener = TcpListener::bind(address).await.map_err(|error| Error::Address(address, error))?;
+        let address = listener.local_addr().map_err(|error| Error::Address(address, error))?;
+        Ok(Self { listener, address, tls, options: options.clone() })
+    }
+
+    /// Where it listens; with the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` resolves. Then the socket is closed, running requests are answered, their connections closed, and
+    /// at the end of [`Options::drain`] whatever is left is cut off.
+    ///
+    /// A service that panics breaks its own connection (on HTTP/2, its stream) and no other.
+    pub async fn serve<S>(self, service: S, stop: impl Future<Output = ()>) -> Drained
+    where
+        S: tower_service::Service<Request<Body>, Response = Response<semel_http::Body>, Error = Infallible>
+            + Clone
+            + Send
+            + 'static,
+        S::Future: Send,
+    {
+        let Self { listener, tls, options, .. } = self;
+        let places_max = options.connections_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let (drain, places) = (options.drain, Arc::new(Semaphore::new(places_max)));
+        let server = Arc::new(Server::new(options, tls));
+        let (tell, end) = watch::channel(End::Open);
+        let mut stop = pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.as_mut() => break,
+                accepted = accept(&listener, &places) => accepted,
+            };
+            match accepted {
+                Ok((tcp, peer, place)) => {
+                    let (server, service) = (Arc::clone(&server), service.clone());
+                    tokio::spawn(server.connection(service, tcp, peer, place, end.clone()));
+                }
+                Err(error) if is_the_clients(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be accepted; trying again shortly");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        let open = places_max - places.available_permits();
+        tell.send_replace(End::Soon);
+        let all = u32::try_from(places_max).unwrap_or(u32::MAX);
+        let is_drained = timeout(drain, places.acquire_many(all)).await.is_ok();
+        let cut_off = if is_drained { 0 } else { places_max - places.available_permits() };
+        tell.send_replace(End::Now);
+        Drained { ended: open.saturating_sub(cut_off), cut_off }
+    }
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, Peer, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (tcp, address) = listener.accept().await?;
+    // Answers are written whole; waiting to fill a packet would only delay them.
+    tcp.set_nodelay(true)?;
+    let probing = socket2::TcpKeepalive::new().with_time(PROBE_AFTER);
+    socket2::SockRef::from(&tcp).set_tcp_keepalive(&probing)?;
+    let local = tcp.local_addr()?;
+    Ok((tcp, Peer { address, local, is_tls: false }, place))
+}
+
+/// A connection that broke before it was taken is no reason to wait.
+fn is_the_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, InvalidInput, NotConnected};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | InvalidInput | NotConnected
+    )
+}

@@ -1,0 +1,132 @@
+//! One request, handed to the service, and its response.
+//!
+//! What lives here: what a request carries besides itself, the last check of HTTP/2 requests, and what the stream below has
+//! to know of the response. What must never: a request for two hosts.
+
+use super::body::Body;
+use crate::wire::{Exchange, Refusal, Running};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, UPGRADE};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// From where a request came: an extension of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Peer {
+    /// The client's address, or that of a proxy in front of us.
+    pub address: SocketAddr,
+    /// The address that it connected to.
+    pub local: SocketAddr,
+    /// Whether it came by TLS.
+    pub is_tls: bool,
+}
+
+/// What all requests of one connection share.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    pub(super) peer: Peer,
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) body_timeout: Duration,
+}
+
+/// A response's body. The request has been answered once it is dropped.
+#[derive(Debug)]
+pub(super) struct Answer {
+    body: semel_http::Body,
+    _running: Running,
+}
+
+pub(super) async fn answer<S>(
+    mut service: S,
+    line: Line,
+    request: Request<Incoming>,
+) -> Result<Response<Answer>, Infallible>
+where
+    S: tower_service::Service<Request<Body>, Response = Response<semel_http::Body>, Error = Infallible>,
+{
+    let running = line.exchange.begin();
+    let mut request = request.map(|incoming| Body::new(incoming, line.body_timeout));
+    if let Err(refusal) = one_host(&request) {
+        return Ok(refused(refusal).map(|body| Answer { body, _running: running }));
+    }
+    request.extensions_mut().insert(line.peer);
+    let is_connect = request.method() == Method::CONNECT;
+    let wants_upgrade = wants_upgrade(&request);
+    poll_fn(|context| service.poll_ready(context)).await?;
+    let response = service.call(request).await?;
+    if wants_upgrade {
+        let status = response.status();
+        line.exchange
+            .decide(status == StatusCode::SWITCHING_PROTOCOLS || (is_connect && status.is_success()));
+    }
+    Ok(response.map(|body| Answer { body, _running: running }))
+}
+
+/// Whether the scanner waits for a decision after this request; it judges by the same.
+fn wants_upgrade<B>(request: &Request<B>) -> bool {
+    match request.version() {
+        Version::HTTP_11 => request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE),
+        Version::HTTP_10 => request.method() == Method::CONNECT,
+        _ => false,
+    }
+}
+
+/// HTTP/2 names the host by `:authority`, and a `host` header besides has to say the same. (Of HTTP/1, the scanner has
+/// looked at the bytes.)
+fn one_host<B>(request: &Request<B>) -> Result<(), Refusal> {
+    if request.version() != Version::HTTP_2 {
+        return Ok(());
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (host, authority) = (hosts.next(), request.uri().authority());
+    if hosts.next().is_some() {
+        return Err(Refusal::TwoHosts);
+    }
+    match (host, authority) {
+        (None, None) => Err(Refusal::NoHost),
+        (Some(host), Some(authority))
+            if !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) =>
+        {
+            Err(Refusal::OtherHost)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refused(refusal: Refusal) -> Response<semel_http::Body> {
+    let mut response = Response::new(Bytes::from(refusal.problem()).into());
+    *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = semel_http::BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,237 @@
+//! One client's connection, from its first byte to its last.
+//!
+//! What lives here: which protocol is served on it, and how it ends. What must never: a connection that outlives the drain.
+
+use super::accept::End;
+use super::answer::{Line, Peer, answer};
+use super::body::Body;
+use super::options::Options;
+use crate::wire::{Exchange, Protocol, Scanner, Stream};
+use http::{Request, Response};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// HTTP/2 peers that answer no ping for this long, asked every so often, are gone.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Streams that a client opened and reset at once, before we looked at them; and those that we reset for its errors. Above
+/// these the connection is closed: nothing ordinary comes near.
+const RESET_STREAMS_MAX: usize = 100;
+const ERROR_STREAMS_MAX: usize = 256;
+/// Room behind a head, for the body that follows it.
+const BODY_BUFFER: usize = 64 * 1024;
+
+/// What all connections of one socket share.
+pub(super) struct Server {
+    options: Options,
+    tls: Option<TlsAcceptor>,
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+/// A service as connections call it.
+pub(super) trait Service:
+    tower_service::Service<
+        Request<Body>,
+        Response = Response<semel_http::Body>,
+        Error = Infallible,
+        Future: Send,
+    > + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<S> Service for S where
+    S: tower_service::Service<
+            Request<Body>,
+            Response = Response<semel_http::Body>,
+            Error = Infallible,
+            Future: Send,
+        > + Clone
+        + Send
+        + 'static
+{
+}
+
+impl Server {
+    pub(super) fn new(options: Options, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
+        let tls = tls.map(TlsAcceptor::from);
+        let mut http1 = http1::Builder::new();
+        // Heads are timed by the stream below, which knows the idle from the slow.
+        http1.timer(TokioTimer::new()).header_read_timeout(None);
+        http1.max_buf_size(options.head_bytes_max.saturating_add(BODY_BUFFER));
+        if options.headers_max > 100 {
+            http1.max_headers(options.headers_max);
+        }
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(options.streams_max)
+            .max_header_list_size(u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX))
+            .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
+            .max_local_error_reset_streams(ERROR_STREAMS_MAX)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
+        Self { options, tls, http1, http2 }
+    }
+
+    /// Serves one connection until it ends or is cut off.
+    pub(super) async fn connection<S: Service>(
+        self: Arc<Self>,
+        service: S,
+        tcp: TcpStream,
+        peer: Peer,
+        place: OwnedSemaphorePermit,
+        mut end: watch::Receiver<End>,
+    ) {
+        let mut cut_off = end.clone();
+        tokio::select! {
+            biased;
+            () = self.secured(service, tcp, peer, place, &mut end) => {}
+            () = told(&mut cut_off, End::Now) => {}
+        }
+    }
+
+    async fn secured<S: Service>(
+        &self,
+        service: S,
+        tcp: TcpStream,
+        mut peer: Peer,
+        place: OwnedSemaphorePermit,
+        end: &mut watch::Receiver<End>,
+    ) {
+        let Some(tls) = &self.tls else { return self.scanned(service, tcp, peer, place, end).await };
+        peer.is_tls = true;
+        match timeout(self.options.handshake_timeout, tls.accept(tcp)).await {
+            Ok(Ok(stream)) => self.scanned(service, stream, peer, place, end).await,
+            Ok(Err(error)) => tracing::debug!(peer = %peer.address, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(peer = %peer.address, "TLS handshake took too long"),
+        }
+    }
+
+    async fn scanned<S, I>(
+        &self,
+        service: S,
+        io: I,
+        peer: Peer,
+        place: OwnedSemaphorePermit,
+        end: &mut watch::Receiver<End>,
+    ) where
+        S: Service,
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let exchange = Arc::new(Exchange::default());
+        let (scanner, patience) = (Scanner::new(self.options.limits()), self.options.patience());
+        let mut stream = Stream::new(io, scanner, Arc::clone(&exchange), patience, place);
+        let protocol = tokio::select! {
+            biased;
+            protocol = stream.protocol() => protocol,
+            () = told(end, End::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
+        };
+        let line = Line { peer, exchange, body_timeout: self.options.body_timeout };
+        match protocol {
+            Ok(Protocol::Http1) => self.http1(service, stream, line, end).await,
+            Ok(Protocol::Http2) => self.http2(service, stream, line, end).await,
+            Err(error) => tracing::trace!(peer = %peer.address, %error, "ended before a request"),
+        }
+    }
+
+    async fn http1<S, I>(&self, service: S, stream: Stream<I>, line: Line, end: &mut watch::Receiver<End>)
+    where
+        S: Service,
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let peer = line.peer.address;
+        let service = service_fn(move |request| answer(service.clone(), line.clone(), request));
+        let connection = self.http1.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let mut connection = pin!(connection);
+        let result = tokio::select! {
+            biased;
+            result = connection.as_mut() => result,
+            () = told(end, End::Soon) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%peer, %error, "connection broke");
+        }
+    }
+
+    async fn http2<S, I>(&self, service: S, stream: Stream<I>, line: Line, end: &mut watch::Receiver<End>)
+    where
+        S: Service,
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (peer, exchange) = (line.peer.address, Arc::clone(&line.exchange));
+        // The streams of HTTP/2 are tasks of their own, and take what they need with them.
+        let service = service_fn(move |request| answer(service.clone(), line.clone(), request));
+        let connection = self.http2.serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let result = tokio::select! {
+            biased;
+            result = connection.as_mut() => result,
+            () = told(end, End::Soon) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+            () = idle(&exchange, self.options.idle_timeout) => {
+                connection.as_mut().graceful_shutdown();
+                // A client that has not even finished its handshake hears nothing of a friendly end.
+                let rest = connection.as_mut();
+                until_idle_again(rest, &exchange, self.options.head_timeout).await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%peer, %error, "connection broke");
+        }
+    }
+}
+
+/// Resolves once no request has begun and none has run for `limit`, looked at that often: it takes up to twice as long, and
+/// costs a request nothing.
+async fn idle(exchange: &Exchange, limit: Duration) {
+    let mut begun_before = None;
+    loop {
+        let begun = exchange.begun();
+        if begun_before == Some(begun) && exchange.finished() == begun {
+            return;
+        }
+        begun_before = Some(begun);
+        sleep(limit).await;
+    }
+}
+
+/// Drives a connection that was told to end, and gives it up once nothing has run on it for `limit`.
+async fn until_idle_again<C>(
+    connection: Pin<&mut C>,
+    exchange: &Exchange,
+    limit: Duration,
+) -> hyper::Result<()>
+where
+    C: Future<Output = hyper::Result<()>>,
+{
+    tokio::select! {
+        biased;
+        result = connection => result,
+        () = idle(exchange, limit) => Ok(()),
+    }
+}
+
+/// Resolves once the end has come this far.
+async fn told(end: &mut watch::Receiver<End>, how: End) {
+    // Whoever could tell is gone with the socket: that is the end too.
+    let _ = end.wait_for(|end| *end >= how).await;
+}

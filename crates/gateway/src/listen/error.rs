@@ -1,0 +1,68 @@
+//! Why there is no socket to listen on.
+//!
+//! What lives here: the reasons, each with the setting that mends it. What must never: a byte of a key file.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why [`Bound::bind`](super::Bound::bind) failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address cannot be listened on.
+    Address(SocketAddr, io::Error),
+    /// A file of the TLS settings cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// There is no certificate in the file.
+    NoCertificate(PathBuf),
+    /// There is no private key in the file.
+    NoKey(PathBuf),
+    /// What the file has is damaged, or of no known kind.
+    Damaged(PathBuf, String),
+    /// The key is that of another certificate.
+    OtherKey {
+        /// Where the certificate is.
+        certificates: PathBuf,
+        /// Where the key is.
+        key: PathBuf,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
+                write!(
+                    f,
+                    "{address} is taken: another program listens there. Stop it, or choose another address"
+                )
+            }
+            Self::Address(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Unreadable(file, error) => write!(f, "{}: {error}", file.display()),
+            Self::NoCertificate(file) => {
+                write!(f, "{}: there is no certificate in it (PEM, BEGIN CERTIFICATE)", file.display())
+            }
+            Self::NoKey(file) => {
+                write!(f, "{}: there is no private key in it (PEM, BEGIN PRIVATE KEY)", file.display())
+            }
+            Self::Damaged(file, reason) => write!(f, "{}: {reason}", file.display()),
+            Self::OtherKey { certificates, key } => write!(
+                f,
+                "{}: the key does not belong to the first certificate of {}",
+                key.display(),
+                certificates.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Address(_, error) | Self::Unreadable(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Where to listen, and within which limits.
+//!
+//! What lives here: the settings and their defaults. What must never: a limit that can be switched off; a client that is
+//! waited for without end holds its place for good.
+
+use crate::wire::{Limits, Patience};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of one listening socket.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The address; port 0 takes any free one.
+    pub address: SocketAddr,
+    /// TLS, or none.
+    pub tls: Option<Tls>,
+    /// For a TLS handshake.
+    pub handshake_timeout: Duration,
+    /// For a request's line and headers, from their first byte on; on a new connection from its beginning.
+    pub head_timeout: Duration,
+    /// For any next byte of a request's body, while the service waits for one.
+    pub body_timeout: Duration,
+    /// For the next request on a connection that is kept alive.
+    pub idle_timeout: Duration,
+    /// For a client to take any byte of what is sent to it.
+    pub write_timeout: Duration,
+    /// Bytes of a request's line and headers.
+    pub head_bytes_max: usize,
+    /// Header lines of a request. HTTP/2 counts bytes only.
+    pub headers_max: usize,
+    /// Connections at a time; more wait in the system's queue.
+    pub connections_max: usize,
+    /// Requests at a time on one HTTP/2 connection.
+    pub streams_max: u32,
+    /// How long running requests may take to end once the end was asked for.
+    pub drain: Duration,
+}
+
+/// Where a certificate and its key are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// A PEM file with the certificate first and those that vouch for it after.
+    pub certificates: PathBuf,
+    /// A PEM file with the private key of the first certificate.
+    pub key: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let Limits { head_bytes_max, headers_max } = Limits::default();
+        Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            tls: None,
+            handshake_timeout: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            head_bytes_max,
+            headers_max,
+            connections_max: 10_000,
+            streams_max: 128,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn limits(&self) -> Limits {
+        Limits { head_bytes_max: self.head_bytes_max, headers_max: self.headers_max }
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        Patience { head: self.head_timeout, idle: self.idle_timeout, write: self.write_timeout }
+    }
+}

@@ -1,0 +1,107 @@
+//! A body in chunks.
+//!
+//! What lives here: sizes, extensions and the ends of chunks, byte by byte; what is inside a chunk is skipped. What must
+//! never: a size that anybody could read differently.
+
+use super::line;
+use super::refusal::Refusal;
+
+/// All extensions of one body together. Nobody uses them but to hide something.
+const EXTENSION_BYTES_MAX: u32 = 8 * 1024;
+/// Sixteen hexadecimal digits fill 64 bits.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chunked {
+    state: State,
+    size: u64,
+    extension_bytes: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Size { digits: u8 },
+    Extension,
+    SizeLineFeed,
+    Data,
+    DataReturn,
+    DataLineFeed,
+}
+
+/// How far it went.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// This many bytes belong to it, and are in order.
+    pub(super) bytes: usize,
+    /// What comes next are trailers, or an end; or what is wrong with the byte that comes next.
+    pub(super) end: Option<Result<(), Refusal>>,
+}
+
+impl Chunked {
+    pub(super) fn new() -> Self {
+        Self { state: State::Size { digits: 0 }, size: 0, extension_bytes: 0 }
+    }
+
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Progress {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.state == State::Data {
+                let rest = bytes.len() - at;
+                let taken = usize::try_from(self.size).map_or(rest, |size| size.min(rest));
+                at += taken;
+                self.size -= taken as u64;
+                if self.size == 0 {
+                    self.state = State::DataReturn;
+                }
+                continue;
+            }
+            match self.byte(bytes[at]) {
+                Ok(false) => at += 1,
+                Ok(true) => return Progress { bytes: at + 1, end: Some(Ok(())) },
+                Err(refusal) => return Progress { bytes: at, end: Some(Err(refusal)) },
+            }
+        }
+        Progress { bytes: at, end: None }
+    }
+
+    /// Takes one byte of framing; whether it ends the last chunk's line.
+    fn byte(&mut self, byte: u8) -> Result<bool, Refusal> {
+        self.state = match (self.state, byte) {
+            (State::Size { digits }, _) => self.size(digits, byte)?,
+            (State::Extension, b'\r') => State::SizeLineFeed,
+            (State::Extension, b'\n') => return Err(Refusal::BareLineFeed),
+            (State::Extension, _) => {
+                self.extension_bytes += 1;
+                if self.extension_bytes > EXTENSION_BYTES_MAX || !line::is_extension(byte) {
+                    return Err(Refusal::ChunkExtension);
+                }
+                State::Extension
+            }
+            (State::SizeLineFeed, b'\n') if self.size == 0 => return Ok(true),
+            (State::SizeLineFeed, b'\n') => State::Data,
+            (State::SizeLineFeed, _) => return Err(Refusal::BareCarriageReturn),
+            (State::DataReturn, b'\r') => State::DataLineFeed,
+            (State::DataLineFeed, b'\n') => {
+                self.size = 0;
+                State::Size { digits: 0 }
+            }
+            (State::Data | State::DataReturn | State::DataLineFeed, _) => return Err(Refusal::ChunkEnd),
+        };
+        Ok(false)
+    }
+
+    fn size(&mut self, digits: u8, byte: u8) -> Result<State, Refusal> {
+        match byte {
+            b'\r' if digits > 0 => return Ok(State::SizeLineFeed),
+            b';' if digits > 0 => return Ok(State::Extension),
+            b'\n' if digits > 0 => return Err(Refusal::BareLineFeed),
+            _ => {}
+        }
+        let Some(digit) = char::from(byte).to_digit(16) else { return Err(Refusal::ChunkSize) };
+        if digits == SIZE_DIGITS_MAX || self.size > i64::MAX.cast_unsigned() >> 4 {
+            return Err(Refusal::ChunkSize);
+        }
+        self.size = (self.size << 4) | u64::from(digit);
+        Ok(State::Size { digits: digits + 1 })
+    }
+}

@@ -1,0 +1,83 @@
+//! The end of a connection.
+//!
+//! What lives here: the last word, and listening on until the client has heard it. What must never: listening without end.
+
+use super::refusal::Refusal;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// How long a client that is still sending is listened to.
+const LISTEN: Duration = Duration::from_secs(2);
+
+/// Closing, as far as it got.
+#[derive(Debug)]
+pub(super) struct Closing {
+    word: Vec<u8>,
+    said: usize,
+    stage: Stage,
+    is_sending: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Saying,
+    Shutting,
+    Listening(Pin<Box<Sleep>>),
+}
+
+impl Closing {
+    pub(super) fn new(word: Option<Refusal>, is_sending: bool) -> Self {
+        let is_sending = is_sending || word.is_some();
+        let word = word.map(Refusal::response).unwrap_or_default();
+        Self { word, said: 0, stage: Stage::Saying, is_sending }
+    }
+
+    pub(super) fn is_listening(&self) -> bool {
+        matches!(self.stage, Stage::Listening(_))
+    }
+
+    pub(super) fn poll<I: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut I,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.stage {
+                Stage::Saying if self.said < self.word.len() => {
+                    let said = ready!(Pin::new(&mut *io).poll_write(context, &self.word[self.said..]))?;
+                    if said == 0 {
+                        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                    }
+                    self.said += said;
+                }
+                Stage::Saying => {
+                    ready!(Pin::new(&mut *io).poll_flush(context))?;
+                    self.stage = Stage::Shutting;
+                }
+                Stage::Shutting => {
+                    ready!(Pin::new(&mut *io).poll_shutdown(context))?;
+                    if !self.is_sending {
+                        return Poll::Ready(Ok(()));
+                    }
+                    self.stage = Stage::Listening(Box::pin(sleep(LISTEN)));
+                }
+                Stage::Listening(timer) => {
+                    if timer.as_mut().poll(context).is_ready() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    let mut scrap = [0; 4096];
+                    let mut buffer = ReadBuf::new(&mut scrap);
+                    let read = ready!(Pin::new(&mut *io).poll_read(context, &mut buffer));
+                    if read.is_err() || buffer.filled().is_empty() {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        }
+    }
+}

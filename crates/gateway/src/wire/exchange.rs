@@ -1,0 +1,71 @@
+//! What the serving side of a connection tells its reading side.
+//!
+//! What lives here: how many requests were answered, and whether a change of protocol was granted. What must never: anything
+//! of a request.
+
+use futures_util::task::AtomicWaker;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::Waker;
+
+const OPEN: u8 = 0;
+const GRANTED: u8 = 1;
+const DECLINED: u8 = 2;
+
+/// Shared by a connection's stream and the service that answers on it.
+#[derive(Debug, Default)]
+pub(crate) struct Exchange {
+    begun: AtomicU64,
+    finished: AtomicU64,
+    decision: AtomicU8,
+    reader: AtomicWaker,
+}
+
+impl Exchange {
+    /// A request that is being answered, until what is returned is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> Running {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        Running(Arc::clone(self))
+    }
+
+    /// How many requests were begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// How many requests were answered to their end, or given up.
+    pub(crate) fn finished(&self) -> u64 {
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// Says whether the request that asked for another protocol gets it.
+    pub(crate) fn decide(&self, is_granted: bool) {
+        self.decision.store(if is_granted { GRANTED } else { DECLINED }, Ordering::Release);
+        self.reader.wake();
+    }
+
+    /// What was decided, once.
+    pub(super) fn decision(&self) -> Option<bool> {
+        match self.decision.swap(OPEN, Ordering::AcqRel) {
+            GRANTED => Some(true),
+            DECLINED => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Wakes the reading side at the next end of a request, or at a decision.
+    pub(super) fn wake_reader(&self, waker: &Waker) {
+        self.reader.register(waker);
+    }
+}
+
+/// One request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Exchange>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.finished.fetch_add(1, Ordering::AcqRel);
+        self.0.reader.wake();
+    }
+}

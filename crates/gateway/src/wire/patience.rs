@@ -1,0 +1,104 @@
+//! How long a client is waited for.
+//!
+//! What lives here: one timer per direction, set anew as seldom as possible: a connection that is kept alive passes from
+//! one wait into the next thousands of times before any of them is up. What must never: a wait for the service behind us
+//! counted against the client.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+/// The limits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// From a head's first byte to its last; for the first head of a connection, from its beginning.
+    pub(crate) head: Duration,
+    /// Between two messages.
+    pub(crate) idle: Duration,
+    /// For a client to take any byte that is being sent to it.
+    pub(crate) write: Duration,
+}
+
+/// What is being waited for, between messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The first byte of the connection.
+    First,
+    /// The first byte of the next message.
+    Next,
+    /// The rest of a head, the n-th of its connection.
+    Head,
+}
+
+/// The timer of the reading side.
+#[derive(Debug)]
+pub(super) struct ReadTimer {
+    patience: Patience,
+    waiting: Option<(Wait, u64, Instant)>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl ReadTimer {
+    pub(super) fn new(patience: Patience) -> Self {
+        Self { patience, waiting: None, timer: None }
+    }
+
+    /// Ready once the client was waited for long enough. `message` tells one wait from another of the same kind.
+    pub(super) fn poll(&mut self, wait: Wait, message: u64, context: &mut Context<'_>) -> Poll<()> {
+        let deadline = match self.waiting {
+            Some((what, number, deadline)) if (what, number) == (wait, message) => deadline,
+            before => self.begin(wait, message, before),
+        };
+        loop {
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            if timer.deadline() > deadline {
+                timer.as_mut().reset(deadline);
+            }
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            if timer.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            // It was set for an earlier wait that is long over.
+            timer.as_mut().reset(deadline);
+        }
+    }
+
+    fn begin(&mut self, wait: Wait, message: u64, before: Option<(Wait, u64, Instant)>) -> Instant {
+        let limit = if wait == Wait::Next { self.patience.idle } else { self.patience.head };
+        let deadline = match before {
+            // The first head's time runs from the beginning of the connection.
+            Some((Wait::First, _, deadline)) if wait == Wait::Head => deadline,
+            _ => sleep(limit).deadline(),
+        };
+        self.waiting = Some((wait, message, deadline));
+        deadline
+    }
+}
+
+/// The timer of the writing side: there only while the client takes nothing.
+#[derive(Debug)]
+pub(super) struct WriteTimer {
+    limit: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl WriteTimer {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, timer: None }
+    }
+
+    /// The client took something.
+    pub(super) fn rest(&mut self) {
+        self.timer = None;
+    }
+
+    /// Ready once the client has taken nothing for too long.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let limit = self.limit;
+        self.timer.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(context)
+    }
+}

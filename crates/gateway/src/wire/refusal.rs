@@ -1,0 +1,142 @@
+//! Why a message is refused, and what its sender is told.
+//!
+//! What lives here: every reason, its status and its sentence. What must never: a byte of the message; an answer that
+//! repeats what it refuses can be made to say anything.
+
+use std::fmt;
+
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident = $status:literal, $sentence:literal;)*) => {
+        /// Why a message goes no further. It ends its connection.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Refusal { $($(#[$doc])* $name,)* }
+
+        impl Refusal {
+            /// Every reason there is.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The HTTP status.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)* }
+            }
+
+            /// What is wrong, in one sentence.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$name => $sentence,)* }
+            }
+        }
+    };
+}
+
+refusals! {
+    /// Not `method SP target SP version`.
+    RequestLine = 400, "The request line is not a method, a target and a version with one space between them.";
+    /// Not HTTP/1.0 or HTTP/1.1.
+    Version = 400, "The request line names a version other than HTTP/1.0 and HTTP/1.1.";
+    /// Too many empty lines where a request should begin.
+    EmptyLines = 400, "The request does not begin: there are only empty lines.";
+    /// A line that ends in LF alone.
+    BareLineFeed = 400, "A line ends with a line feed alone, without the carriage return before it.";
+    /// A CR that does not end a line.
+    BareCarriageReturn = 400, "A carriage return stands in the middle of a line.";
+    /// A header line that begins with white space.
+    Folding = 400, "A header line begins with white space: folding is obsolete.";
+    /// A header line without a colon, or whose name is no token.
+    HeaderName = 400, "A header line has no name, or one that is not a token.";
+    /// White space between name and colon.
+    SpaceBeforeColon = 400, "White space stands between a header's name and its colon.";
+    /// NUL or another control character.
+    ControlCharacter = 400, "A header's value has a control character in it.";
+    /// Two lengths, equal or not.
+    TwoLengths = 400, "The message says its length twice.";
+    /// A length that is no number, or too large a one.
+    Length = 400, "The message's length is not one plain decimal number.";
+    /// A length and a transfer coding.
+    LengthAndCoding = 400, "The message has both Content-Length and Transfer-Encoding.";
+    /// Two transfer coding lines.
+    TwoCodings = 400, "The message names its transfer coding twice.";
+    /// Any coding but `chunked`.
+    Coding = 400, "The message has a transfer coding other than plain chunked.";
+    /// A transfer coding in HTTP/1.0.
+    CodingInOldVersion = 400, "HTTP/1.0 knows no Transfer-Encoding.";
+    /// `Content_Length`, `Transfer_Encoding`, `Host` with an underscore for the hyphen.
+    Disguised = 400, "A header's name is that of a framing header but for an underscore.";
+    /// Two hosts.
+    TwoHosts = 400, "The message names its host twice.";
+    /// HTTP/1.1 without a host.
+    NoHost = 400, "The message does not name its host.";
+    /// A host that no address can have.
+    Host = 400, "The Host header is not a host with an optional port.";
+    /// A target that names another host than the header.
+    OtherHost = 400, "The request's target names another host than its Host header.";
+    /// A chunk size that is not plain hexadecimal.
+    ChunkSize = 400, "A chunk's size is not one plain hexadecimal number.";
+    /// Extensions that are too long, or hold control characters.
+    ChunkExtension = 400, "The chunk extensions are too long, or have control characters in them.";
+    /// A chunk that does not end where its size says.
+    ChunkEnd = 400, "A chunk does not end where its size says.";
+    /// A trailer that frames, or trailers beyond the limit.
+    Trailer = 400, "A trailer names a framing header, or the trailers are too long.";
+    /// The head is longer than allowed.
+    HeadTooLarge = 431, "The request line and headers are longer than is allowed here.";
+    /// More header lines than allowed.
+    TooManyHeaders = 431, "There are more header lines than are allowed here.";
+    /// The head did not come in time.
+    HeadTimeout = 408, "The request line and headers did not come in time.";
+}
+
+impl Refusal {
+    const fn title(self) -> &'static str {
+        match self.status() {
+            408 => "Request Timeout",
+            431 => "Request Header Fields Too Large",
+            _ => "Bad Request",
+        }
+    }
+
+    /// What it is told as, by RFC 9457.
+    pub fn problem(self) -> String {
+        let (status, title, sentence) = (self.status(), self.title(), self.sentence());
+        let retryable = matches!(self, Self::HeadTimeout);
+        format!(
+            r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{sentence} Nothing of it was passed on.","retryable":{retryable}}}"#
+        )
+    }
+
+    /// The whole answer, for a connection that is closed after it.
+    pub(crate) fn response(self) -> Vec<u8> {
+        let (status, title, problem) = (self.status(), self.title(), self.problem());
+        let length = problem.len();
+        format!(
+            "HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n\
+             cache-control: no-store\r\nconnection: close\r\n\r\n{problem}"
+        )
+        .into_bytes()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_is_a_problem_in_json_that_ends_its_connection() {
+        for refusal in Refusal::ALL {
+            let problem: serde_json::Value = serde_json::from_str(&refusal.problem()).expect("JSON");
+            assert_eq!(problem["status"], refusal.status());
+            let response = String::from_utf8(refusal.response()).expect("text");
+            let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+            assert!(head.contains("\r\nconnection: close"), "{head}");
+            assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{head}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A client's connection as the HTTP library sees it.
+//!
+//! What lives here: reading by way of the scanner, and waiting within limits. What must never: a byte that the scanner did
+//! not pass, before the client's change of protocol was granted.
+//!
+//! A refusal ends the stream: the library behind is told that nothing more comes once every earlier request is answered, and
+//! when it closes the connection the refusal is written as the last thing. So answers stay in order, whatever a client sends
+//! without waiting for them.
+
+use super::closing::Closing;
+use super::exchange::Exchange;
+use super::patience::{Patience, ReadTimer, Wait, WriteTimer};
+use super::refusal::Refusal;
+use super::scanner::{Protocol, Scanner};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What is read at once while a head is incomplete.
+const READ_BYTES: usize = 4 * 1024;
+
+/// One connection, whatever carries it.
+#[derive(Debug)]
+pub(crate) struct Stream<I> {
+    io: I,
+    scanner: Scanner,
+    exchange: Arc<Exchange>,
+    /// Came, and has not been handed on; of which the first `passed` bytes may be.
+    held: Vec<u8>,
+    passed: usize,
+    read_timer: ReadTimer,
+    write_timer: WriteTimer,
+    /// A refusal that is to be the last thing said here.
+    last_word: Option<Refusal>,
+    has_timed_out: bool,
+    closing: Option<Closing>,
+    /// This connection's place among those that are allowed; a tunnel keeps it.
+    _place: OwnedSemaphorePermit,
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
+    pub(crate) fn new(
+        io: I,
+        scanner: Scanner,
+        exchange: Arc<Exchange>,
+        patience: Patience,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        Self {
+            io,
+            scanner,
+            exchange,
+            held: Vec::new(),
+            passed: 0,
+            read_timer: ReadTimer::new(patience),
+            write_timer: WriteTimer::new(patience.write),
+            last_word: None,
+            has_timed_out: false,
+            closing: None,
+            _place: place,
+        }
+    }
+
+    /// Reads until the first bytes tell what is spoken here. A connection that ends, idles or is refused before counts as
+    /// HTTP/1, whose server then meets the same.
+    pub(crate) async fn protocol(&mut self) -> io::Result<Protocol> {
+        poll_fn(|context| {
+            while self.scanner.protocol().is_none() {
+                if self.poll_time(context).is_ready() || !ready!(self.poll_hold(context))? {
+                    return Poll::Ready(Ok(Protocol::Http1));
+                }
+            }
+            Poll::Ready(Ok(self.scanner.protocol().unwrap_or(Protocol::Http1)))
+        })
+        .await
+    }
+
+    /// Reads on into what is held, and scans it; `false` at the end.
+    fn poll_hold(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let came = self.held.len();
+        self.held.resize(came + READ_BYTES, 0);
+        let mut buffer = ReadBuf::new(&mut self.held[came..]);
+        let read = Pin::new(&mut self.io).poll_read(context, &mut buffer);
+        let count = buffer.filled().len();
+        self.held.truncate(came + count);
+        ready!(read)?;
+        self.scan_held();
+        Poll::Ready(Ok(count > 0))
+    }
+
+    fn scan_held(&mut self) {
+        self.passed += self.scanner.scan(&self.held[self.passed..]);
+    }
+
+    /// Reads straight into the reader's own buffer; what must not pass is taken out of it again.
+    fn poll_through(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<bool>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        let came = &buffer.filled()[before..];
+        let count = came.len();
+        let passed = self.scanner.scan(came);
+        self.held.extend_from_slice(&came[passed..]);
+        buffer.set_filled(before + passed);
+        Poll::Ready(Ok(count > 0))
+    }
+
+    /// How many requests were handed on and are not answered yet.
+    fn unanswered(&self) -> u64 {
+        self.scanner.messages().saturating_sub(self.exchange.finished())
+    }
+
+    /// Ready once the client has been waited for long enough between messages.
+    fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.has_timed_out {
+            return Poll::Ready(());
+        }
+        if self.scanner.is_unscanned() || self.unanswered() > 0 {
+            return Poll::Pending;
+        }
+        let messages = self.scanner.messages();
+        let wait = match (self.held.is_empty(), messages) {
+            (false, _) => Wait::Head,
+            (true, 0) => Wait::First,
+            (true, _) => Wait::Next,
+        };
+        ready!(self.read_timer.poll(wait, messages, context));
+        self.has_timed_out = true;
+        if wait == Wait::Head {
+            self.last_word = Some(Refusal::HeadTimeout);
+        }
+        Poll::Ready(())
+    }
+
+    /// What reading comes to once something was refused.
+    fn poll_refused(&mut self, refusal: Refusal, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.scanner.is_amid_message() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, refusal)));
+        }
+        self.exchange.wake_reader(context.waker());
+        if self.unanswered() > 0 {
+            return Poll::Pending;
+        }
+        self.last_word = Some(refusal);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether something was decided about a change of protocol; pending while nothing else can be done.
+    fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.exchange.wake_reader(context.waker());
+        match self.exchange.decision() {
+            Some(is_granted) => {
+                self.scanner.decide(is_granted);
+                self.scan_held();
+                Poll::Ready(())
+            }
+            None if self.scanner.is_amid_message() => Poll::Ready(()),
+            None => Poll::Pending,
+        }
+    }
+
+    fn hand_on(&mut self, buffer: &mut ReadBuf<'_>) {
+        let count = self.passed.min(buffer.remaining());
+        buffer.put_slice(&self.held[..count]);
+        self.held.drain(..count);
+        self.passed -= count;
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
+    }
+
+    fn poll_patiently<T>(
+        &mut self,
+        result: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.write_timer.rest();
+            return result;
+        }
+        ready!(self.write_timer.poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+    }
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<I> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if buffer.remaining() == 0 || this.last_word.is_some() {
+                return Poll::Ready(Ok(()));
+            }
+            if this.passed > 0 {
+                this.hand_on(buffer);
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(refusal) = this.scanner.refusal() {
+                return this.poll_refused(refusal, context);
+            }
+            if this.scanner.is_undecided() {
+                ready!(this.poll_decision(context));
+                if this.passed > 0 {
+                    continue;
+                }
+            }
+            let before = buffer.filled().len();
+            let read = if this.held.is_empty() {
+                this.poll_through(context, buffer)
+            } else {
+                this.poll_hold(context)
+            };
+            match read {
+                Poll::Ready(Ok(true)) if buffer.filled().len() > before => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(result) => return Poll::Ready(result.map(|_| ())),
+                Poll::Pending => return this.poll_time(context).map(Ok),
+            }
+        }
+    }
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write(context, bytes);
+        this.poll_patiently(written, context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.io).poll_write_vectored(context, bytes);
+        this.poll_patiently(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.io).poll_flush(context);
+        ready!(this.poll_patiently(flushed, context))?;
+        // An answer is out. The library reads again only when it is woken: the time for the next message begins here.
+        if this.poll_time(context).is_ready() {
+            context.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Says the last word, if there is one, and closes. Where the client is still sending, it is listened to for a moment:
+    /// closing on unread bytes would have the system throw away what was just sent.
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let (last_word, is_sending) = (this.last_word, this.scanner.is_amid_message());
+        let closing = this.closing.get_or_insert_with(|| Closing::new(last_word, is_sending));
+        let closed = closing.poll(&mut this.io, context);
+        if closing.is_listening() {
+            return closed;
+        }
+        this.poll_patiently(closed, context)
+    }
+}

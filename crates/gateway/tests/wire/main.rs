@@ -1,0 +1,12 @@
+//! What clients meet on the wire: raw sockets against a listening gateway.
+
+mod differential;
+mod drain;
+mod http2;
+mod ordinary;
+mod scanning;
+mod slow;
+mod smuggling;
+mod tls;
+mod upgrade;
+mod world;
