@@ -103,7 +103,15 @@ mod tests {
 
     #[test]
     fn a_url_that_names_no_store_is_refused_and_its_password_is_not_repeated() {
-        for bad in ["", "semel.db", "sqlite:", "sqlite:///x.db", "memory:x", "mongodb://u:hunter2@h/d", "redis://:hunter2@h"] {
+        for bad in [
+            "",
+            "semel.db",
+            "sqlite:",
+            "sqlite:///x.db",
+            "memory:x",
+            "mongodb://u:hunter2@h/d",
+            "redis://:hunter2@h",
+        ] {
             let told = bad.parse::<Url>().expect_err("no store");
             assert!(!told.contains("hunter2"), "{told}");
         }

@@ -41,7 +41,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "RULE", env = "SEMEL_KEY", default_value = "optional")]
     key: Key,
     /// How effects happen: external; or downstream, where the service itself recognises repeats by the operation id or key.
-    #[arg(long, value_name = "CLASS", env = "SEMEL_CLASS", default_value = "external", help_heading = "Promises")]
+    #[arg(
+        long,
+        value_name = "CLASS",
+        env = "SEMEL_CLASS",
+        default_value = "external",
+        help_heading = "Promises"
+    )]
     class: ClassName,
     /// How long a service of class downstream remembers what it has done.
     #[arg(long, value_name = "SPAN", env = "SEMEL_DEDUP_WINDOW", default_value = "24h", value_parser = span::parse, help_heading = "Promises")]
@@ -98,9 +104,9 @@ pub(super) struct Args {
     /// How log lines look.
     #[arg(long, value_name = "FORM", env = "SEMEL_LOG", default_value = "text", help_heading = "Logs")]
     log: logging::Form,
-    /// Which log lines are written.
-    #[arg(long, value_name = "LEVEL", env = "SEMEL_LOG_LEVEL", default_value = "info", help_heading = "Logs")]
-    log_level: logging::Level,
+    /// Which log lines are written: these and worse. Info; with --demo, error.
+    #[arg(long, value_name = "LEVEL", env = "SEMEL_LOG_LEVEL", help_heading = "Logs")]
+    log_level: Option<logging::Level>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -122,7 +128,9 @@ const SLACK: Duration = Duration::from_secs(1);
 
 /// Runs until the process is asked to end.
 pub(super) fn main(arguments: Args) -> Result<ExitCode, String> {
-    logging::begin(arguments.log, arguments.log_level);
+    // The story tells by itself what goes wrong in it.
+    let usual = if arguments.demo { logging::Level::Error } else { logging::Level::default() };
+    logging::begin(arguments.log, arguments.log_level.unwrap_or(usual));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no threads could be started: {error}"))?;
     let Some(target) = arguments.upstream.clone() else {

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-const UNITS: &[(&str, u64)] =
-    &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Reads a span.
 ///
@@ -50,7 +49,9 @@ mod tests {
 
     #[test]
     fn what_could_be_misread_is_refused() {
-        for bad in ["", "5", "s", "-1s", "1.5s", "1 s", "1S", "1min", "99999999999999999999s", "213503982335d"] {
+        for bad in
+            ["", "5", "s", "-1s", "1.5s", "1 s", "1S", "1min", "99999999999999999999s", "213503982335d"]
+        {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

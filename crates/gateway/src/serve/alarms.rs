@@ -8,7 +8,7 @@ use tracing::{error, info, warn};
 
 /// Writes log lines.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Alarms;
+pub(super) struct Alarms;
 
 impl Observer for Alarms {
     fn observe(&self, event: &Event<'_>) {
@@ -32,7 +32,9 @@ impl Observer for Alarms {
             Event::Overran { operation_id } => {
                 warn!(operation = %operation_id, "an attempt took longer than its deadline; its outcome is unknown");
             }
-            Event::LeaseLost { operation_id } => warn!(operation = %operation_id, "an attempt lost its lease"),
+            Event::LeaseLost { operation_id } => {
+                warn!(operation = %operation_id, "an attempt lost its lease")
+            }
             Event::Unstored { operation_id, error } => {
                 error!(operation = %operation_id, %error, "an outcome is not stored yet; trying on");
             }

@@ -5,13 +5,18 @@
 use super::Plan;
 use crate::cli::{size, span};
 use semel::core::policy::{AfterExpiry, Class};
-use semel::core::store::{Capabilities, Hazard, Severity};
+use semel::core::store::{Capabilities, Error, Hazard, Severity};
 use semel_http::KeyRule;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 /// The announcement, line by line.
-pub fn text(plan: &Plan, address: SocketAddr, store: Capabilities, hazards: &[Hazard]) -> String {
+pub(super) fn text(
+    plan: &Plan,
+    address: SocketAddr,
+    store: Capabilities,
+    hazards: Result<Vec<Hazard>, Error>,
+) -> String {
     let mut said = String::new();
     let mut say = |what: &str, more: &str| {
         let _ = writeln!(said, "  {what:<10} {more}");
@@ -31,7 +36,8 @@ pub fn text(plan: &Plan, address: SocketAddr, store: Capabilities, hazards: &[Ha
         say("store", &kept(plan, store));
         say("published", "/.well-known/idempotency and /operations/{id}");
     }
-    for warning in warnings(plan, store, hazards) {
+    let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
+    for warning in warnings(plan, store, &hazards) {
         let _ = writeln!(said, "\n  {warning}");
     }
     said
@@ -63,7 +69,10 @@ fn guarantee(plan: &Plan) -> Vec<String> {
     };
     match policy.class {
         Class::Downstream => vec![
-            format!("downstream: once per key, as long as the upstream recognises repeats for {}", span::text(policy.dedup_window)),
+            format!(
+                "downstream: once per key, as long as the upstream recognises repeats for {}",
+                span::text(policy.dedup_window)
+            ),
             format!("outcomes replayed for {kept}, {after}"),
         ],
         Class::External | Class::Local => vec![
@@ -105,10 +114,14 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
         return told;
     }
     if !store.durable {
-        told.push("danger: records are gone when this process ends; a retry after that runs again".to_owned());
+        told.push(
+            "danger: records are gone when this process ends; a retry after that runs again".to_owned(),
+        );
     }
     if plan.is_anonymous {
-        told.push("warning: whoever knows a key gets its outcome, and every caller's keys are the same".to_owned());
+        told.push(
+            "warning: whoever knows a key gets its outcome, and every caller's keys are the same".to_owned(),
+        );
     } else {
         told.push("note: requests without Authorization share one anonymous scope".to_owned());
     }
@@ -121,4 +134,14 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
         told.push(format!("{loud}: {} ({})\n    mend: {}", hazard.what, hazard.code, hazard.mend));
     }
     told
+}
+
+fn unverified(error: &Error) -> Hazard {
+    Hazard {
+        severity: Severity::Unverified,
+        code: "store-unverified",
+        what: format!("what is dangerous about the store could not be looked at: {error}"),
+        mend: "look at the store; requests with a key are refused for as long as it does not answer"
+            .to_owned(),
+    }
 }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 /// A service that has an answer to everything.
 #[derive(Debug, Clone)]
-pub struct Answering<S>(pub S);
+pub(super) struct Answering<S>(pub(super) S);
 
 impl<S, B> tower_service::Service<Request<B>> for Answering<S>
 where
@@ -39,17 +39,15 @@ where
 
 fn told(failure: Failure, form: Form) -> Response<Body> {
     let problem = match failure {
-        Failure::Unreachable => Problem::new(
-            Code::Unreachable,
-            "The service could not be reached. Nothing was sent.",
-        )
-        .retryable(true),
-        Failure::ConnectTimeout => Problem::new(
-            Code::Unreachable,
-            "The service could not be reached in time. Nothing was sent.",
-        )
-        .with_status(504)
-        .retryable(true),
+        Failure::Unreachable => {
+            Problem::new(Code::Unreachable, "The service could not be reached. Nothing was sent.")
+                .retryable(true)
+        }
+        Failure::ConnectTimeout => {
+            Problem::new(Code::Unreachable, "The service could not be reached in time. Nothing was sent.")
+                .with_status(504)
+                .retryable(true)
+        }
         Failure::Broken => Problem::new(
             Code::UpstreamFailed,
             "The service failed while it processed the request. It had no idempotency key, so nothing is known about it.",

@@ -13,7 +13,7 @@ use crate::listen::{self, Bound};
 use crate::stores::{self, Opened};
 use crate::upstream::{self, Upstream};
 use answer::Answering;
-use semel::{Engine, Observer};
+use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::{Callers, Layer, Terms};
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -61,7 +61,8 @@ impl Gateway {
     pub async fn observed(plan: Plan, observer: impl Observer) -> Result<Self, String> {
         // The address first: it is what most often goes wrong, and leaves nothing behind.
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
-        let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone()).map_err(|error| error.to_string())?;
+        let upstream =
+            Upstream::new(plan.target.clone(), plan.upstream.clone()).map_err(|error| error.to_string())?;
         let store = Opened::open(&plan.store)?;
         let engine = Engine::builder(Arc::clone(&store.store)).observer(observer).build().await;
         let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
@@ -87,16 +88,23 @@ impl Gateway {
     /// What is printed at start.
     pub async fn announcement(&self) -> String {
         let store = &self.store.store;
-        announce::text(&self.plan, self.address(), store.capabilities(), &store.hazards().await)
+        announce::text(&self.plan, self.address(), store.capabilities(), store.hazards().await)
     }
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let Self { plan, bound, engine, store, service } = self;
         let drain = plan.listen.drain;
+        let clock = SystemClock;
+        let mut asked_at = None;
+        let stop = async {
+            stop.await;
+            asked_at = Some(clock.uptime());
+        };
         let drained = bound.serve(service, stop).await;
+        let took = asked_at.map_or(Duration::ZERO, |at| clock.uptime().saturating_sub(at));
         // What clients left behind still runs: it has at least a moment to store how it ended.
-        let farewell = engine.shutdown(drain.saturating_sub(drained.took).max(Duration::from_secs(1))).await;
+        let farewell = engine.shutdown(drain.saturating_sub(took).max(Duration::from_secs(1))).await;
         store.close().await;
         if drained.cut_off > 0 || farewell.cut_off > 0 || farewell.unstored > 0 {
             warn!(

@@ -5,7 +5,7 @@
 use tokio::signal;
 
 /// Resolves when the process is asked to end: SIGTERM or SIGINT (Ctrl-C).
-pub async fn asked_to_end() {
+pub(super) async fn asked_to_end() {
     #[cfg(unix)]
     {
         use signal::unix::{SignalKind, signal};
