@@ -45,7 +45,7 @@ async fn repeats<W: Write>(voice: &mut Voice<'_, W>, ben: &Client, dan: &Client)
     voice.act("Asked three times, at once or in a row. It runs once.").await?;
     for (index, heard) in without::clicks(ben).await.iter().enumerate() {
         let what =
-            if index == 0 { "clicks three times at once: one" } else { "  another, waiting for the first" };
+            if index == 0 { "three clicks at once: one gets in" } else { "  another waits for its answer" };
         voice.request(ben, what, heard).await?;
     }
     for delivery in 1..=DELIVERIES {
@@ -70,7 +70,7 @@ async fn other_amount<W: Write>(voice: &mut Voice<'_, W>, eve: &Client) -> io::R
 }
 
 async fn not_now<W: Write>(voice: &mut Voice<'_, W>, hal: &Client) -> io::Result<()> {
-    voice.act("\"Busy, come back\" means that nothing happened. The key may run again.").await?;
+    voice.act("\"Busy, come back\" is taken at its word: nothing happened, so the key may run.").await?;
     let heard = hal.ask(Some(Trouble::Busy)).await;
     voice.request(hal, "is told: busy, Retry-After: 1", &heard).await?;
     let heard = hal.ask(None).await;

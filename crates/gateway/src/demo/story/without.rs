@@ -26,7 +26,8 @@ pub(super) async fn play<W: Write>(
         voice.point(&told, &format!("{charged} charge{plural}"), tone).await?;
     }
     voice.say("")?;
-    voice.say("Now the same eight through Semel. Each has one key, and keeps to it.")
+    voice.say("Now the same eight through Semel. Each has one key, and keeps to it.")?;
+    voice.say("\"ran\": it went to the service. \"replayed\": the stored answer, once more.")
 }
 
 /// What happens to each of them, wherever they send to.
