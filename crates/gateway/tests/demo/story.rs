@@ -6,8 +6,13 @@ use semel_http::{KeyRule, Layer, Terms};
 use std::collections::BTreeMap;
 
 async fn told(world: &World) -> (Balance, String) {
-    let mut out = Vec::new();
-    let balance = story::tell(world.stage(), &mut out).await.expect("a story");
+    let stage = world.stage();
+    // In a task of its own, as a server does that goes on serving.
+    let telling = tokio::spawn(async move {
+        let mut out = Vec::new();
+        story::tell(stage, &mut out).await.map(|balance| (balance, out))
+    });
+    let (balance, mut out) = telling.await.expect("no panic").expect("a story");
     story::invite(&balance, world.gateway, false, &mut out).expect("an invitation");
     (balance, String::from_utf8(out).expect("UTF-8"))
 }
