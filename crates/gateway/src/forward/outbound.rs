@@ -31,15 +31,26 @@ type Clients = Arc<dyn Fn(&Extensions) -> Option<Client> + Send + Sync>;
 /// How requests are passed on.
 #[derive(Clone)]
 pub struct Options {
-    /// Which `Host` the upstream sees. The client's by default.
-    pub host: Host,
-    /// Whose `Forwarded` and `X-Forwarded-*` are passed on. Nobody's by default: they are replaced.
-    pub trust: Trust,
+    host: Host,
+    trust: Trust,
     client: Option<Clients>,
 }
 
 impl Options {
+    /// Which `Host` the upstream sees. The client's otherwise.
+    #[must_use]
+    pub fn host(self, host: Host) -> Self {
+        Self { host, ..self }
+    }
+
+    /// Whose `Forwarded` and `X-Forwarded-*` are passed on. Nobody's otherwise: they are replaced.
+    #[must_use]
+    pub fn trust(self, trust: Trust) -> Self {
+        Self { trust, ..self }
+    }
+
     /// How the other end of a request's connection is known, from what the listener put among its extensions.
+    /// Nobody's otherwise, and the upstream is told of an unknown one.
     #[must_use]
     pub fn client(self, client: impl Fn(&Extensions) -> Option<Client> + Send + Sync + 'static) -> Self {
         Self { client: Some(Arc::new(client)), ..self }
