@@ -51,6 +51,7 @@
 
 mod body;
 mod caller;
+mod clean;
 mod failure;
 mod kept;
 mod layer;

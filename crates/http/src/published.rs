@@ -97,8 +97,13 @@ fn described(own: &Own, may_see: bool) -> Value {
     told
 }
 
+/// Bytes of a header as text: UTF-8 where they are, else each byte as the character of its number, as HTTP once had it.
+/// Nothing is lost either way.
+fn text(bytes: &[u8]) -> String {
+    str::from_utf8(bytes).map_or_else(|_| bytes.iter().copied().map(char::from).collect(), str::to_owned)
+}
+
 fn result(outcome: &Outcome) -> Value {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let headers: Vec<_> = outcome.headers.iter().map(|(name, value)| [text(name), text(value)]).collect();
     let status = match outcome.status {
         Status::Http(status) => status,

@@ -26,9 +26,6 @@ pub(crate) enum Keyed {
 /// Reads the key of a request that comes under `ready`.
 pub(crate) fn keyed(headers: &HeaderMap, ready: &Ready) -> Keyed {
     let terms = &ready.terms;
-    if terms.key == KeyRule::Off {
-        return Keyed::Unprotected;
-    }
     let lines = headers.get_all(&terms.key_header).iter().map(HeaderValue::as_bytes);
     match Key::from_header(lines, &terms.key_rules) {
         Ok(parsed) => Keyed::Protected(parsed.key),
@@ -91,9 +88,7 @@ pub(crate) fn hand_on(
     headers.insert(names::ATTEMPT, HeaderValue::from(attempt.number()));
     headers.insert(names::FENCE, HeaderValue::from(attempt.fence()));
     parts.extensions.insert(attempt.clone());
-    if let Some(trailers) = &mut body.trailers {
-        names::strip(trailers);
-    }
+    body.clean();
     Request::from_parts(parts, Body::whole(body))
 }
 

@@ -4,12 +4,13 @@
 //! its outcome was handed to the engine.
 
 use crate::body::{self, Body, BoxError, Read, Whole};
+use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::problem::{GRPC_STATUS, is_grpc};
 use crate::terms::Terms;
 use crate::{names, steer};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 use semel::Ended;
@@ -30,14 +31,12 @@ where
 {
     let (mut parts, body) = response.into_parts();
     let (ending, body) = if is_endless(&parts.headers) {
-        (endless(&parts, terms), Body::live(body))
+        (endless(&parts, terms), Body::cleaned(body, Clean::All))
     } else {
         match body::read(body, terms.response_bytes_max).await {
             Read::Whole(mut whole) => {
                 let ending = whole_ending(&parts, &whole, method, terms);
-                if let Some(trailers) = &mut whole.trailers {
-                    names::strip(trailers);
-                }
+                whole.clean();
                 (ending, Body::whole(whole))
             }
             Read::Over(body) => (unkept(&parts, terms), body),
@@ -48,6 +47,13 @@ where
     Ended { ending, local: Local::Response(Box::new(Response::from_parts(parts, body))) }
 }
 
+/// A response to HEAD has the length of its body and not the body.
+pub(crate) fn to_head(response: &mut Response<Body>) {
+    let Some(data) = response.body().data().filter(|data| !data.is_empty()) else { return };
+    response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| data.len().into());
+    *response.body_mut() = Body::from(Bytes::new());
+}
+
 /// There is no response to the end of it, whose effect is in doubt.
 pub(crate) fn failed(failure: Failure) -> Ended<Local> {
     Ended { ending: Ending::InDoubt, local: Local::Failed(failure) }
@@ -56,7 +62,7 @@ pub(crate) fn failed(failure: Failure) -> Ended<Local> {
 /// A response that was read to its end.
 fn whole_ending(parts: &Parts, whole: &Whole, method: &Method, terms: &Terms) -> Ending {
     let trailers = whole.trailers.as_ref();
-    let Some(status) = status(parts, trailers) else { return Ending::InDoubt };
+    let Some(status) = status(parts, Some(whole)) else { return Ending::InDoubt };
     let bodiless = *method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED;
     let outcome = Outcome {
         status,
@@ -68,7 +74,8 @@ fn whole_ending(parts: &Parts, whole: &Whole, method: &Method, terms: &Terms) ->
     ending(parts, trailers, status, terms, outcome)
 }
 
-/// A response that is too long to be kept. Of gRPC its end would have told how it ended.
+/// A response that is too long to be kept. Of gRPC its end would have told how it ended; without a word of the service's
+/// own that is in doubt.
 fn unkept(parts: &Parts, terms: &Terms) -> Ending {
     match status(parts, None) {
         Some(status) => ending(parts, None, status, terms, Outcome::not_retained(status)),
@@ -97,15 +104,23 @@ fn ending(
     Ending::of(terms.policy.class, &answer, &terms.rules, outcome)
 }
 
-/// The status of a response; of gRPC where it says how it ended, which a broken one does not.
-fn status(parts: &Parts, trailers: Option<&HeaderMap>) -> Option<Status> {
-    if !is_grpc(&parts.headers) {
+/// The status of a response; of gRPC where it says how it ended, which a broken one does not. The head's counts only where
+/// nothing follows it, neither message nor trailers. Without a status the service's own word about its effect is enough.
+fn status(parts: &Parts, whole: Option<&Whole>) -> Option<Status> {
+    // Any other status than 200 is that of something that stands in between.
+    if !is_grpc(&parts.headers) || parts.status != StatusCode::OK {
         return Some(Status::Http(parts.status.as_u16()));
     }
-    let said =
-        trailers.and_then(|trailers| trailers.get(GRPC_STATUS)).or_else(|| parts.headers.get(GRPC_STATUS))?;
-    said.to_str().ok()?.parse().ok().map(Status::Grpc)
+    let trailers = whole.and_then(|whole| whole.trailers.as_ref());
+    let said = match whole {
+        Some(whole) if whole.data.is_empty() && trailers.is_none() => parts.headers.get(GRPC_STATUS),
+        _ => trailers.and_then(|trailers| trailers.get(GRPC_STATUS)),
+    };
+    let said = said.and_then(|said| said.to_str().ok()?.parse().ok()).map(Status::Grpc);
+    said.or_else(|| steer::of(parts, trailers).map(|_| Status::Grpc(GRPC_UNKNOWN)))
 }
+
+const GRPC_UNKNOWN: u32 = 2;
 
 fn is_endless(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_TYPE).iter().any(|value| {

@@ -4,6 +4,7 @@
 //! did not ask for.
 
 use crate::body::{self, Body, BoxError, Read, Whole};
+use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::layer::Shared;
 use crate::payload::Asked;
@@ -12,10 +13,11 @@ use crate::request::{self, Keyed};
 use crate::response::{self, Local};
 use crate::route::Ready;
 use crate::telling::{self, Speaker};
+use crate::terms::KeyRule;
 use crate::{names, prefer, published};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use semel::core::id::OperationId;
 use semel::core::key::Key;
 use semel::core::scope::{Operation, Scope};
@@ -58,7 +60,15 @@ where
         let shared = Arc::clone(&self.shared);
         let (mut parts, body) = request.into_parts();
         names::strip(&mut parts.headers);
-        Box::pin(serve(shared, inner, parts, body))
+        let is_head = parts.method == Method::HEAD;
+        let served = serve(shared, inner, parts, body);
+        Box::pin(async move {
+            let mut response = served.await?;
+            if is_head {
+                response::to_head(&mut response);
+            }
+            Ok(response)
+        })
     }
 }
 
@@ -81,11 +91,13 @@ where
     if let Some(response) = published::answer(&shared, &parts, target.path()).await {
         return Ok(response);
     }
-    let Some(ready) = shared.routes.of(&parts.method, target.path()).map(Arc::clone) else {
-        return pass(inner, parts, body, false).await;
+    let ready =
+        shared.routes.of(&parts.method, target.path()).filter(|ready| ready.terms.key != KeyRule::Off);
+    let Some(ready) = ready.map(Arc::clone) else {
+        return pass(inner, parts, body, Clean::Outcome).await;
     };
     let key = match request::keyed(&parts.headers, &ready) {
-        Keyed::Unprotected => return pass(inner, parts, body, true).await,
+        Keyed::Unprotected => return pass(inner, parts, body, Clean::All).await,
         Keyed::Protected(key) => key,
         Keyed::Refused(problem) => {
             return Ok(problem.into_response(Form::of(&parts.headers), shared.prefix()));
@@ -99,13 +111,8 @@ where
     })
 }
 
-/// Hands a request on that nothing is promised about.
-async fn pass<S, B, R>(
-    mut inner: S,
-    parts: Parts,
-    body: B,
-    is_protected_route: bool,
-) -> Result<Response<Body>, S::Error>
+/// Hands a request on that nothing is promised about. `clean`: what its response must not say.
+async fn pass<S, B, R>(mut inner: S, parts: Parts, body: B, clean: Clean) -> Result<Response<Body>, S::Error>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -113,13 +120,10 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let mut response = inner.call(Request::from_parts(parts, Body::live(body))).await?;
-    if is_protected_route {
-        names::strip(response.headers_mut());
-    } else {
-        response.headers_mut().remove(names::OUTCOME);
-    }
-    Ok(response.map(Body::live))
+    let request = Request::from_parts(parts, Body::cleaned(body, Clean::All));
+    let mut response = inner.call(request).await?;
+    clean.from(response.headers_mut());
+    Ok(response.map(|body| Body::cleaned(body, clean)))
 }
 
 /// A request with a key, on a route that protects it.
@@ -144,7 +148,9 @@ impl Asking {
         R::Error: Into<BoxError>,
     {
         request::refuse_streams(&parts)?;
-        let is_async = self.shared.published.is_some() && prefer::takes_async(&mut parts.headers);
+        // gRPC knows no answer that says "later".
+        let may_defer = self.shared.published.is_some() && self.form == Form::Json;
+        let is_async = may_defer && prefer::takes_async(&mut parts.headers);
         let operation = self.ready.operation(&parts.method, self.target.path());
         let scope = self.shared.scope(&parts, operation.clone())?;
         let whole = self.read(body).await?;
@@ -185,14 +191,13 @@ impl Asking {
         B::Error: Into<BoxError>,
     {
         let max = self.ready.terms.request_bytes_max;
+        // By what it says about itself, where that is enough: nothing of it need be read.
+        if body.size_hint().lower() > max as u64 {
+            return Err(too_large(max));
+        }
         match body::read(body, max).await {
             Read::Whole(whole) => Ok(whole),
-            Read::Over(_) => {
-                let detail = format!(
-                    "Nothing was run. With an idempotency key a body may have at most {max} bytes here."
-                );
-                Err(Problem::new(Code::TooLarge, detail))
-            }
+            Read::Over(_) => Err(too_large(max)),
             Read::Broken => {
                 let detail = "The request's body broke off before its end. Nothing was run.";
                 Err(Problem::new(Code::Unfingerprintable, detail))
@@ -220,6 +225,12 @@ impl Asking {
         }
         Ok(intent)
     }
+}
+
+fn too_large(max: usize) -> Problem {
+    let detail =
+        format!("Nothing was run. With an idempotency key a body may have at most {max} bytes here.");
+    Problem::new(Code::TooLarge, detail)
 }
 
 /// One attempt: the inner service's call, and what its response means.

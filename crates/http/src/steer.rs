@@ -15,7 +15,8 @@ pub(crate) fn of(parts: &response::Parts, trailers: Option<&HeaderMap>) -> Optio
     }
     let lines = [Some(&parts.headers), trailers].into_iter().flatten();
     let words = lines.flat_map(|headers| headers.get_all(names::OUTCOME));
-    let mut said = words.filter_map(|word| read(word.as_bytes()));
+    let words = words.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let mut said = words.filter_map(read);
     let first = said.next()?;
     Some(if said.all(|other| other == first) { first } else { Steer::Unknown })
 }
@@ -56,5 +57,7 @@ mod tests {
     fn words_that_contradict_each_other_leave_it_in_doubt() {
         assert_eq!(said(&["applied", "not-applied"]), Some(Steer::Unknown));
         assert_eq!(said(&["applied", "applied"]), Some(Steer::Applied));
+        assert_eq!(said(&["not-applied, unknown"]), Some(Steer::Unknown));
+        assert_eq!(said(&["maybe,applied"]), Some(Steer::Applied));
     }
 }

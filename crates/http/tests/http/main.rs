@@ -9,4 +9,5 @@ mod once;
 mod published;
 mod streams;
 mod table;
+mod trailers;
 mod world;
