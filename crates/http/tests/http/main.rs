@@ -9,5 +9,6 @@ mod once;
 mod published;
 mod streams;
 mod table;
+mod tonic;
 mod trailers;
 mod world;
