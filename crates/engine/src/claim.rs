@@ -139,7 +139,7 @@ async fn claim_where_it_is(
 
 fn contended() -> Error {
     let context = "claiming a record that somebody else keeps changing";
-    store::Error::new(Kind::Unavailable, context).into()
+    Error::Waiting(store::Error::new(Kind::Unavailable, context))
 }
 
 enum Admitted {

@@ -92,11 +92,12 @@ impl Engine {
             };
             match wait::for_local(node, &command, twin, wait_until).await {
                 Waited::Answered(answer) => return Ok(answer),
-                Waited::Stalled(error) => return Err(error.into()),
+                Waited::Stalled(error) => return Err(Error::Waiting(error)),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
-                    let shown = claim::look(node, &recognised).await?;
-                    return Ok(wait::for_remote(node, &command, shown, None, wait_until).await?);
+                    let shown = claim::look(node, &recognised).await.map_err(while_waiting)?;
+                    let waited = wait::for_remote(node, &command, shown, None, wait_until).await;
+                    return waited.map_err(Error::Waiting);
                 }
             }
         };
@@ -104,7 +105,8 @@ impl Engine {
         match self.claim_and_conduct(recognised.clone(), place, work).await? {
             Conducted::Answered(answer) => Ok(answer),
             Conducted::InProgress(shown, place) => {
-                Ok(wait::for_remote(node, &command, shown, Some(&place), wait_until).await?)
+                let waited = wait::for_remote(node, &command, shown, Some(&place), wait_until).await;
+                waited.map_err(Error::Waiting)
             }
         }
     }
@@ -246,6 +248,14 @@ impl Engine {
         if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
             self.node.cache.keep(id, &Arc::new(record.clone()));
         }
+    }
+}
+
+/// An error of the store, where another attempt is known to have begun.
+fn while_waiting(error: Error) -> Error {
+    match error {
+        Error::Store(error) => Error::Waiting(error),
+        error => error,
     }
 }
 

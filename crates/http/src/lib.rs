@@ -49,34 +49,48 @@
 //! Every protected response names its `Operation-Id`, and `Idempotency-Expires` once its outcome is final and stored. What is
 //! refused is refused with a [`Problem`]; [`Code`] lists them all.
 
+mod asking;
+mod authorize;
 mod body;
 mod caller;
 mod clean;
 mod failure;
+mod handle;
 mod kept;
 mod layer;
 pub mod names;
+mod observe;
+mod once;
 mod payload;
 mod prefer;
 mod problem;
 mod published;
+mod rebuild;
 mod replay;
 mod request;
 mod response;
 mod route;
 mod service;
+mod shadow;
+mod source;
 mod specification;
 mod steer;
 mod telling;
 mod terms;
+mod watched;
 
+pub use authorize::Authorize;
 pub use body::{Body, BoxError};
 pub use caller::{Callers, NotIdentified};
 pub use failure::Failure;
+pub use handle::Handle;
 pub use kept::Kept;
 pub use layer::Layer;
+pub use observe::{Event, Observer, What, Would};
 pub use problem::{Code, Form, Problem, SPECIFICATION};
+pub use rebuild::{Rebuild, Remnant, Retain};
 pub use route::Routes;
 pub use semel::core::classify::Steer;
 pub use service::Service;
-pub use terms::{KeyRule, MismatchStatus, Terms, TermsError};
+pub use source::KeySource;
+pub use terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};

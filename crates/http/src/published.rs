@@ -7,6 +7,7 @@ use crate::body::Body;
 use crate::layer::Shared;
 use crate::names;
 use crate::problem::{Code, Form, Problem, SPECIFICATION};
+use crate::rebuild;
 use crate::specification;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -46,7 +47,10 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
         .await
         .map_err(|not_done| refused(&not_done, id))?;
     // Anonymous callers are many; the key tells the one who sent it.
-    let may_see = *scope.caller() != Caller::Anonymous || own.is_key;
+    let is_known = *scope.caller() != Caller::Anonymous || own.is_key;
+    // Where somebody is to be asked before a replay, this is no way around it.
+    let ready = shared.routes.of_record(own.record.operation());
+    let may_see = is_known && ready.is_none_or(|ready| ready.terms.authorize.is_none());
     let body = described(&own, may_see).to_string();
     let mut response = Response::new(Body::from(Bytes::from(body)));
     let headers = response.headers_mut();
@@ -104,7 +108,8 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn result(outcome: &Outcome) -> Value {
-    let headers: Vec<_> = outcome.headers.iter().map(|(name, value)| [text(name), text(value)]).collect();
+    let headers = outcome.headers.iter().filter(|(name, _)| rebuild::is_header(name));
+    let headers: Vec<_> = headers.map(|(name, value)| [text(name), text(value)]).collect();
     let status = match outcome.status {
         Status::Http(status) => status,
         Status::Grpc(_) | Status::Value => 200,

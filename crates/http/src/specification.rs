@@ -6,7 +6,8 @@
 use crate::body::Body;
 use crate::layer::Shared;
 use crate::problem::Code;
-use crate::terms::{KeyRule, MismatchStatus, Terms};
+use crate::rebuild::Retain;
+use crate::terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response};
@@ -62,9 +63,21 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
         },
         "key": {
             "rule": key,
-            "header": terms.key_header.as_str(),
+            "source": terms.key_source.described(),
             "charactersMin": terms.key_rules.min(),
             "charactersMax": terms.key_rules.max(),
+        },
+        "mode": match terms.mode {
+            Mode::Enforce => "enforce",
+            Mode::Shadow => "shadow",
+        },
+        "retained": match terms.retain {
+            Retain::Whole => "whole",
+            Retain::Minimal(_) => "minimal",
+        },
+        "whileStoreIsDown": match terms.store_down {
+            StoreDown::Refuse => "refused",
+            StoreDown::PassUnprotected => "passed on unprotected",
         },
         "retentionSeconds": policy.ttl.as_secs(),
         "tombstoneSeconds": match policy.after_expiry {
