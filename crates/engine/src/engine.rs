@@ -92,12 +92,12 @@ impl Engine {
             };
             match wait::for_local(node, &command, twin, wait_until).await {
                 Waited::Answered(answer) => return Ok(answer),
-                Waited::Stalled(error) => return Err(Error::Waiting(error)),
+                Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
-                    let shown = claim::look(node, &recognised).await.map_err(while_waiting)?;
+                    let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, shown, None, wait_until).await;
-                    return waited.map_err(Error::Waiting);
+                    return waited.map_err(Error::LostSight);
                 }
             }
         };
@@ -106,7 +106,7 @@ impl Engine {
             Conducted::Answered(answer) => Ok(answer),
             Conducted::InProgress(shown, place) => {
                 let waited = wait::for_remote(node, &command, shown, Some(&place), wait_until).await;
-                waited.map_err(Error::Waiting)
+                waited.map_err(Error::LostSight)
             }
         }
     }
@@ -248,14 +248,6 @@ impl Engine {
         if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
             self.node.cache.keep(id, &Arc::new(record.clone()));
         }
-    }
-}
-
-/// An error of the store, where another attempt is known to have begun.
-fn while_waiting(error: Error) -> Error {
-    match error {
-        Error::Store(error) => Error::Waiting(error),
-        error => error,
     }
 }
 

@@ -40,6 +40,15 @@ pub(crate) struct Prepared {
     pub(crate) is_async: bool,
 }
 
+/// What the head of a request tells of its key.
+pub(crate) enum Early {
+    Key(Parsed),
+    /// Only the body tells.
+    InBody,
+    /// There is none, and need not be.
+    Unkeyed,
+}
+
 /// Why nothing is to be done once.
 pub(crate) enum Stop {
     Refused(Problem),
@@ -60,7 +69,11 @@ impl Asking {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let Some(early) = self.early_key(parts)? else { return Err(Stop::Unprotected(Body::live(body))) };
+        let early = match self.early_key(parts)? {
+            Early::Key(parsed) => Some(parsed),
+            Early::InBody => None,
+            Early::Unkeyed => return Err(Stop::Unprotected(Body::live(body))),
+        };
         let operation = self.ready.operation(&parts.method, self.target.path());
         let mut scope = None;
         if early.is_some() {
@@ -93,15 +106,15 @@ impl Asking {
         Ok(Prepared { intent, scope, operation, key, whole, is_async })
     }
 
-    /// The key, where the head tells it: `Some(None)` where only the body does, `None` where there is none and need not be.
-    pub(crate) fn early_key(&self, parts: &Parts) -> Result<Option<Option<Parsed>>, Problem> {
+    /// What the head tells of the key.
+    pub(crate) fn early_key(&self, parts: &Parts) -> Result<Early, Problem> {
         let terms = &self.ready.terms;
         if terms.key_source.reads_body() {
-            return Ok(Some(None));
+            return Ok(Early::InBody);
         }
         match terms.key_source.read(&parts.headers, None, terms) {
-            Ok(parsed) => Ok(Some(Some(parsed))),
-            Err(no_key) => self.unless_optional(no_key).map(|()| None),
+            Ok(parsed) => Ok(Early::Key(parsed)),
+            Err(no_key) => self.unless_optional(no_key).map(|()| Early::Unkeyed),
         }
     }
 

@@ -8,7 +8,7 @@
 //! record does nothing but wait for what the service says. Its class is `local`, so that a lost process leaves nothing
 //! behind that somebody would have to look into.
 
-use crate::asking::Asking;
+use crate::asking::{Asking, Early};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
@@ -96,21 +96,14 @@ impl Asking {
 
     /// The key, as far as the head tells it, and why the request would be refused by its head alone.
     fn early(&self, parts: &Parts) -> Result<Early, Problem> {
-        let Some(key) = self.early_key(parts)? else {
-            return Ok(Early::Unkeyed);
-        };
-        match key {
-            Some(parsed) => request::refuse_streams(parts).map(|()| Early::Key(parsed)),
-            None => request::refuse_tunnels(parts).map(|()| Early::InBody),
+        let early = self.early_key(parts)?;
+        match early {
+            Early::Key(_) => request::refuse_streams(parts)?,
+            Early::InBody => request::refuse_tunnels(parts)?,
+            Early::Unkeyed => {}
         }
+        Ok(early)
     }
-}
-
-/// What the head tells of a request's key.
-enum Early {
-    Key(Parsed),
-    InBody,
-    Unkeyed,
 }
 
 /// Whoever judges a request once its body has passed.

@@ -275,7 +275,7 @@ async fn grpc_is_judged_by_its_trailers() {
             std::future::ready(Ok::<_, Failure>(response.expect("a response")))
         });
         for would in [Would::Run, second] {
-            let response = sent(&layer, inner.clone(), "application/grpc").await.expect("a response");
+            let response = sent(&layer, inner, "application/grpc").await.expect("a response");
             let body = response.into_body().collect().await.expect("a whole body");
             assert_eq!(body.trailers().expect("trailers")["grpc-status"], status);
             assert_eq!(watching.next().await, What::Shadow(would), "{status}");
