@@ -77,6 +77,15 @@ impl Callers {
         Self(Kind::Rule(Arc::new(rule)))
     }
 
+    /// By what callers are told apart, in the words of the published specification.
+    pub fn told_apart(&self) -> &'static str {
+        match &self.0 {
+            Kind::Authorization => "per access token",
+            Kind::Anonymous => "not at all: all are anonymous",
+            Kind::Rule(_) => "per identity, as the service determines it",
+        }
+    }
+
     /// The caller of a request.
     pub fn identify(&self, parts: &Parts) -> Result<Caller, NotIdentified> {
         match &self.0 {

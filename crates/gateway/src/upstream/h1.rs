@@ -15,6 +15,7 @@ use http_body::Body as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use semel::Attempt;
+use semel_http::is_endless;
 use semel_http::Failure;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,9 +133,4 @@ pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) 
     if expects_body && request.body().is_end_stream() {
         request.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
     }
-}
-
-/// A response that need not end, as the layer has it: of it, only the head is waited for.
-pub(super) fn is_endless(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_TYPE).iter().any(semel_http::is_endless)
 }

@@ -9,7 +9,6 @@
 use super::body::Body;
 use super::dial::Dialled;
 use super::failed::Failed;
-use super::h1::is_endless;
 use super::patience::Patience;
 use super::socket::Socket;
 use super::target::Target;
@@ -23,6 +22,7 @@ use http::{HeaderMap, Request, Response, Uri, Version};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use semel::{Attempt, Clock, SystemClock};
+use semel_http::is_endless;
 use semel_http::Failure;
 use std::future::poll_fn;
 use std::sync::Arc;
