@@ -2,8 +2,8 @@
 //!
 //! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
 
-use crate::failure::Failure;
 use crate::clean::{Clean, Cleaned};
+use crate::failure::Failure;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
