@@ -4,6 +4,7 @@
 //! no key is refused, and the set is looked up behind its back.
 
 use super::key::Key;
+use futures_util::FutureExt as _;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -51,6 +52,11 @@ impl Keys {
     /// Asks for a newer set. However often this is called, one look-up is what follows.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
+    }
+
+    /// Takes what was wanted so far as met: whoever loads a set next does it for all who asked before.
+    pub(super) fn forget_wishes(&self) {
+        let _ = self.wanted.notified().now_or_never();
     }
 
     /// Ends once somebody wants a newer set.

@@ -24,7 +24,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Where a set is loaded from.
 pub(super) enum Place {
     File(PathBuf),
-    Url { url: Url, fetcher: Fetcher },
+    Url { url: Box<Url>, fetcher: Box<Fetcher> },
 }
 
 /// Why a set could not be loaded.
@@ -53,8 +53,8 @@ impl std::error::Error for NotLoaded {}
 
 impl Place {
     pub(super) fn url(url: Url) -> Result<Self, NotFetched> {
-        let fetcher = Fetcher::new(&url)?;
-        Ok(Self::Url { url, fetcher })
+        let fetcher = Box::new(Fetcher::new(&url)?);
+        Ok(Self::Url { url: Box::new(url), fetcher })
     }
 
     /// For how long a set from here is believed.
@@ -128,6 +128,7 @@ pub(super) async fn keep_fresh(keys: Arc<Keys>, place: Place, clock: Arc<dyn Clo
         if let Some(rest) = place.interval_min().checked_sub(since).filter(|rest| !rest.is_zero()) {
             clock.sleep(rest).await;
         }
+        keys.forget_wishes();
         begun_at = clock.uptime();
         pause = match place.load(&*clock).await {
             Ok(loaded) => {
