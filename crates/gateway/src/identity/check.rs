@@ -178,22 +178,22 @@ fn check_headers(identity: &Identity, found: &mut Vec<Unsafe>) {
         Source::ApiKey(name) => Some(name),
         _ => None,
     });
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: Vec<&HeaderName> = Vec::new();
     for name in identity.believed_headers().chain(keys) {
         if is_reserved(name) {
             found.push(Unsafe::ReservedHeader(name.clone()));
         }
-        let spelling = spelling(name);
-        if seen.contains(&spelling) {
+        if seen.iter().any(|other| is_spelling(name.as_str(), other.as_str())) {
             found.push(Unsafe::HeaderTwice(name.clone()));
         }
-        seen.push(spelling);
+        seen.push(name);
     }
 }
 
-/// A header's name as servers see it that know no difference between `-` and `_`.
-pub(super) fn spelling(name: &HeaderName) -> String {
-    name.as_str().replace('_', "-")
+/// Whether two names are one to servers that know no difference between `-` and `_`.
+pub(super) fn is_spelling(one: &str, other: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    one.bytes().map(plain).eq(other.bytes().map(plain))
 }
 
 /// Whether a header means something else: to Semel, to HTTP's framing, or to another source.
@@ -230,9 +230,8 @@ fn is_reserved(name: &HeaderName) -> bool {
         header::VIA,
     ];
     let of_proxies = ["keep-alive", "prefer", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
-    let spelling = spelling(name);
     let names = ours.iter().chain(&of_http).map(HeaderName::as_str).chain(of_proxies);
-    names.into_iter().any(|reserved| reserved == spelling)
+    names.into_iter().any(|reserved| is_spelling(reserved, name.as_str()))
 }
 
 fn check_order(sources: &[Source], found: &mut Vec<Unsafe>) {

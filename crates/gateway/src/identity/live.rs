@@ -3,7 +3,7 @@
 //! What lives here: from a request to its caller and tenant. What must never: waiting (keys are fetched behind a request's
 //! back), or a word out of a request in what its sender is told.
 
-use super::check::{Unsafe, spelling};
+use super::check::{Unsafe, is_spelling};
 use super::cookie::{self, Found};
 use super::jwt::{self, Moment, Refreshing, Verified, Verifier};
 use super::{Identity, Peer, Source, Tenant, tenant};
@@ -85,12 +85,10 @@ impl Live {
         let peer = (self.0.peer)(extensions);
         let is_trusted = peer.as_ref().is_some_and(|peer| self.0.trusts(peer));
         for believed in self.0.identity.believed_headers() {
-            let believed_spelling = spelling(believed);
-            let names: Vec<HeaderName> = headers
-                .keys()
-                .filter(|name| spelling(name) == believed_spelling && !(is_trusted && *name == believed))
-                .cloned()
-                .collect();
+            let is_off = |name: &&HeaderName| {
+                is_spelling(name.as_str(), believed.as_str()) && !(is_trusted && *name == believed)
+            };
+            let names: Vec<HeaderName> = headers.keys().filter(is_off).cloned().collect();
             for name in names {
                 headers.remove(name);
             }

@@ -110,7 +110,7 @@ impl Identity {
     /// Checks the settings, loads what keys they name, and keeps these fresh for as long as the rule, or anything made from
     /// it, lives. `peer` tells from a request's extensions where it came from.
     ///
-    /// Needs a tokio runtime. Waits for one load of each issuer's keys, in no case longer than their timeout.
+    /// Needs a tokio runtime. Waits for one load of each issuer's keys, one after the other, none longer than its timeout.
     pub async fn start(
         self,
         clock: Arc<dyn Clock>,

@@ -1,8 +1,8 @@
 //! Tokens that are believed.
 
 use super::world::{
-    ED25519_PEM, JWKS, NOW, P256_PEM, P384_PEM, RSA_PEM, SECRET, Signer, alice, bearer, by_secret, by_token,
-    claims, clock, fixture, hs256, issuer, live, live_at, refused, told,
+    ED25519_PEM, JWKS, NOW, P256_PEM, P384_PEM, RSA_PEM, SECRET, Signer, alice, base64url, bearer, by_secret,
+    by_token, claims, clock, fixture, hs256, hs256_of, issuer, jwks, live, live_at, refused, told,
 };
 use semel::core::scope::Identity as Name;
 use semel_gateway::identity::Source;
@@ -42,6 +42,37 @@ async fn one_key_set_serves_each_algorithm_by_the_key_that_the_token_names() {
         let refused = refused("its algorithm is not accepted here");
         assert_eq!(bearer(&rule, &fixture(algorithm)), refused, "{algorithm}");
     }
+}
+
+#[tokio::test]
+async fn a_key_without_a_name_in_a_set_serves_tokens_that_name_none() {
+    let mut nameless = Signer::of_fixtures().jwk("");
+    nameless.as_object_mut().expect("an object").remove("kid");
+    let folder = Folder::new("nameless");
+    let set = jwks(&[Signer::numbered(1).jwk("a"), nameless]);
+    let rule = live(by_token(issuer(KeySource::File(folder.write(&set))))).await;
+    let unnamed = |signer: Signer| signer.token_of(&json!({ "alg": "EdDSA" }), &claims(json!({})));
+    assert_eq!(bearer(&rule, &unnamed(Signer::of_fixtures())), alice());
+    assert_eq!(bearer(&rule, &unnamed(Signer::numbered(1))), alice());
+    assert_eq!(bearer(&rule, &unnamed(Signer::numbered(2))), refused("its signature is not valid"));
+    let why = "its key is not known here (if the key is new, try again in a while)";
+    assert_eq!(bearer(&rule, &Signer::of_fixtures().token("b")), refused(why));
+}
+
+#[tokio::test]
+async fn secrets_in_a_file_serve_hs256_where_it_is_allowed_and_they_are_long_enough() {
+    let secret = |kid: &str, bytes: &[u8]| json!({ "kty": "oct", "kid": kid, "k": base64url(bytes) });
+    let folder = Folder::new("secrets");
+    let set = jwks(&[secret("long", SECRET), secret("short", &SECRET[..31])]);
+    let path = folder.write(&set);
+    let token = |kid: &str, secret| {
+        hs256_of(&json!({ "alg": "HS256", "kid": kid }).to_string(), &claims(json!({})).to_string(), secret)
+    };
+    let rule = live(by_token(issuer(KeySource::File(path.clone())).by([Algorithm::HS256]))).await;
+    assert_eq!(bearer(&rule, &token("long", SECRET)), alice());
+    assert!(bearer(&rule, &token("short", &SECRET[..31])).is_err());
+    let rule = live(by_token(issuer(KeySource::File(path)))).await;
+    assert_eq!(bearer(&rule, &token("long", SECRET)), refused("its algorithm is not accepted here"));
 }
 
 #[tokio::test]

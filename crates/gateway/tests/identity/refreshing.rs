@@ -31,11 +31,14 @@ fn document(keys: &[(u8, &str)]) -> Answer {
     Answer::Document(jwks(&keys))
 }
 
-/// Lets everything run until it is so. A test in which it never is hangs, and its runner says so.
+/// Lets everything run until it is so; gives up where that is not in sight.
 async fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        tokio::task::yield_now().await;
-    }
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never became so");
 }
 
 /// Lets everything run until the task that loads keys sleeps for that long.

@@ -104,7 +104,8 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Url { url, .. } => url.address.fmt(f),
+            // A query may hold what is no log's business.
+            Self::Url { url, .. } => url.address.split('?').next().unwrap_or_default().fmt(f),
         }
     }
 }
