@@ -85,3 +85,15 @@ impl fmt::Display for NoSet {
 }
 
 impl std::error::Error for NoSet {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_one_in_a_file_only() {
+        let document = br#"{"keys":[{"kty":"oct","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr8"}]}"#;
+        let keys = |from| read(document, from).map(|keys| keys.len());
+        assert_eq!((keys(From::File), keys(From::Url)), (Ok(1), Ok(0)));
+    }
+}
