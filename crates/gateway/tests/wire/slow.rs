@@ -57,7 +57,9 @@ async fn a_connection_that_is_kept_alive_for_nothing_is_closed_without_a_word() 
 
 #[tokio::test]
 async fn the_time_to_the_next_request_runs_from_an_answer_that_took_its_time() {
-    let world = World::with(Options { idle_timeout: SHORT, ..options() }).await;
+    // No other timer comes to its help.
+    let limits = Options { idle_timeout: SHORT, head_timeout: Duration::from_hours(1), ..options() };
+    let world = World::with(limits).await;
     let mut client = world.connect().await;
     client.send(get("/hang")).await;
     within(world.service.arrived.notified()).await;
