@@ -202,7 +202,7 @@ async fn in_a_crowd_nothing_is_sent_twice_and_what_is_told_as_unsent_never_arriv
         match told {
             Ok(()) => assert!(came.contains_key(path), "{path}"),
             Err(failure) => {
-                assert!(!failure.nothing_was_sent() || !came.contains_key(path), "{path}: {failure}")
+                assert!(!failure.nothing_was_sent() || !came.contains_key(path), "{path}: {failure}");
             }
         }
     }
