@@ -1,0 +1,14 @@
+//! The program `semel` itself, started on a file of its own, between real sockets: what it is told, what it tells, and what
+//! it keeps when it is killed.
+
+mod bodies;
+mod client;
+mod drain;
+mod failing;
+mod kills;
+mod leaving;
+mod once;
+mod status;
+mod states;
+mod upstream;
+mod world;
