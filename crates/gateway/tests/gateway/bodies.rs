@@ -6,7 +6,8 @@ use crate::world::{KEY, World};
 
 /// The bytes of "hello", compressed by `gzip -n`.
 const GZIP: [u8; 25] = [
-    0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 7, 0, 0x86, 0xa6, 0x10, 0x36, 5, 0, 0, 0,
+    0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 7, 0, 0x86, 0xa6, 0x10, 0x36, 5, 0, 0,
+    0,
 ];
 const LARGE: usize = 8 << 20;
 
@@ -42,9 +43,21 @@ async fn a_request_reaches_the_upstream_as_it_was() {
     let large = large();
     let asks: [(&str, Ask, Vec<u8>); 6] = [
         ("empty", Ask::post("/0").key(KEY), Vec::new()),
-        ("binary", Ask::post("/1").key(KEY).bytes(vec![0, 0xff, 0xfe, b'\r', b'\n', 0]), vec![0, 0xff, 0xfe, b'\r', b'\n', 0]),
-        ("gzip", Ask::post("/2").key(KEY).with("content-encoding", "gzip").bytes(GZIP.to_vec()), GZIP.to_vec()),
-        ("chunked", Ask::post("/3").key(KEY).bytes("in some pieces").in_pieces(3), b"in some pieces".to_vec()),
+        (
+            "binary",
+            Ask::post("/1").key(KEY).bytes(vec![0, 0xff, 0xfe, b'\r', b'\n', 0]),
+            vec![0, 0xff, 0xfe, b'\r', b'\n', 0],
+        ),
+        (
+            "gzip",
+            Ask::post("/2").key(KEY).with("content-encoding", "gzip").bytes(GZIP.to_vec()),
+            GZIP.to_vec(),
+        ),
+        (
+            "chunked",
+            Ask::post("/3").key(KEY).bytes("in some pieces").in_pieces(3),
+            b"in some pieces".to_vec(),
+        ),
         ("8 MiB", Ask::post("/4").key(KEY).bytes(large.clone()), large.clone()),
         ("8 MiB, chunked", Ask::post("/5").key(KEY).bytes(large.clone()).in_pieces(100_000), large),
     ];
@@ -62,8 +75,14 @@ async fn a_request_reaches_the_upstream_as_it_was() {
 
 #[tokio::test]
 async fn peer_bug_binary_bodies_corrupted_and_empty_ones_replayed_as_null() {
-    let bodies: Vec<Vec<u8>> =
-        vec![Vec::new(), vec![0], vec![0, 0xff, 0xc3, 0x28, b'\r', b'\n'], b"0".to_vec(), b"[]".to_vec(), b"false".to_vec()];
+    let bodies: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        vec![0],
+        vec![0, 0xff, 0xc3, 0x28, b'\r', b'\n'],
+        b"0".to_vec(),
+        b"[]".to_vec(),
+        b"false".to_vec(),
+    ];
     let scripted = bodies.clone();
     let number = |seen: &Seen| seen.line.as_bytes()[6] - b'0';
     let script = move |seen: &Seen| {
@@ -89,7 +108,9 @@ async fn peer_bug_content_encoding_and_length_disagree_with_the_body() {
 
 #[tokio::test]
 async fn a_response_in_chunks_or_until_the_end_is_replayed_with_the_same_bytes() {
-    let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nin \r\n6;x=y\r\npieces\r\n0\r\n\r\n".to_vec();
+    let chunked =
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nin \r\n6;x=y\r\npieces\r\n0\r\n\r\n"
+            .to_vec();
     let until_the_end = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nin pieces".to_vec();
     let old = b"HTTP/1.0 200 OK\r\n\r\nin pieces".to_vec();
     for act in [Act::Say(chunked), Act::SayAndEnd(until_the_end), Act::SayAndEnd(old)] {

@@ -64,7 +64,8 @@ impl Ask {
         let http1 = hyper::client::conn::http1::Builder::new();
         let (mut sender, connection) = http1.handshake(stream).await.map_err(io::Error::other)?;
         let driving = tokio::spawn(connection);
-        let mut request = Request::builder().method(self.method).uri(&self.path).header("host", to.to_string());
+        let mut request =
+            Request::builder().method(self.method).uri(&self.path).header("host", to.to_string());
         for (name, value) in &self.headers {
             request = request.header(*name, HeaderValue::from_bytes(value).expect("a value"));
         }

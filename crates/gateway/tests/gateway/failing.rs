@@ -18,14 +18,26 @@ fn nonsense() -> Vec<(&'static str, Act)> {
         ("a body that is cut short", says(b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\nshort")),
         ("a body that does not come", says(b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\n")),
         ("chunks that are cut short", says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhel")),
-        ("chunks without a last one", says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")),
-        ("chunks that are none", says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\nhello\r\n")),
+        (
+            "chunks without a last one",
+            says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+        ),
+        (
+            "chunks that are none",
+            says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\nhello\r\n"),
+        ),
         ("two lengths", says(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!")),
         ("a length that is none", says(b"HTTP/1.1 200 OK\r\ncontent-length: five\r\n\r\nhello")),
         ("garbage", says(b"\x00\x01\x02 this is no HTTP at all \xff\xfe\r\n\r\n")),
         ("another protocol", says(b"SSH-2.0-OpenSSH_9.2p1\r\n")),
-        ("a switch of protocols", says(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n")),
-        ("a head without end", Act::SayAndEnd([b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'y'; 300_000]].concat())),
+        (
+            "a switch of protocols",
+            says(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"),
+        ),
+        (
+            "a head without end",
+            Act::SayAndEnd([b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'y'; 300_000]].concat()),
+        ),
         ("more than it said", Act::SayAndEnd(long)),
     ]
 }

@@ -80,7 +80,8 @@ async fn at_any_moment_it_is_once_and_the_retry_learns_of_it() {
         assert_eq!(retry.status, 201, "{retry:?}");
         assert!(retry.is_replay() || number % 3 != 2, "who had an answer was served: {retry:?}");
     }
-    let mut seen: Vec<_> = world.upstream.seen().iter().map(|seen| seen.header("idempotency-key").map(str::to_owned)).collect();
+    let mut seen: Vec<_> =
+        world.upstream.seen().iter().map(|seen| seen.header("idempotency-key").map(str::to_owned)).collect();
     seen.sort();
     seen.dedup();
     assert_eq!((seen.len(), world.calls()), (keys.len(), keys.len()), "once for each");

@@ -8,7 +8,7 @@ mod failing;
 mod kills;
 mod leaving;
 mod once;
-mod status;
 mod states;
+mod status;
 mod upstream;
 mod world;

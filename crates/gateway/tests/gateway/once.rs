@@ -68,7 +68,11 @@ async fn peer_bug_proxies_send_again_what_has_no_body() {
         world.is_problem(&reply, 502, "UPSTREAM_FAILED", false).await;
         assert_eq!(world.send(ask).await.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
         let seen = world.upstream.seen();
-        assert_eq!((seen.len(), seen[1].connection), (2, seen[0].connection), "once, on the connection that was there");
+        assert_eq!(
+            (seen.len(), seen[1].connection),
+            (2, seen[0].connection),
+            "once, on the connection that was there"
+        );
     }
 }
 

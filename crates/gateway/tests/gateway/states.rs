@@ -50,7 +50,8 @@ async fn none_is_run_as_attempt_one() {
 
 #[tokio::test]
 async fn succeeded_and_failed_replayable_are_replayed_also_after_a_kill() {
-    for (status, code) in [("200 OK", 200), ("303 See Other", 303), ("404 Not Found", 404), ("422 Nope", 422)] {
+    for (status, code) in [("200 OK", 200), ("303 See Other", 303), ("404 Not Found", 404), ("422 Nope", 422)]
+    {
         let mut world = World::new(&[], says(status)).await;
         let first = world.charge(5).await;
         assert_eq!((first.status, first.is_replay(), first.is_acknowledged()), (code, false, true));
@@ -84,8 +85,12 @@ async fn failed_not_replayable_is_the_next_attempt_of_the_same_payload_only() {
     }
     assert_eq!(world.charge(5).await.text(), "charge 7");
     assert!(world.charge(5).await.is_replay());
-    let numbers: Vec<_> =
-        world.upstream.seen().iter().map(|seen| seen.header("idempotency-attempt").expect("a number").to_owned()).collect();
+    let numbers: Vec<_> = world
+        .upstream
+        .seen()
+        .iter()
+        .map(|seen| seen.header("idempotency-attempt").expect("a number").to_owned())
+        .collect();
     assert_eq!(numbers, ["1", "2", "3", "4", "5", "6", "7"]);
     let fences: Vec<u64> = world
         .upstream
@@ -109,7 +114,8 @@ async fn failed_not_replayable_past_its_time_is_as_none() {
     assert_eq!((reply.status, reply.text()), (201, "charge 2"), "the payload binds no more");
     let seen = world.upstream.seen();
     assert_eq!(seen[1].header("idempotency-attempt"), Some("1"));
-    let fence = |at: usize| seen[at].header("idempotency-fence").expect("a fence").parse::<u64>().expect("a number");
+    let fence =
+        |at: usize| seen[at].header("idempotency-fence").expect("a fence").parse::<u64>().expect("a number");
     assert!(fence(1) > fence(0));
 }
 
@@ -119,15 +125,12 @@ async fn processing_is_waited_for_and_then_replayed() {
     let within = gate.clone();
     let script = move |seen: &_| Act::After(within.clone(), Box::new(charged(seen)));
     let world = World::new(&["--wait", "30s"], script).await;
-    let ((first, twin), ()) = tokio::join!(
-        async { tokio::join!(world.charge(5), world.charge(5)) },
-        async {
-            world.upstream.has_seen(1).await;
-            let other = world.charge(6).await;
-            assert_eq!(other.code().as_deref(), Some(MISMATCH), "also while it runs");
-            gate.open();
-        }
-    );
+    let ((first, twin), ()) = tokio::join!(async { tokio::join!(world.charge(5), world.charge(5)) }, async {
+        world.upstream.has_seen(1).await;
+        let other = world.charge(6).await;
+        assert_eq!(other.code().as_deref(), Some(MISMATCH), "also while it runs");
+        gate.open();
+    });
     assert_eq!((first.text(), twin.text(), world.calls()), ("charge 1", "charge 1", 1));
     assert!(first.is_replay() != twin.is_replay(), "one ran, one waited");
 }
@@ -267,6 +270,11 @@ async fn expired_is_refused_for_as_long_as_its_tombstone_stands_and_is_none_afte
     })
     .await;
     assert_eq!((again.status, again.text()), (201, "charge 2"));
-    let fences: Vec<_> = world.upstream.seen().iter().map(|seen| seen.header("idempotency-fence").map(str::to_owned)).collect();
+    let fences: Vec<_> = world
+        .upstream
+        .seen()
+        .iter()
+        .map(|seen| seen.header("idempotency-fence").map(str::to_owned))
+        .collect();
     assert!(fences[1] > fences[0], "{fences:?}");
 }

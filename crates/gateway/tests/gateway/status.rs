@@ -97,7 +97,11 @@ async fn an_original_that_still_runs() {
 async fn an_outcome_that_nobody_knows() {
     let world = World::new(&[], says("500 Internal Server Error")).await;
     let first = world.charge(5).await;
-    assert_eq!((first.status, first.text()), (500, "answer 1"), "the first caller gets what the service said");
+    assert_eq!(
+        (first.status, first.text()),
+        (500, "answer 1"),
+        "the first caller gets what the service said"
+    );
     assert!(first.header("operation-id").is_some() && !first.is_acknowledged());
     let retry = world.charge(5).await;
     world.is_problem(&retry, 409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false).await;
@@ -175,7 +179,8 @@ struct Full {
 
 impl Full {
     fn new() -> Self {
-        let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        let listener =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
         listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
         listener.listen(0).expect("it listens");
         let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
@@ -264,14 +269,17 @@ async fn an_operation_of_nobody_or_of_somebody_else() {
     let alice = world.send(Ask::get(&path).with("authorization", "Bearer alice")).await;
     assert_eq!((alice.status, &alice.json()["result"]["body"]), (200, &"charge 1".into()));
     let absent = "/operations/30313233-3435-3637-3839-616263646566";
-    let others =
-        [Ask::get(&path), Ask::get(&path).with("authorization", "Bearer bob"), Ask::get(absent)];
+    let others = [Ask::get(&path), Ask::get(&path).with("authorization", "Bearer bob"), Ask::get(absent)];
     for other in others {
         let reply = world.send(other).await;
         world.is_problem(&reply, 404, "OPERATION_NOT_FOUND", false).await;
     }
     assert_eq!(world.calls(), 1);
-    assert_eq!(world.send(Ask::get("/operations/7")).await.status, 201, "any other shape is the service's own");
+    assert_eq!(
+        world.send(Ask::get("/operations/7")).await.status,
+        201,
+        "any other shape is the service's own"
+    );
 }
 
 #[tokio::test]
@@ -282,7 +290,11 @@ async fn peer_bug_a_store_that_is_down_failed_open() {
     let refused = world.charge(5).await;
     world.is_problem(&refused, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
     assert_eq!((refused.header("retry-after"), world.calls()), (Some("1"), 0));
-    assert_eq!(world.send(Ask::post("/charges").json("{}")).await.status, 201, "without a key no store is needed");
+    assert_eq!(
+        world.send(Ask::post("/charges").json("{}")).await.status,
+        201,
+        "without a key no store is needed"
+    );
     lock.execute_batch("ROLLBACK").expect("the end of it");
     let served = within(until(async || {
         let reply = world.charge(5).await;
@@ -303,7 +315,10 @@ async fn no_key_and_no_token_is_ever_logged() {
     .await;
     for path in ["/charges", "/broken", "/hung"] {
         for _ in 0..2 {
-            let ask = Ask::post(path).key(KEY).with("authorization", "Bearer s3cret-t0ken").json("{\"card\":\"4242\"}");
+            let ask = Ask::post(path)
+                .key(KEY)
+                .with("authorization", "Bearer s3cret-t0ken")
+                .json("{\"card\":\"4242\"}");
             world.send(ask).await;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -39,6 +40,8 @@ pub(crate) enum Act {
     Hang,
     /// As soon as it may.
     After(Gate, Box<Act>),
+    /// A while later.
+    Later(Duration, Box<Act>),
 }
 
 /// Something that a test lets go on.
@@ -109,6 +112,10 @@ impl Upstream {
         self.book.seen.lock().expect("unharmed").clone()
     }
 
+    pub(crate) fn seen_count(&self) -> usize {
+        *self.book.count.borrow()
+    }
+
     /// Waits until as many requests have come.
     pub(crate) async fn has_seen(&self, count: usize) {
         let mut counted = self.book.count.subscribe();
@@ -133,10 +140,19 @@ async fn serve(book: Arc<Book>, connection: usize, stream: TcpStream) {
         };
         book.count.send_modify(|count| *count += 1);
         let mut act = (book.script)(&seen);
-        while let Act::After(gate, then) = act {
-            gate.pass().await;
-            act = *then;
-        }
+        let act = loop {
+            match act {
+                Act::After(gate, then) => {
+                    gate.pass().await;
+                    act = *then;
+                }
+                Act::Later(span, then) => {
+                    tokio::time::sleep(span).await;
+                    act = *then;
+                }
+                done => break done,
+            }
+        };
         match act {
             Act::Say(bytes) => {
                 if stream.write_all(&bytes).await.is_err() {
@@ -152,15 +168,13 @@ async fn serve(book: Arc<Book>, connection: usize, stream: TcpStream) {
                 let _ = stream.read_to_end(&mut Vec::new()).await;
                 return;
             }
-            Act::End | Act::After(..) => return,
+            Act::End | Act::After(..) | Act::Later(..) => return,
         }
     }
 }
 
 /// The next request, once it is there to its last byte.
-async fn request(
-    stream: &mut BufReader<TcpStream>,
-) -> Option<(String, Vec<(String, String)>, Vec<u8>)> {
+async fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<(String, String)>, Vec<u8>)> {
     let first = line(stream).await?;
     let mut headers = Vec::new();
     loop {

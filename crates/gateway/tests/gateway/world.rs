@@ -133,10 +133,7 @@ pub(crate) struct World {
 
 impl World {
     /// With an upstream that does what `script` says to each request.
-    pub(crate) async fn new(
-        flags: &[&str],
-        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) async fn new(flags: &[&str], script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
         let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
         let gateway = Gateway::start(&scratch, upstream.address, flags);
         Self { gateway, upstream, scratch }
@@ -177,12 +174,17 @@ impl World {
         assert_eq!(reply.header("cache-control"), Some("no-store"), "{reply:?}");
         let problem = reply.json();
         let text = |name: &str| problem[name].as_str().unwrap_or_else(|| panic!("{name} in {problem}"));
-        assert_eq!((reply.status, text("code"), problem["retryable"].as_bool()), (status, code, Some(retryable)));
+        assert_eq!(
+            (reply.status, text("code"), problem["retryable"].as_bool()),
+            (status, code, Some(retryable))
+        );
         assert_eq!(problem["status"], status);
         assert!(!text("title").is_empty() && !text("detail").is_empty(), "{problem}");
         assert!(!format!("{reply:?}").contains(KEY), "the key is in {reply:?}");
         assert_eq!(problem["operationId"].as_str(), reply.header("operation-id"), "{reply:?}");
-        for never in ["idempotency-expires", "idempotency-attempt", "idempotency-fence", "idempotency-outcome"] {
+        for never in
+            ["idempotency-expires", "idempotency-attempt", "idempotency-fence", "idempotency-outcome"]
+        {
             let is_kept = never == "idempotency-expires" && code == "IDEMPOTENCY_RESPONSE_NOT_RETAINED";
             assert!(is_kept || reply.header(never).is_none(), "{never} in {reply:?}");
         }
@@ -196,7 +198,8 @@ impl World {
     /// What the operation that `reply` links to is, as it tells whoever follows the link.
     pub(crate) async fn linked(&self, reply: &Reply) -> serde_json::Value {
         let link = reply.header("link").unwrap_or_else(|| panic!("a link in {reply:?}"));
-        let path = link.strip_prefix('<').and_then(|link| link.strip_suffix(">; rel=\"status\"")).expect(link);
+        let path =
+            link.strip_prefix('<').and_then(|link| link.strip_suffix(">; rel=\"status\"")).expect(link);
         assert_eq!(path, format!("/operations/{}", reply.header("operation-id").expect("an id")));
         self.send(Ask::get(path)).await.json()
     }

@@ -7,6 +7,7 @@ mod handing;
 mod identity;
 mod once;
 mod published;
+mod settings;
 mod streams;
 mod table;
 mod world;
