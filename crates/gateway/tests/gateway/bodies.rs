@@ -74,6 +74,30 @@ async fn a_request_reaches_the_upstream_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_target_and_its_headers_reach_the_upstream_byte_for_byte() {
+    let world = World::new(&[], |_| Act::Say(response("200 OK", &[], "fine"))).await;
+    let target = "/a%2Fb//c/../d;v=1/%C3%A9?x=1&y=%20&&z";
+    let ask = Ask::post(target).key(KEY).with("x-own", "one").with("x-own", "").with("x-own", "two, three");
+    assert_eq!(world.send(ask.clone()).await.text(), "fine");
+    assert!(world.send(ask).await.is_replay());
+    let seen = &world.upstream.seen()[0];
+    assert_eq!(seen.line, format!("POST {target} HTTP/1.1"));
+    let own: Vec<_> =
+        seen.headers.iter().filter(|(name, _)| name == "x-own").map(|(_, value)| value.as_str()).collect();
+    assert_eq!(own, ["one", "", "two, three"]);
+}
+
+#[tokio::test]
+async fn what_comes_before_the_answer_is_no_answer() {
+    let hints =
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n".to_vec();
+    let all = [hints, response("201 Created", &[("etag", "\"7\"")], "charged")].concat();
+    let mut world = World::new(&[], move |_| Act::Say(all.clone())).await;
+    let reply = thrice(&mut world, Ask::post("/charges").key(KEY)).await;
+    assert_eq!((reply.status, reply.text(), reply.header("link")), (201, "charged", None));
+}
+
+#[tokio::test]
 async fn peer_bug_binary_bodies_corrupted_and_empty_ones_replayed_as_null() {
     let bodies: Vec<Vec<u8>> = vec![
         Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::client::Ask;
 use crate::upstream::{Act, Gate, charged};
-use crate::world::{KEY, World, charge, within};
+use crate::world::{Gateway, KEY, World, charge, until, within};
 use tokio::task::JoinSet;
 
 #[tokio::test]
@@ -25,6 +25,30 @@ async fn two_hundred_requests_at_once_are_one_call_and_two_hundred_equal_answers
     assert_eq!((answers[0].0, &answers[0].2[..]), (201, &b"charge 1"[..]));
     answers.dedup();
     assert_eq!(answers.len(), 1, "all are the same: {answers:?}");
+}
+
+#[tokio::test]
+async fn two_gateways_on_one_file_are_one() {
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
+    let flags = ["--wait", "50s"];
+    let mut world = World::new(&flags, script).await;
+    let other = Gateway::start(&world.scratch, world.upstream.address, &flags);
+    let addresses = [world.gateway.address, other.address];
+    let mut sent: JoinSet<_> = (0..40).map(|number| charge(5).send(addresses[number % 2])).collect();
+    world.upstream.has_seen(1).await;
+    gate.open();
+    let mut replays = 0;
+    while let Some(reply) = within(sent.join_next()).await {
+        let reply = reply.expect("no panic").expect("an answer");
+        assert_eq!(reply.text(), "charge 1");
+        replays += u32::from(reply.is_replay());
+    }
+    assert_eq!((replays, world.calls()), (39, 1));
+    world.gateway.kill();
+    let left = charge(5).send(other.address).await.expect("an answer");
+    assert!(left.is_replay(), "one is enough to remember: {left:?}");
 }
 
 #[tokio::test]
@@ -119,7 +143,7 @@ async fn who_does_not_want_to_wait_is_told_where_to_look() {
     assert_eq!(world.send(asked()).await.status, 202);
     assert_eq!(world.send(Ask::get(&path)).await.json()["state"], "PROCESSING");
     gate.open();
-    let done = crate::world::until(async || {
+    let done = until(async || {
         let told = world.send(Ask::get(&path).key(KEY)).await.json();
         (told["state"] == "SUCCEEDED").then_some(told)
     })

@@ -67,7 +67,7 @@ async fn succeeded_and_failed_replayable_are_replayed_also_after_a_kill() {
 }
 
 #[tokio::test]
-async fn failed_not_replayable_is_the_next_attempt_of_the_same_payload_only() {
+async fn failed_not_replayable_is_the_next_attempt_and_of_the_same_payload_only() {
     let retried = response("503 Service Unavailable", &[("retry-after", "7")], "later");
     let world = World::new(&[], move |seen| match seen.number {
         1 => Act::Say(retried.clone()),
@@ -135,8 +135,10 @@ async fn processing_is_waited_for_and_then_replayed() {
     assert!(first.is_replay() != twin.is_replay(), "one ran, one waited");
 }
 
+/// PROCESSING outlives a kill until its lease is over, also for a gateway that comes back under the same name; and is UNKNOWN
+/// then.
 #[tokio::test]
-async fn processing_outlives_a_kill_until_its_lease_is_over_and_is_unknown_then() {
+async fn peer_bug_a_crash_wedged_the_key_for_a_day_or_a_restarted_worker_resumed_a_lost_claim() {
     let world = killed_in_the_middle(&["--lease", "3s", "--wait", "0s"]).await;
     let early = world.charge(5).await;
     world.is_problem(&early, 409, IN_PROGRESS, true).await;

@@ -146,6 +146,12 @@ async fn a_request_over_the_limit() {
         let reply = world.send(long).await;
         world.is_problem(&reply, 413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false).await;
     }
+    // Refused by its length, or after a thousandth of it: whoever is still sending hears of it all the same.
+    let endless = Ask::post("/charges").key(KEY).bytes(vec![0; 20 << 20]);
+    for endless in [endless.clone(), endless.in_pieces(1 << 20)] {
+        let reply = world.send(endless).await;
+        world.is_problem(&reply, 413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false).await;
+    }
     assert_eq!(world.calls(), 0);
     assert_eq!(world.send(Ask::post("/charges").key(KEY).bytes(vec![0; 1_024])).await.status, 201);
     let unkeyed = world.send(Ask::post("/charges").bytes(vec![0; 100_000])).await;
@@ -305,7 +311,7 @@ async fn peer_bug_a_store_that_is_down_failed_open() {
 }
 
 #[tokio::test]
-async fn no_key_and_no_token_is_ever_logged() {
+async fn peer_bug_full_keys_in_logs_and_in_error_bodies() {
     let flags = ["--log-level", "debug", "--response-timeout", "300ms"];
     let world = World::new(&flags, |seen| match seen.number {
         1 => charged(seen),
