@@ -58,10 +58,13 @@ fn intent_of(seen: &Seen) -> Option<usize> {
 }
 
 fn ask(intent: usize) -> Ask {
+    let ask = Ask::post("/charges").key(&format!("{KEY}-{intent}"));
+    if intent % 20 == 18 {
+        // Without a body: what proxies like to send again.
+        return ask;
+    }
     let padding = "x".repeat(if intent.is_multiple_of(13) { 200_000 } else { intent % 50 });
-    Ask::post("/charges")
-        .key(&format!("{KEY}-{intent}"))
-        .json(&format!("{{\"i\":{intent},\"p\":\"{padding}\"}}"))
+    ask.json(&format!("{{\"i\":{intent},\"p\":\"{padding}\"}}"))
 }
 
 /// What all clients know together.
@@ -195,6 +198,7 @@ async fn audit(crowd: &Crowd, effects: &Effects) -> Result<String, String> {
             before = count(intent);
             let reply = crowd.send(ask(intent)).await;
             let is_settled = match reply.code().as_deref() {
+                _ if count(intent) > 1 => true,
                 Some("IDEMPOTENCY_REQUEST_IN_PROGRESS" | "UPSTREAM_UNREACHABLE") => false,
                 None => ![429, 503].contains(&reply.status),
                 Some(_) => true,
