@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod demo;
+pub mod difference;
 pub mod forward;
 pub mod listen;
 pub mod logging;

@@ -4,6 +4,8 @@
 //!
 //! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong.
 
+mod fingerprint;
+mod key;
 mod serve;
 pub mod size;
 pub mod span;
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 
 /// Makes side effects happen once.
 #[derive(Debug, Parser)]
-#[command(name = "semel", version, about, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "semel", version, disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -23,12 +25,19 @@ struct Cli {
 enum Command {
     /// Stand in front of a service, and have each request with an idempotency key take effect once.
     Serve(Box<serve::Args>),
+    /// What makes two requests the same: a body's canonical form and hash, and where two bodies differ.
+    Fingerprint(fingerprint::Args),
+    /// Make idempotency keys.
+    #[command(subcommand)]
+    Key(key::Command),
 }
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(arguments) => serve::main(*arguments),
+        Command::Fingerprint(arguments) => Ok(fingerprint::main(&arguments)),
+        Command::Key(command) => key::main(&command),
     };
     done.unwrap_or_else(|why| {
         eprintln!("error: {why}");

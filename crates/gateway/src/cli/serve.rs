@@ -16,15 +16,16 @@ use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["upstream", "demo"]))]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line, each on its own")]
 pub(super) struct Args {
-    /// The service to stand in front of: http://HOST:PORT, https://HOST, or h2c://HOST:PORT for plaintext HTTP/2.
+    /// The service to stand in front of, by its URL: http, https, or h2c for plaintext HTTP/2
     #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = upstream::Target::parse)]
     upstream: Option<upstream::Target>,
     /// Show what this is about, with a payments service and clients that come along.
     #[arg(long, conflicts_with_all = ["upstream", "store", "require_key", "key", "class", "anonymous"])]
     demo: bool,
     /// End after the demonstration; the exit code says whether its ledger balances.
-    #[arg(long, requires = "demo")]
+    #[arg(long, requires = "demo", conflicts_with = "upstream")]
     exit: bool,
 
     /// Where to listen.
@@ -261,6 +262,31 @@ mod tests {
             &["--ttl", "24"],
         ] {
             assert!(plan(flags).is_err(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn the_guide_names_every_flag_with_its_default() {
+        use clap::CommandFactory as _;
+        let guide = include_str!("../../../../docs/guide/src/serve.md");
+        let rows: Vec<_> = guide.lines().filter(|line| line.starts_with("| `--")).collect();
+        for flag in
+            Line::command().get_arguments().filter_map(|flag| flag.get_long().map(|name| (name, flag)))
+        {
+            let (name, flag) = flag;
+            if name == "help" {
+                continue;
+            }
+            let names = |row: &&&str| {
+                let cell = row.split(" | ").next().unwrap_or_default();
+                cell.contains(&format!("`--{name}`")) || cell.contains(&format!("`--{name} "))
+            };
+            let row = rows.iter().find(names);
+            let row = row.unwrap_or_else(|| panic!("the guide does not name --{name}"));
+            for default in flag.get_default_values().iter().filter(|_| flag.get_action().takes_values()) {
+                let default = default.to_str().expect("text");
+                assert!(row.contains(&format!("`{default}`")), "--{name}: {default} is not in {row}");
+            }
         }
     }
 }

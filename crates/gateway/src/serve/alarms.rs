@@ -33,7 +33,7 @@ impl Observer for Alarms {
                 warn!(operation = %operation_id, "an attempt took longer than its deadline; its outcome is unknown");
             }
             Event::LeaseLost { operation_id } => {
-                warn!(operation = %operation_id, "an attempt lost its lease")
+                warn!(operation = %operation_id, "an attempt lost its lease");
             }
             Event::Unstored { operation_id, error } => {
                 error!(operation = %operation_id, %error, "an outcome is not stored yet; trying on");

@@ -36,7 +36,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(5),
-            response_timeout: Duration::from_secs(60),
+            response_timeout: Duration::from_mins(1),
             idle_time_max_protected: Duration::from_secs(2),
             idle_time_max: Duration::from_secs(15),
             is_fresh_when_protected: false,

@@ -28,6 +28,7 @@ enum Stage {
     Saying,
     Shutting,
     Listening(Pin<Box<Sleep>>),
+    Closed,
 }
 
 impl Closing {
@@ -61,22 +62,25 @@ impl Closing {
                 }
                 Stage::Shutting => {
                     ready!(Pin::new(&mut *io).poll_shutdown(context))?;
-                    if !self.is_sending {
-                        return Poll::Ready(Ok(()));
-                    }
-                    self.stage = Stage::Listening(Box::pin(sleep(LISTEN)));
+                    self.stage = if self.is_sending {
+                        Stage::Listening(Box::pin(sleep(LISTEN)))
+                    } else {
+                        Stage::Closed
+                    };
                 }
                 Stage::Listening(timer) => {
                     if timer.as_mut().poll(context).is_ready() {
-                        return Poll::Ready(Ok(()));
+                        self.stage = Stage::Closed;
+                        continue;
                     }
                     let mut scrap = [0; 4096];
                     let mut buffer = ReadBuf::new(&mut scrap);
                     let read = ready!(Pin::new(&mut *io).poll_read(context, &mut buffer));
                     if read.is_err() || buffer.filled().is_empty() {
-                        return Poll::Ready(Ok(()));
+                        self.stage = Stage::Closed;
                     }
                 }
+                Stage::Closed => return Poll::Ready(Ok(())),
             }
         }
     }

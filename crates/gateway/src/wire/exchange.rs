@@ -53,7 +53,7 @@ impl Exchange {
         }
     }
 
-    /// Wakes the reading side at the next end of a request, or at a decision.
+    /// Wakes the reading side at the next decision.
     pub(super) fn wake_reader(&self, waker: &Waker) {
         self.reader.register(waker);
     }
@@ -66,6 +66,5 @@ pub(crate) struct Running(Arc<Exchange>);
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.finished.fetch_add(1, Ordering::AcqRel);
-        self.0.reader.wake();
     }
 }

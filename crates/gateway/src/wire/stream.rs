@@ -3,8 +3,8 @@
 //! What lives here: reading by way of the scanner, and waiting within limits. What must never: a byte that the scanner did
 //! not pass, before the client's change of protocol was granted.
 //!
-//! A refusal ends the stream: the library behind is told that nothing more comes once every earlier request is answered, and
-//! when it closes the connection the refusal is written as the last thing. So answers stay in order, whatever a client sends
+//! A refusal ends the stream: once every earlier request is answered and its answer is out, the refusal is written as the
+//! last thing, and the library behind is told that nothing more comes. So answers stay in order, whatever a client sends
 //! without waiting for them.
 
 use super::closing::Closing;
@@ -32,11 +32,10 @@ pub(crate) struct Stream<I> {
     /// Came, and has not been handed on; of which the first `passed` bytes may be.
     held: Vec<u8>,
     passed: usize,
+    /// Requests whose answers are out to the last byte.
+    answered: u64,
     read_timer: ReadTimer,
     write_timer: WriteTimer,
-    /// A refusal that is to be the last thing said here.
-    last_word: Option<Refusal>,
-    has_timed_out: bool,
     closing: Option<Closing>,
     /// This connection's place among those that are allowed; a tunnel keeps it.
     _place: OwnedSemaphorePermit,
@@ -56,10 +55,9 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             exchange,
             held: Vec::new(),
             passed: 0,
+            answered: 0,
             read_timer: ReadTimer::new(patience),
             write_timer: WriteTimer::new(patience.write),
-            last_word: None,
-            has_timed_out: false,
             closing: None,
             _place: place,
         }
@@ -112,17 +110,17 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         Poll::Ready(Ok(count > 0))
     }
 
-    /// How many requests were handed on and are not answered yet.
-    fn unanswered(&self) -> u64 {
-        self.scanner.messages().saturating_sub(self.exchange.finished())
+    /// Whether a request was handed on that is not answered yet.
+    fn is_busy(&self) -> bool {
+        self.scanner.messages() > self.answered
     }
 
-    /// Ready once the client has been waited for long enough between messages.
+    /// Ready once the client has been waited for long enough between messages, and the end was begun.
     fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.has_timed_out {
+        if self.closing.is_some() {
             return Poll::Ready(());
         }
-        if self.scanner.is_unscanned() || self.unanswered() > 0 {
+        if self.scanner.is_unscanned() || self.is_busy() {
             return Poll::Pending;
         }
         let messages = self.scanner.messages();
@@ -132,10 +130,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             (true, _) => Wait::Next,
         };
         ready!(self.read_timer.poll(wait, messages, context));
-        self.has_timed_out = true;
-        if wait == Wait::Head {
-            self.last_word = Some(Refusal::HeadTimeout);
-        }
+        let word = if wait == Wait::Head { Some(Refusal::HeadTimeout) } else { None };
+        self.closing = Some(Closing::new(word, false));
         Poll::Ready(())
     }
 
@@ -144,24 +140,35 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         if self.scanner.is_amid_message() {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, refusal)));
         }
-        self.exchange.wake_reader(context.waker());
-        if self.unanswered() > 0 {
+        if self.is_busy() {
+            // Flushing the last answer wakes this task.
             return Poll::Pending;
         }
-        self.last_word = Some(refusal);
-        Poll::Ready(Ok(()))
+        self.closing = Some(Closing::new(Some(refusal), true));
+        self.poll_close(context)
+    }
+
+    /// Ends the connection from our side.
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let is_sending = self.scanner.is_amid_message();
+        let closing = self.closing.get_or_insert_with(|| Closing::new(None, is_sending));
+        let closed = closing.poll(&mut self.io, context);
+        if closing.is_listening() {
+            return closed;
+        }
+        self.poll_patiently(closed, context)
     }
 
     /// Whether something was decided about a change of protocol; pending while nothing else can be done.
-    fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         self.exchange.wake_reader(context.waker());
         match self.exchange.decision() {
             Some(is_granted) => {
                 self.scanner.decide(is_granted);
                 self.scan_held();
-                Poll::Ready(())
+                Poll::Ready(true)
             }
-            None if self.scanner.is_amid_message() => Poll::Ready(()),
+            None if self.scanner.is_amid_message() => Poll::Ready(false),
             None => Poll::Pending,
         }
     }
@@ -198,8 +205,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<I> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
-            if buffer.remaining() == 0 || this.last_word.is_some() {
+            if buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
+            }
+            if this.closing.is_some() {
+                return this.poll_close(context);
             }
             if this.passed > 0 {
                 this.hand_on(buffer);
@@ -209,8 +219,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<I> {
                 return this.poll_refused(refusal, context);
             }
             if this.scanner.is_undecided() {
-                ready!(this.poll_decision(context));
-                if this.passed > 0 {
+                if ready!(this.poll_decision(context)) {
                     continue;
                 }
             }
@@ -224,7 +233,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<I> {
                 Poll::Ready(Ok(true)) if buffer.filled().len() > before => return Poll::Ready(Ok(())),
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(result) => return Poll::Ready(result.map(|_| ())),
-                Poll::Pending => return this.poll_time(context).map(Ok),
+                Poll::Pending => ready!(this.poll_time(context)),
             }
         }
     }
@@ -255,23 +264,19 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.io).poll_flush(context);
         ready!(this.poll_patiently(flushed, context))?;
-        // An answer is out. The library reads again only when it is woken: the time for the next message begins here.
-        if this.poll_time(context).is_ready() {
+        // The library flushes when it has nothing more to write, and reads again only when it is woken: for what waits until
+        // the answers are out, and for the time to the next message, this is the moment.
+        this.answered = this.exchange.finished();
+        let is_waiting = this.scanner.refusal().is_some() && !this.is_busy();
+        if is_waiting || this.poll_time(context).is_ready() {
             context.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Says the last word, if there is one, and closes. Where the client is still sending, it is listened to for a moment:
-    /// closing on unread bytes would have the system throw away what was just sent.
+    /// Closes. Where the client is still sending, it is listened to for a moment: closing on unread bytes would have the
+    /// system throw away what was just sent.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let (last_word, is_sending) = (this.last_word, this.scanner.is_amid_message());
-        let closing = this.closing.get_or_insert_with(|| Closing::new(last_word, is_sending));
-        let closed = closing.poll(&mut this.io, context);
-        if closing.is_listening() {
-            return closed;
-        }
-        this.poll_patiently(closed, context)
+        self.get_mut().poll_close(context)
     }
 }

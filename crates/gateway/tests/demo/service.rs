@@ -67,19 +67,22 @@ async fn trouble_is_what_was_asked_for() {
 async fn the_invitation_holds_what_it_says() {
     let world = World::new().await;
     let at = world.gateway;
-    let first = [JSON, ("idempotency-key", "my-first-umbrella")];
-    let charged = send(at, "POST", "/charges", &first, ORDER).await.expect("an answer");
-    let again = send(at, "POST", "/charges", &first, ORDER).await.expect("an answer");
+    // As curl sends it.
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let order = "amount=2500&currency=eur";
+    let first = [form, ("idempotency-key", "my-first-umbrella")];
+    let charged = send(at, "POST", "/charges", &first, order).await.expect("an answer");
+    let again = send(at, "POST", "/charges", &first, order).await.expect("an answer");
     assert_eq!(
         (charged.status, again.status, again.header("idempotency-replayed")),
         (201, 201, Some("true"))
     );
     assert_eq!(charged.body, again.body);
-    let more = ORDER.replace("2500", "9900");
-    assert_eq!(send(at, "POST", "/charges", &first, &more).await.expect("an answer").status, 422);
-    let doubtful = [JSON, ("idempotency-key", "my-second-umbrella"), ("demo-trouble", "hang-up")];
-    assert_eq!(send(at, "POST", "/charges", &doubtful, ORDER).await.expect("an answer").status, 502);
-    let unknown = send(at, "POST", "/charges", &doubtful, ORDER).await.expect("an answer");
+    let more = "amount=9900&currency=eur";
+    assert_eq!(send(at, "POST", "/charges", &first, more).await.expect("an answer").status, 422);
+    let doubtful = [form, ("idempotency-key", "my-second-umbrella"), ("demo-trouble", "hang-up")];
+    assert_eq!(send(at, "POST", "/charges", &doubtful, order).await.expect("an answer").status, 502);
+    let unknown = send(at, "POST", "/charges", &doubtful, order).await.expect("an answer");
     assert_eq!((unknown.status, &unknown.json()["code"]), (409, &json!("IDEMPOTENCY_OUTCOME_UNKNOWN")));
     let path = format!("/operations/{}", charged.header("operation-id").expect("an id"));
     let operation = send(at, "GET", &path, &first[1..], "").await.expect("an answer").json();

@@ -1,7 +1,7 @@
 //! A payment service, and the layer on SQLite in front of it.
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -25,6 +25,7 @@ use tower_service::Service as _;
 pub(crate) struct World {
     pub(crate) payments: Payments,
     pub(crate) gateway: SocketAddr,
+    posts: Arc<AtomicU32>,
     engine: Engine,
     serving: tokio::task::JoinHandle<()>,
     directory: PathBuf,
@@ -48,16 +49,26 @@ impl World {
         let guarded = layer(engine.clone()).layer(Forward(payments.address()));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let gateway = listener.local_addr().expect("an address");
+        let posts = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&posts);
         let serving = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
-                let guarded = guarded.clone();
-                let service = service_fn(move |request| guarded.clone().call(request));
+                let (guarded, counter) = (guarded.clone(), Arc::clone(&counter));
+                let service = service_fn(move |request: Request<Incoming>| {
+                    counter.fetch_add(u32::from(request.method() == Method::POST), Ordering::Relaxed);
+                    guarded.clone().call(request)
+                });
                 let connection = hyper::server::conn::http1::Builder::new();
                 tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { payments, gateway, engine, serving, directory }
+        Self { payments, gateway, posts, engine, serving, directory }
+    }
+
+    /// The POST requests that arrived at the gateway.
+    pub(crate) fn posts(&self) -> u32 {
+        self.posts.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stage(&self) -> Stage {

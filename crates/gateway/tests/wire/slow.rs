@@ -1,1 +1,137 @@
-//! To come.
+//! Clients that are slow, silent or many.
+
+use crate::world::{World, get, options, within};
+use semel_gateway::listen::Options;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+/// Short, so that the tests are; nothing here measures it.
+const SHORT: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_answered_408_and_closed() {
+    let world = World::with(Options { head_timeout: SHORT, ..options() }).await;
+    let answer = world.exchange("GET / HTTP/1.1\r\nHost: a\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    assert!(world.service.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_in_gets_no_more_time_than_one_that_stops() {
+    let world = World::with(Options { head_timeout: SHORT, ..options() }).await;
+    let mut client = world.connect().await;
+    client.send("GET / HTTP/1.1\r\nX: ").await;
+    let (mut reader, mut writer) = client.tcp.into_split();
+    let trickling = async move {
+        while tokio::io::AsyncWriteExt::write_all(&mut writer, b"x").await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    };
+    let mut answer = [0; 12];
+    let hearing = async { within(reader.read_exact(&mut answer)).await.expect("an answer") };
+    tokio::select! { _ = hearing => {}, () = trickling => panic!("closed without a word") }
+    assert_eq!(&answer, b"HTTP/1.1 408");
+}
+
+#[tokio::test]
+async fn a_second_head_that_never_ends_is_answered_408_too() {
+    let world = World::with(Options { head_timeout: SHORT, ..options() }).await;
+    let answer = world.exchange(format!("{}GET /2 HTTP/1.1\r\n", get("/1"))).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("HTTP/1.1 408 "), "{answer}");
+    assert_eq!(world.service.lines(), ["GET /1"]);
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_comes_is_closed_without_a_word() {
+    let world = World::with(Options { head_timeout: SHORT, ..options() }).await;
+    assert_eq!(world.exchange("").await, "");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_alive_for_nothing_is_closed_without_a_word() {
+    let world = World::with(Options { idle_timeout: SHORT, ..options() }).await;
+    let answer = world.exchange(get("/once")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("GET /once "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_request_that_takes_longer_than_any_limit_of_its_client_is_answered() {
+    let limits = Options { idle_timeout: SHORT, head_timeout: SHORT, body_timeout: SHORT, ..options() };
+    let world = World::with(Options { write_timeout: SHORT, ..limits }).await;
+    let mut client = world.connect().await;
+    client.send(get("/hang")).await;
+    within(world.service.arrived.notified()).await;
+    tokio::time::sleep(SHORT * 3).await;
+    world.service.release();
+    client.until("GET /hang ").await;
+}
+
+#[tokio::test]
+async fn a_body_that_stops_is_seen_as_broken_and_ends_the_connection() {
+    let world = World::with(Options { body_timeout: SHORT, ..options() }).await;
+    let mut client = world.connect().await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
+    within(world.service.broken.notified()).await;
+    let answer = client.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+#[tokio::test]
+async fn chunks_that_stop_are_seen_as_broken() {
+    let world = World::with(Options { body_timeout: SHORT, ..options() }).await;
+    let mut client = world.connect().await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n").await;
+    within(world.service.broken.notified()).await;
+    assert!(client.rest().await.starts_with("HTTP/1.1 400 "));
+}
+
+#[tokio::test]
+async fn a_body_whose_client_hangs_up_is_seen_as_broken_or_not_at_all() {
+    let world = World::new().await;
+    let mut client = world.connect().await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
+    drop(client);
+    assert_eq!(world.stop().await.cut_off, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_let_go() {
+    let world = World::with(Options { write_timeout: SHORT, connections_max: 1, ..options() }).await;
+    let mut client = world.connect().await;
+    client.send(get("/big")).await;
+    within(world.service.arrived.notified()).await;
+    // The only place is free again once the first client lost it.
+    let mut second = world.connect().await;
+    second.send(get("/second")).await;
+    second.until("GET /second ").await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_a_place() {
+    let world = World::with(Options { connections_max: 1, ..options() }).await;
+    let mut first = world.connect().await;
+    first.send(get("/hang")).await;
+    within(world.service.arrived.notified()).await;
+    let mut second = world.connect().await;
+    second.send(get("/second")).await;
+    world.service.release();
+    first.until("GET /hang ").await;
+    assert_eq!(world.service.lines(), ["GET /hang"]);
+    drop(first);
+    second.until("GET /second ").await;
+}
+
+#[tokio::test]
+async fn a_panic_costs_its_own_connection_and_no_other() {
+    let world = World::new().await;
+    let mut other = world.connect().await;
+    other.send(get("/before")).await;
+    other.until("GET /before ").await;
+    assert_eq!(world.exchange(get("/panic")).await, "");
+    other.send(get("/after")).await;
+    other.until("GET /after ").await;
+    let mut fresh = world.connect().await;
+    fresh.send(get("/fresh")).await;
+    fresh.until("GET /fresh ").await;
+}

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 /// Long beyond anything that happens here; a test that gets so far has failed.
@@ -22,33 +22,33 @@ const NEVER: Duration = Duration::from_secs(30);
 
 /// What the service saw of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    pub line: String,
+pub(crate) struct Seen {
+    pub(crate) line: String,
     /// `None` where it broke off.
-    pub body: Option<Vec<u8>>,
+    pub(crate) body: Option<Vec<u8>>,
 }
 
 /// Answers every request with what it saw of it. `/hang` waits for [`Service::release`], `/panic` panics, `/unread` leaves its
 /// body, `/big` answers 32 MiB, `/tunnel` and CONNECT grant what is asked for and echo.
 #[derive(Debug, Clone, Default)]
-pub struct Service {
+pub(crate) struct Service {
     seen: Arc<Mutex<Vec<Seen>>>,
-    pub arrived: Arc<Notify>,
+    pub(crate) arrived: Arc<Notify>,
     released: Arc<Notify>,
-    pub heads: Arc<Mutex<Vec<http::request::Parts>>>,
-    pub broken: Arc<Notify>,
+    pub(crate) heads: Arc<Mutex<Vec<http::request::Parts>>>,
+    pub(crate) broken: Arc<Notify>,
 }
 
 impl Service {
-    pub fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().expect("unharmed").clone()
     }
 
-    pub fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         self.seen().into_iter().map(|seen| seen.line).collect()
     }
 
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         self.released.notify_one();
     }
 
@@ -56,7 +56,10 @@ impl Service {
         let line = format!("{} {}", request.method(), request.uri());
         let path = request.uri().path().to_owned();
         let (parts, body) = request.into_parts();
-        self.heads.lock().expect("unharmed").push(parts.clone());
+        // Whoever keeps the handle of an upgrade keeps the connection.
+        let mut kept = parts.clone();
+        kept.extensions.remove::<hyper::upgrade::OnUpgrade>();
+        self.heads.lock().expect("unharmed").push(kept);
         let body = if path == "/unread" {
             Some(Vec::new())
         } else {
@@ -113,19 +116,19 @@ impl tower_service::Service<Request<listen::Body>> for Service {
 }
 
 /// A gateway that listens.
-pub struct World {
-    pub address: SocketAddr,
-    pub service: Service,
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) service: Service,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Drained>,
 }
 
 impl World {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(options()).await
     }
 
-    pub async fn with(options: Options) -> Self {
+    pub(crate) async fn with(options: Options) -> Self {
         let bound = Bound::bind(&options).await.expect("a free port");
         let (address, service) = (bound.address(), Service::default());
         let (stop, stopped) = oneshot::channel();
@@ -135,47 +138,47 @@ impl World {
         Self { address, service, stop, serving: tokio::spawn(serving) }
     }
 
-    pub async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         Client { tcp: TcpStream::connect(self.address).await.expect("it listens") }
     }
 
     /// Sends all of `bytes` on a connection of their own, and reads until the gateway closes it.
-    pub async fn exchange(&self, bytes: impl AsRef<[u8]>) -> String {
+    pub(crate) async fn exchange(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut client = self.connect().await;
         client.send(bytes).await;
         client.rest().await
     }
 
     /// Asks for the end; what is returned resolves once it has come.
-    pub fn stop(self) -> impl Future<Output = Drained> {
+    pub(crate) fn stop(self) -> impl Future<Output = Drained> {
         self.stop.send(()).expect("it serves");
         async { within(self.serving).await.expect("it ends in peace") }
     }
 }
 
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options { address: SocketAddr::from(([127, 0, 0, 1], 0)), ..Options::default() }
 }
 
 /// A client that sends what it is told to.
-pub struct Client {
-    pub tcp: TcpStream,
+pub(crate) struct Client {
+    pub(crate) tcp: TcpStream,
 }
 
 impl Client {
-    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.tcp.write_all(bytes.as_ref()).await.expect("sent");
     }
 
     /// Everything up to the end.
-    pub async fn rest(&mut self) -> String {
+    pub(crate) async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         within(self.tcp.read_to_end(&mut bytes)).await.expect("an orderly end");
         String::from_utf8(bytes).expect("text")
     }
 
     /// What comes, until `end` is there.
-    pub async fn until(&mut self, end: &str) -> String {
+    pub(crate) async fn until(&mut self, end: &str) -> String {
         let mut bytes = Vec::new();
         while !bytes.ends_with(end.as_bytes()) {
             let byte = within(self.tcp.read_u8()).await;
@@ -186,16 +189,11 @@ impl Client {
 }
 
 /// What a test waits for comes.
-pub async fn within<F: Future>(event: F) -> F::Output {
+pub(crate) async fn within<F: Future>(event: F) -> F::Output {
     tokio::time::timeout(NEVER, event).await.expect("it never came")
 }
 
-/// Waits until as many permits were added.
-pub async fn all(permits: &Semaphore, count: u32) {
-    within(permits.acquire_many(count)).await.expect("open").forget();
-}
-
 /// A request without a body.
-pub fn get(path: &str) -> String {
+pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }

@@ -5,7 +5,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /charges` `{"amount", "currency", "customer"}` | 201, `Location`, a receipt |
+//! | `POST /charges` `{"amount", "currency", "customer"}`, or the same as a form | 201, `Location`, a receipt |
 //! | `GET /charges`, `GET /charges?operation_id=…`, `GET /charges/{id}`, `GET /ledger` | what was charged |
 //! | `POST /v1/charges`, `POST /v1/payment_intents` (forms), and `GET` of one | as Stripe's libraries expect |
 //! | `GET /` | a page with a button |

@@ -99,13 +99,12 @@ async fn charge(
 
 fn read(api: Api, parts: &Parts, body: &[u8]) -> Result<(Order, Option<Trouble>), Misread> {
     let by_header = Trouble::of_headers(&parts.headers);
-    match api {
-        Api::Own => Ok((order::from_json(body)?, by_header)),
-        Api::StripeCharge | Api::StripeIntent => {
-            let (order, by_method) = order::from_form(body)?;
-            Ok((order, by_header.or(by_method)))
-        }
+    let media = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    if matches!(api, Api::Own) && media.starts_with(b"application/json") {
+        return Ok((order::from_json(body)?, by_header));
     }
+    let (order, by_method) = order::from_form(body)?;
+    Ok((order, by_header.or(by_method)))
 }
 
 fn receipted(api: Api, charge: &Charge) -> Response<Full<Bytes>> {
@@ -141,7 +140,7 @@ fn shown(ledger: &Ledger, path: &str, query: Option<&str>) -> Response<Full<Byte
                 |charge: &&Charge| asked.is_none_or(|asked| charge.operation_id.as_deref() == Some(asked));
             Some(charges.iter().filter(is_meant).map(receipt::of).collect())
         }
-        "/ledger" => Some(summed(&charges)),
+        "/ledger" => return text(StatusCode::OK, summed(&charges)),
         _ => {
             if let Some(id) = path.strip_prefix("/charges/") {
                 one(id).map(receipt::of)
@@ -158,9 +157,10 @@ fn shown(ledger: &Ledger, path: &str, query: Option<&str>) -> Response<Full<Byte
     found.map_or_else(not_found, |found| json(StatusCode::OK, &found))
 }
 
-fn summed(charges: &[Charge]) -> Value {
-    let receipts: Vec<Value> = charges.iter().map(receipt::of).collect();
-    json!({ "count": charges.len(), "charges": receipts })
+/// The whole ledger, a line for each charge.
+fn summed(charges: &[Charge]) -> String {
+    let receipts: Vec<String> = charges.iter().map(|charge| format!("\n  {}", receipt::of(charge))).collect();
+    format!("{{\"count\": {}, \"charges\": [{}\n]}}", charges.len(), receipts.join(","))
 }
 
 fn page() -> Response<Full<Bytes>> {
@@ -174,7 +174,10 @@ fn not_found() -> Response<Full<Bytes>> {
 }
 
 fn json(status: StatusCode, value: &Value) -> Response<Full<Bytes>> {
-    let mut text = value.to_string();
+    text(status, value.to_string())
+}
+
+fn text(status: StatusCode, mut text: String) -> Response<Full<Bytes>> {
     // For the reader at the terminal.
     text.push('\n');
     let mut response = Response::new(Full::new(Bytes::from(text)));

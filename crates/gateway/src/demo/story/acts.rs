@@ -4,7 +4,7 @@
 //! read off the answer.
 
 use super::cast::{ADA, BEN, CAST, CLEO, DAN, EVE, FAY, GUS, HAL};
-use super::voice::{Tone, Voice};
+use super::voice::Voice;
 use super::without::{self, DELIVERIES};
 use super::{Stage, doubt};
 use crate::demo::client::{Client, Heard};
@@ -29,33 +29,30 @@ async fn lost_answers<W: Write>(
     ada: &Client,
     cleo: &Client,
 ) -> io::Result<()> {
-    voice.act("The answer is lost. Whoever asks again is given that same answer.").await?;
+    voice.act("The answer is lost. Whoever asks again is given that very answer.").await?;
     voice.columns()?;
     let heard = without::gives_up(ada, &stage.ledger).await;
     voice.request(ada, "gives up waiting, hangs up", &heard).await?;
     let heard = ada.ask(None).await;
-    voice.request(ada, "asks again with the same key", &heard).await?;
+    voice.request(ada, "asks again, same key", &heard).await?;
     let restarted = without::crashes(cleo, &stage.ledger).await?;
-    voice.request(cleo, "writes its key to disk, asks, crashes", &Heard::Nothing).await?;
+    voice.request(cleo, "writes the key down, asks, crashes", &Heard::Nothing).await?;
     let heard = restarted.ask(None).await;
-    voice.request(&restarted, "restarted: reads the key, asks again", &heard).await
+    voice.request(&restarted, "restarts, reads it back, asks again", &heard).await
 }
 
 async fn repeats<W: Write>(voice: &mut Voice<'_, W>, ben: &Client, dan: &Client) -> io::Result<()> {
     voice.act("Asked three times, at once or in a row. It runs once.").await?;
     for (index, heard) in without::clicks(ben).await.iter().enumerate() {
-        let what = if index == 0 {
-            "clicks three times: one of the clicks"
-        } else {
-            "  another one, waiting its turn"
-        };
+        let what =
+            if index == 0 { "three clicks at once: one gets in" } else { "  another waits for its answer" };
         voice.request(ben, what, heard).await?;
     }
     for delivery in 1..=DELIVERIES {
         let what = match delivery {
-            1 => "a queue delivers it, the ack is lost",
-            DELIVERIES => "redelivered, acknowledged at last",
-            _ => "redelivered, the ack is lost again",
+            1 => "a queue delivers it, ack is lost",
+            DELIVERIES => "redelivered, acknowledged",
+            _ => "redelivered, ack is lost again",
         };
         let heard = dan.ask(None).await;
         voice.request(dan, what, &heard).await?;
@@ -64,19 +61,18 @@ async fn repeats<W: Write>(voice: &mut Voice<'_, W>, ben: &Client, dan: &Client)
 }
 
 async fn other_amount<W: Write>(voice: &mut Voice<'_, W>, eve: &Client) -> io::Result<()> {
-    voice.act("Same key, another amount: a bug somewhere. It is not answered as a retry.").await?;
+    voice.act("The same key for another amount is no retry. It is a bug, and is refused.").await?;
     let heard = eve.ask(None).await;
     voice.request(eve, "asks", &heard).await?;
     let amount = without::too_much(eve);
     let heard = eve.ask_for(amount, None).await;
-    voice.request_for(eve, amount, "\"retries\", with the point slipped", &heard).await
+    voice.request_for(eve, amount, "\"retries\", decimal point slipped", &heard).await
 }
 
 async fn not_now<W: Write>(voice: &mut Voice<'_, W>, hal: &Client) -> io::Result<()> {
-    voice.act("\"Come back later\" is not an outcome. The key stays good.").await?;
+    voice.act("\"Busy, come back\" is taken at its word: nothing happened, so the key may run.").await?;
     let heard = hal.ask(Some(Trouble::Busy)).await;
-    voice.request(hal, "service is busy, sends Retry-After", &heard).await?;
+    voice.request(hal, "is told: busy, Retry-After: 1", &heard).await?;
     let heard = hal.ask(None).await;
-    voice.request(hal, "comes back", &heard).await?;
-    voice.say_as("(It did not run, and says so; so a second attempt is allowed.)", Tone::Quiet)
+    voice.request(hal, "comes back", &heard).await
 }

@@ -7,6 +7,7 @@ use super::cast::money;
 use super::voice::{Tone, Voice};
 use crate::demo::client::Client;
 use crate::demo::payments::Charge;
+use std::cmp::Ordering;
 use std::io::{self, Write};
 
 /// How the story ended.
@@ -110,7 +111,7 @@ impl Balance {
     }
 
     pub(super) async fn tell<W: Write>(&self, voice: &mut Voice<'_, W>) -> io::Result<()> {
-        voice.act("The payment service's own ledger.").await?;
+        voice.act("What the payment service's own ledger says, in EUR.").await?;
         voice.say_as("                     without Semel               with Semel", Tone::Quiet)?;
         voice.say_as(
             "       wants to pay  sent  charged      taken    sent  charged      taken",
@@ -160,12 +161,12 @@ impl Balance {
             return voice.point(&sum, "balanced", Tone::Good).await;
         }
         let wanted = self.wanted();
-        let off = if taken >= wanted {
-            format!("{} too much", money(taken - wanted))
-        } else {
-            format!("{} too little", money(wanted - taken))
+        let off = match taken.cmp(&wanted) {
+            Ordering::Greater => format!("{} too much", money(taken - wanted)),
+            Ordering::Less => format!("{} too little", money(wanted - taken)),
+            Ordering::Equal => "not balanced".to_owned(),
         };
-        voice.point(&sum, &format!("NOT BALANCED, {off}"), Tone::Bad).await
+        voice.point(&sum, &off, Tone::Bad).await
     }
 }
 

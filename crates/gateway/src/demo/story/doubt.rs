@@ -5,9 +5,8 @@
 
 use super::Stage;
 use super::voice::{Tone, Voice};
-use crate::demo::client::{Client, Heard, look};
+use crate::demo::client::{Answer, Client, Heard, look};
 use crate::demo::payments::Trouble;
-use semel::NotDone;
 use semel::core::id::OperationId;
 use semel::core::machine::Verdict;
 use semel::core::outcome::Outcome;
@@ -24,23 +23,30 @@ pub(super) async fn play<W: Write>(
 ) -> io::Result<()> {
     voice.act("The service dies in mid-request. Was it charged? Nobody can prove it.").await?;
     let fays = fay.ask(Some(Trouble::HangUp)).await;
-    voice.request(fay, "service breaks off without an answer", &fays).await?;
+    voice.request(fay, "the service breaks off, no answer", &fays).await?;
     let guss = gus.ask(Some(Trouble::Crash)).await;
-    voice.request(gus, "service breaks off without an answer", &guss).await?;
+    voice.request(gus, "the service breaks off, no answer", &guss).await?;
     voice.say("")?;
-    voice.say("One of the two was charged. On the wire they look the same, so Semel will not")?;
-    voice.say("guess: it says \"unknown\" and holds the key until somebody has looked.")?;
+    let ledger = stage.ledger.charges();
+    let charged = [fay, gus].map(|client| ledger.iter().any(|charge| charge.customer == client.customer));
+    voice.say(match charged {
+        [false, false] => "Neither was charged, but nobody on the wire can tell. Semel does not",
+        [true, true] => "Both were charged, but nobody on the wire can tell. Semel does not",
+        _ => "One of them was charged, but on the wire both look the same. Semel does not",
+    })?;
+    voice.say("guess: it says \"unknown\", and holds the key until somebody has looked.")?;
     voice.say("")?;
     for client in [fay, gus] {
         let heard = client.ask(None).await;
         voice.request(client, "asks again", &heard).await?;
     }
     voice.say("")?;
-    voice.say("Somebody looks. The service was sent an Operation-Id; its ledger is asked for it.")?;
+    voice.say("So somebody looks: is the Operation-Id that Semel sent along in the ledger?")?;
     voice.say("")?;
     for (client, heard) in [(fay, &fays), (gus, &guss)] {
         settle(voice, stage, client, heard).await?;
     }
+    voice.say("")?;
     for client in [fay, gus] {
         let heard = client.ask(None).await;
         voice.request(client, "asks once more", &heard).await?;
@@ -48,53 +54,46 @@ pub(super) async fn play<W: Write>(
     Ok(())
 }
 
-/// Looks whether the ledger has the operation, and settles its record accordingly.
+/// Settles what `heard` left open, by what the ledger says.
 async fn settle<W: Write>(
     voice: &mut Voice<'_, W>,
     stage: &Stage,
     client: &Client,
     heard: &Heard,
 ) -> io::Result<()> {
-    let Heard::Answer(answer) = heard else { return Ok(()) };
-    let Some(id) = answer.operation_id else { return Ok(()) };
-    let (found, settled) = match looked(stage, id).await {
-        Ok(found) => found,
-        Err(why) => {
-            return voice.point(&format!("{:<5} {id}  ", client.customer), &why, Tone::Bad).await;
-        }
+    let Heard::Answer(Answer { operation_id: Some(id), .. }) = heard else { return Ok(()) };
+    let (found, verdict, tone) = match looked(stage, *id).await {
+        Ok(Some(charge)) => (charge, "it happened".to_owned(), Tone::Strong),
+        Ok(None) => ("not there".to_owned(), "it did not happen".to_owned(), Tone::Strong),
+        Err(why) => ("?".to_owned(), why, Tone::Bad),
     };
-    voice.point(&format!("{:<5} {id}  {found:<16} ", client.customer), settled, Tone::Strong).await
+    voice.point(&format!("{:<4} {id}  {found:<9}  ", client.customer), &verdict, tone).await
 }
 
-async fn looked(stage: &Stage, id: OperationId) -> Result<(String, &'static str), String> {
+/// Asks the ledger for an operation and settles its record accordingly. Gives the charge, if there is one.
+async fn looked(stage: &Stage, id: OperationId) -> Result<Option<String>, String> {
     // The store's time before the question: that something is not there says nothing of what comes later.
-    let asked_at = stage.engine.look_up(id).await.map_err(told)?.now;
+    let looked = stage.engine.look_up(id).await.map_err(|error| error.to_string())?;
     let shown = look(stage.upstream, &format!("/charges?operation_id={id}")).await;
     let charges: Vec<Value> =
         shown.and_then(|shown| serde_json::from_slice(&shown).ok()).ok_or("the ledger does not answer")?;
-    let (verdict, found, settled, why) = match charges.first() {
-        Some(receipt) => {
-            let charge = receipt["id"].as_str().unwrap_or_default().to_owned();
-            let headers =
-                [("content-type", "application/json".to_owned()), ("location", format!("/charges/{charge}"))];
-            let outcome = Outcome::http(201, headers, format!("{receipt}\n"));
-            (Verdict::Applied(Some(outcome)), charge, "settled: it happened", "it is in the ledger")
+    let charge = charges.first().map(|receipt| receipt["id"].as_str().unwrap_or_default().to_owned());
+    let (verdict, why) = match (charges.first(), &charge) {
+        (Some(receipt), Some(charge)) => {
+            (Verdict::Applied(Some(answer(receipt, charge))), "the ledger has it")
         }
-        None => {
-            let verdict = Verdict::NotApplied { asked_at };
-            (
-                verdict,
-                "not there".to_owned(),
-                "settled: it did not",
-                "it is not in the ledger, and the service is gone",
-            )
-        }
+        _ => (
+            Verdict::NotApplied { asked_at: looked.now },
+            "the service broke off; its ledger does not have it",
+        ),
     };
-    stage.engine.resolve(id, verdict, WHO, why).await.map_err(told)?;
-    Ok((found, settled))
+    stage.engine.resolve(id, verdict, WHO, why).await.map_err(|error| error.to_string())?;
+    Ok(charge)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is the end of the error")]
-fn told(not_done: NotDone) -> String {
-    not_done.to_string()
+/// The answer that the service would have given.
+fn answer(receipt: &Value, charge: &str) -> Outcome {
+    let headers =
+        [("content-type", "application/json".to_owned()), ("location", format!("/charges/{charge}"))];
+    Outcome::http(201, headers, format!("{receipt}\n"))
 }

@@ -1,7 +1,7 @@
 //! What the reader can try.
 //!
-//! What lives here: commands to copy, with the addresses and keys of this very run. What must never: a command that nobody
-//! ran before it was written here.
+//! What lives here: commands to copy, with the addresses and keys of this very run. What must never: a command that the
+//! tests do not try too.
 
 use super::balance::Balance;
 use super::reachable;
@@ -17,49 +17,62 @@ pub fn invite(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let site = format!("http://{}", reachable(gateway));
-    let mut voice = Voice::new(out, Pace::BRISK, has_colour);
-    let mut tell = |text: &str, commands: &[String]| -> io::Result<()> {
-        voice.say("")?;
-        voice.say(text)?;
-        for command in commands {
-            voice.say_as(&format!("  {command}"), Tone::Again)?;
-        }
-        Ok(())
-    };
-    tell(
-        "Your turn. Charge yourself; then send the very same again, as often as you like:",
+    let charge = format!("curl -i {site}/charges \\");
+    let mut sheet = Sheet { voice: Voice::new(out, Pace::BRISK, has_colour) };
+    sheet.offer(
+        "Your turn. Buy an umbrella, then send the very same as often as you like:",
+        &[&charge, "  -H 'Idempotency-Key: my-first-umbrella' -d 'amount=2500&currency=eur'"],
+    )?;
+    sheet.offer(
+        "The same key for another amount:",
+        &[&charge, "  -H 'Idempotency-Key: my-first-umbrella' -d 'amount=9900&currency=eur'"],
+    )?;
+    sheet.offer(
+        "A service that charges and then drops the line. Send it twice:",
         &[
-            format!("curl -i {site}/charges \\"),
-            "  -H 'Idempotency-Key: my-first-umbrella' \\".to_owned(),
-            "  -H 'Content-Type: application/json' \\".to_owned(),
-            "  -d '{\"amount\": 2500, \"currency\": \"eur\", \"customer\": \"you\"}'".to_owned(),
+            &charge,
+            "  -H 'Idempotency-Key: my-second-umbrella' -d 'amount=2500&currency=eur' \\",
+            "  -H 'Demo-Trouble: hang-up'",
         ],
     )?;
-    tell("With 9900 instead of 2500 it is refused. Without the key nothing is promised.", &[])?;
-    tell("With a new key and  -H 'Demo-Trouble: hang-up'  the outcome is unknown.", &[])?;
-    tell("What was really charged:", &[format!("curl {site}/ledger")])?;
+    sheet.offer("What was really charged:", &[&format!("curl {site}/ledger")])?;
     let fay = balance.rows.iter().find(|row| row.customer == "fay");
     let settled = fay.and_then(|row| Some((row, row.with.charges.first()?.operation_id.as_deref()?)));
     if let Some((row, operation_id)) = settled {
-        tell(
+        let key = format!("curl -H 'Idempotency-Key: {}' \\", row.key);
+        sheet.offer(
             "What became of fay's payment:",
-            &[
-                format!("curl {site}/operations/{operation_id} \\"),
-                format!("  -H 'Idempotency-Key: {}'", row.key),
-            ],
+            &[&key, &format!("  {site}/operations/{operation_id}")],
         )?;
     }
-    tell(
-        "What is promised here, and what every refusal means:",
-        &[format!("curl {site}/.well-known/idempotency")],
+    sheet.offer(
+        "What is promised here, and what each refusal means:",
+        &[&format!("curl {site}/.well-known/idempotency")],
     )?;
-    tell("A page with a button, for impatient people:", &[format!("{site}/")])?;
-    tell(
-        "The stripe package for Python, with its own retries:",
+    sheet.offer("A page with a button to press too often, for your browser:", &[&format!("{site}/")])?;
+    sheet.offer(
+        "Stripe's own package for Python, short of patience, with its own retries:",
         &[
-            format!("stripe.api_base = \"{site}\"; stripe.api_key = \"sk_demo\""),
-            "stripe.Charge.create(amount=2500, currency=\"eur\", source=\"tok_visa\")".to_owned(),
+            "import stripe",
+            &format!("stripe.api_base, stripe.api_key = \"{site}\", \"sk_demo\""),
+            "stripe.default_http_client = stripe.RequestsClient(timeout=0.2)",
+            "print(stripe.Charge.create(amount=2500, currency=\"eur\", source=\"tok_slow\"))",
         ],
     )?;
-    tell("Ctrl-C ends it, and leaves nothing behind.", &[])
+    sheet.offer("Ctrl-C ends it, and leaves nothing behind.", &[])
+}
+
+struct Sheet<'w, W> {
+    voice: Voice<'w, W>,
+}
+
+impl<W: Write> Sheet<'_, W> {
+    fn offer(&mut self, text: &str, commands: &[&str]) -> io::Result<()> {
+        self.voice.say("")?;
+        self.voice.say(text)?;
+        for command in commands {
+            self.voice.say_as(&format!("  {command}"), Tone::Again)?;
+        }
+        Ok(())
+    }
 }

@@ -53,12 +53,14 @@ pub async fn tell(stage: Stage, out: &mut impl Write) -> io::Result<Balance> {
     let mut voice = Voice::new(out, stage.pace, stage.has_colour);
     voice.say("")?;
     voice.title("Eight customers, one bad afternoon").await?;
-    voice.say("The shop wants to charge eight customers, once each. The network loses answers,")?;
-    voice.say("people click twice, programs crash. Every request below is a real one, over TCP:")?;
+    voice.say("A shop wants to charge eight customers, once each. The network loses answers,")?;
+    voice.say("people click twice, programs crash. All of it is real HTTP over real sockets.")?;
     voice.say("")?;
-    voice
-        .say(&format!("the payment service   http://{}   charges whenever it is asked to", stage.upstream))?;
-    voice.say(&format!("Semel, in front of it http://{gateway}   lets each key through once"))?;
+    voice.say(&format!(
+        "payments  http://{:<21}  charges whenever it is asked to",
+        stage.upstream.to_string()
+    ))?;
+    voice.say(&format!("semel     http://{:<21}  stands in front of it", gateway.to_string()))?;
 
     let clients = |to| CAST.map(|part| Client::new(part.customer, part.amount, fresh_key(), to));
     stage.ledger.close_books();

@@ -4,8 +4,9 @@
 //! terminal shows it.
 
 use super::cast::money;
-use crate::demo::client::{Answer, Client, Heard};
+use crate::demo::client::{Client, Heard};
 use owo_colors::{OwoColorize, Style};
+use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub struct Pace {
 
 impl Pace {
     /// For somebody who reads along.
-    pub const READING: Self = Self { line: Duration::from_millis(170), act: Duration::from_millis(900) };
+    pub const READING: Self = Self { line: Duration::from_millis(130), act: Duration::from_millis(700) };
     /// For a file, a pipe or a test: no pause at all.
     pub const BRISK: Self = Self { line: Duration::ZERO, act: Duration::ZERO };
 
@@ -116,7 +117,8 @@ impl<'w, W: Write> Voice<'w, W> {
 
     /// The columns of [`request`](Self::request).
     pub(super) fn columns(&mut self) -> io::Result<()> {
-        self.say_as(&row("client", "key", "", "on the wire", "status", ""), Tone::Quiet)
+        let line = row("who", "key", "amount", "what happens", "ans");
+        self.say_as(&format!("{line}wer         charge"), Tone::Quiet)
     }
 
     /// A request and what came of it.
@@ -132,9 +134,10 @@ impl<'w, W: Write> Voice<'w, W> {
         what: &str,
         heard: &Heard,
     ) -> io::Result<()> {
-        let (status, word, tone) = told(heard);
-        let line = row(client.customer, short(&client.key), &money(amount), what, &status, "");
-        self.point(&line, word, tone).await
+        let Told { status, word, tone, charge } = told(heard);
+        let line = row(client.customer, short(&client.key), &money(amount), what, &status);
+        let last = if charge.is_empty() { word.to_owned() } else { format!("{word:<8} {charge}") };
+        self.point(&format!("{line}  "), &last, tone).await
     }
 
     async fn pause(&mut self, span: Duration) -> io::Result<()> {
@@ -153,28 +156,78 @@ impl<'w, W: Write> Voice<'w, W> {
     }
 }
 
-fn row(client: &str, key: &str, amount: &str, what: &str, status: &str, word: &str) -> String {
-    format!("{client:<5} {key:<8}  {amount:>6}  {what:<39} {status:>6}  {word}")
+fn row(client: &str, key: &str, amount: &str, what: &str, status: &str) -> String {
+    format!("{client:<4} {key:<6} {amount:>6}  {what:<35} {status:>3}")
 }
 
 /// As much of a key as fits.
 fn short(key: &str) -> &str {
-    key.get(..8).unwrap_or(key)
+    key.get(..6).unwrap_or(key)
 }
 
 /// An answer in a word.
-fn told(heard: &Heard) -> (String, &'static str, Tone) {
-    let Heard::Answer(Answer { status, is_replay, .. }) = heard else {
-        return ("-".to_owned(), "lost", Tone::Bad);
+struct Told {
+    status: String,
+    word: &'static str,
+    tone: Tone,
+    /// The id on the receipt.
+    charge: String,
+}
+
+fn told(heard: &Heard) -> Told {
+    let Heard::Answer(answer) = heard else {
+        return Told { status: "-".to_owned(), word: "lost", tone: Tone::Bad, charge: String::new() };
     };
-    let (word, tone) = match (status, is_replay) {
-        (200..300, true) => ("replayed", Tone::Again),
-        (200..300, false) => ("ran", Tone::Good),
-        (409, _) => ("unknown", Tone::Doubtful),
-        (422, _) => ("refused", Tone::Doubtful),
-        (502, _) => ("in doubt", Tone::Doubtful),
-        (503, _) => ("not run", Tone::Doubtful),
+    let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let member = |name: &str| body[name].as_str().unwrap_or_default();
+    let is_success = (200..300).contains(&answer.status);
+    let (word, tone) = match (answer.status, member("code")) {
+        _ if is_success && answer.is_replay => ("replayed", Tone::Again),
+        _ if is_success => ("ran", Tone::Good),
+        (503, "") => ("not run", Tone::Doubtful),
+        (_, "IDEMPOTENCY_OUTCOME_UNKNOWN") => ("unknown", Tone::Doubtful),
+        (_, "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST") => ("refused", Tone::Doubtful),
+        (_, "UPSTREAM_FAILED" | "UPSTREAM_TIMEOUT") => ("in doubt", Tone::Doubtful),
         _ => ("failed", Tone::Bad),
     };
-    (status.to_string(), word, tone)
+    let charge = if is_success { member("id").to_owned() } else { String::new() };
+    Told { status: answer.status.to_string(), word, tone, charge }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::client::Answer;
+    use bytes::Bytes;
+
+    fn word(status: u16, is_replay: bool, body: &'static str) -> (&'static str, String) {
+        let body = Bytes::from_static(body.as_bytes());
+        let told = told(&Heard::Answer(Answer { status, is_replay, operation_id: None, body }));
+        (told.word, told.charge)
+    }
+
+    #[test]
+    fn what_is_said_of_an_answer_is_read_off_it() {
+        let receipt = r#"{"id": "ch_7"}"#;
+        assert_eq!(word(201, false, receipt), ("ran", "ch_7".to_owned()));
+        assert_eq!(word(201, true, receipt), ("replayed", "ch_7".to_owned()));
+        assert_eq!(word(503, false, r#"{"error": "busy"}"#).0, "not run");
+        assert_eq!(word(503, false, r#"{"code": "IDEMPOTENCY_STORE_UNAVAILABLE"}"#).0, "failed");
+        assert_eq!(word(409, false, r#"{"code": "IDEMPOTENCY_OUTCOME_UNKNOWN"}"#).0, "unknown");
+        assert_eq!(word(409, false, r#"{"code": "IDEMPOTENCY_REQUEST_IN_PROGRESS"}"#).0, "failed");
+        assert_eq!(word(500, true, "").0, "failed");
+    }
+
+    #[tokio::test]
+    async fn colours_are_only_where_they_are_wanted() {
+        for has_colour in [false, true] {
+            let mut out = Vec::new();
+            let mut voice = Voice::new(&mut out, Pace::BRISK, has_colour);
+            voice.act("heading").await.expect("memory");
+            voice.point("text ", "last", Tone::Good).await.expect("memory");
+            voice.say("").expect("memory");
+            assert_eq!(out.contains(&0x1b), has_colour);
+            assert!(out.ends_with(b"\n\n"), "an empty line is empty");
+        }
+    }
 }

@@ -20,13 +20,14 @@ pub(super) async fn play<W: Write>(
     for (index, (client, part)) in clients.iter().zip(&CAST).enumerate() {
         misfortune(index, client, ledger).await?;
         let charged = ledger.charges().iter().filter(|charge| charge.customer == client.customer).count();
-        let told = format!("{:<5} {:<46} {} sent  ", client.customer, part.mishap, client.sent());
+        let told = format!("{:<4} {:<47} {} sent  ", client.customer, part.mishap, client.sent());
         let tone = if charged == 1 { Tone::Good } else { Tone::Bad };
         let plural = if charged == 1 { "" } else { "s" };
         voice.point(&told, &format!("{charged} charge{plural}"), tone).await?;
     }
     voice.say("")?;
-    voice.say("The same eight again, now through Semel. Each has one key, and sends it every time.")
+    voice.say("Now the same eight through Semel. Each has one key, and keeps to it.")?;
+    voice.say("\"ran\": it went to the service. \"replayed\": the stored answer, once more.")
 }
 
 /// What happens to each of them, wherever they send to.

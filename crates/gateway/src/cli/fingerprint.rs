@@ -1,0 +1,158 @@
+//! `semel fingerprint`: why was my retry refused?
+//!
+//! What lives here: a request from a file, and what is told about it. What must never: a way to compare that the gateway does
+//! not use.
+
+use crate::difference;
+use semel::core::fingerprint::{Limits, Request, Selection};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The request's body; - reads standard input.
+    file: PathBuf,
+    /// Another body, to see where the two differ.
+    other: Option<PathBuf>,
+    /// The content type that it is sent with.
+    #[arg(long, value_name = "TYPE", default_value = "application/json")]
+    content_type: String,
+    /// The content encoding that it is sent with: gzip, deflate, br or zstd.
+    #[arg(long, value_name = "CODING")]
+    content_encoding: Option<String>,
+    /// The method.
+    #[arg(long, default_value = "POST")]
+    method: String,
+    /// The path, and the query string if there is one.
+    #[arg(long, default_value = "/")]
+    path: String,
+    /// The operation's name, where it has one other than method and path.
+    #[arg(long, value_name = "NAME")]
+    operation: Option<String>,
+    /// Compare only what stands at this JSON pointer; may be given several times.
+    #[arg(long, value_name = "POINTER")]
+    include: Vec<String>,
+    /// Leave out what stands at this JSON pointer; may be given several times.
+    #[arg(long, value_name = "POINTER")]
+    exclude: Vec<String>,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What cannot be told: as `diff` and `cmp` have it.
+const TROUBLE: u8 = 2;
+
+/// Whether two files are the same request: exit code 0 where they are (or there is one), 1 where not, 2 where that cannot be
+/// told.
+pub(super) fn main(arguments: &Args) -> ExitCode {
+    tell(arguments).unwrap_or_else(|why| {
+        eprintln!("error: {why}");
+        ExitCode::from(TROUBLE)
+    })
+}
+
+fn tell(arguments: &Args) -> Result<ExitCode, String> {
+    let first = Read::of(&arguments.file, arguments)?;
+    let Some(other) = &arguments.other else {
+        crate::serve::say(&first.told(arguments.json));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let second = Read::of(other, arguments)?;
+    let is_same = first.hash == second.hash;
+    crate::serve::say(&compared(&first, &second, arguments.json));
+    Ok(ExitCode::from(u8::from(!is_same)))
+}
+
+/// A body, as the gateway reads it.
+struct Read {
+    hash: String,
+    canonical: Vec<u8>,
+}
+
+impl Read {
+    fn of(file: &Path, arguments: &Args) -> Result<Self, String> {
+        let body = bytes(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+        let selection = Selection::default()
+            .including(&arguments.include)
+            .and_then(|selection| selection.excluding(&arguments.exclude))
+            .map_err(|error| error.to_string())?;
+        let (path, query) = match arguments.path.split_once('?') {
+            Some((path, query)) => (path, Some(query.as_bytes())),
+            None => (arguments.path.as_str(), None),
+        };
+        let operation = semel::core::scope::Operation::route(&arguments.method, path).to_string();
+        let codings: Vec<_> = arguments.content_encoding.iter().map(String::as_bytes).collect();
+        let request = Request {
+            query,
+            content_type: &[arguments.content_type.as_bytes()],
+            content_encoding: &codings,
+            ..Request::new(&arguments.method, arguments.operation.as_ref().unwrap_or(&operation), path, &body)
+        };
+        let limits = Limits::default();
+        let told = |error| format!("{} has no fingerprint: {error}", file.display());
+        let hash = request.fingerprint(&selection, &limits).map_err(told)?;
+        let canonical = request.canonical_body(&selection, &limits).map_err(told)?;
+        Ok(Self { hash: hex(hash.as_bytes()), canonical })
+    }
+
+    fn told(&self, is_json: bool) -> String {
+        let canonical = String::from_utf8_lossy(&self.canonical);
+        if is_json {
+            return json!({ "fingerprint": self.hash, "canonical": canonical }).to_string();
+        }
+        format!("{canonical}\n\nfingerprint {}", self.hash)
+    }
+}
+
+fn compared(first: &Read, second: &Read, is_json: bool) -> String {
+    let is_same = first.hash == second.hash;
+    let places = difference::places(&first.canonical, &second.canonical);
+    if is_json {
+        let places: Vec<_> = places
+            .iter()
+            .map(|place| json!({ "at": place.at.to_string(), "first": place.first, "second": place.second }))
+            .collect();
+        return json!({
+            "same": is_same, "fingerprints": [first.hash, second.hash], "differences": places,
+        })
+        .to_string();
+    }
+    if is_same {
+        return format!("the same request\n\nfingerprint {}", first.hash);
+    }
+    let mut told = String::from("not the same request: with one key, the second is refused\n");
+    for place in &places {
+        let shown = |side: &Option<String>| side.clone().unwrap_or_else(|| "(not there)".to_owned());
+        let _ = write!(
+            told,
+            "\n{}\n  first   {}\n  second  {}",
+            place.at,
+            shown(&place.first),
+            shown(&place.second)
+        );
+    }
+    if places.len() == difference::PLACES_MAX {
+        told.push_str("\n\nand perhaps more");
+    }
+    told
+}
+
+fn bytes(file: &Path) -> std::io::Result<Vec<u8>> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    std::fs::read(file)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,92 @@
+//! `semel key`.
+//!
+//! What lives here: keys for scripts and people. What must never: a key that is not one of [`mint`]'s.
+
+use clap::{Subcommand, ValueEnum};
+use semel::core::key::{Key, mint};
+use semel::core::store::Clock as _;
+use semel::{Random as _, SystemClock, SystemRandom};
+use std::process::ExitCode;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make a random key: one for each intent, kept over all its retries.
+    New {
+        /// uuid4, or uuid7, which sorts by time.
+        #[arg(long, value_name = "FORM", default_value = "uuid4")]
+        form: Form,
+    },
+    /// Make the key that follows from what an intent is about: the same words, the same key.
+    ///
+    /// For jobs that are run again without memory of their first run. Name everything that makes it this one intent: who, what,
+    /// and for which day or invoice.
+    Derive {
+        /// What the intent is about, in order.
+        #[arg(required = true, value_name = "FIELD")]
+        fields: Vec<String>,
+        /// A key that can be read, `order:1234:charge`, instead of a hash.
+        #[arg(long)]
+        readable: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    Uuid4,
+    Uuid7,
+}
+
+pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
+    let key = match command {
+        Command::New { form } => new(*form),
+        Command::Derive { fields, readable } => derive(fields, *readable)?,
+    };
+    crate::serve::say(&key.expose());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn new(form: Form) -> Key {
+    let random = SystemRandom.bits().to_le_bytes();
+    match form {
+        Form::Uuid4 => mint::uuid_v4(random),
+        Form::Uuid7 => {
+            let [a, b, c, d, e, f, g, h, i, j, ..] = random;
+            mint::uuid_v7(SystemClock.now(), [a, b, c, d, e, f, g, h, i, j])
+        }
+    }
+}
+
+fn derive(fields: &[String], is_readable: bool) -> Result<Key, String> {
+    let key = if is_readable {
+        mint::structured(fields.iter().map(String::as_str))
+    } else {
+        mint::sha256(fields.iter().map(String::as_bytes))
+    };
+    key.map_err(|error| format!("no key can be made of that: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_new_key_is_new_every_time() {
+        for form in [Form::Uuid4, Form::Uuid7] {
+            assert_ne!(new(form).expose(), new(form).expose());
+        }
+    }
+
+    #[test]
+    fn a_derived_key_follows_from_its_fields_and_their_borders() {
+        let key = |words: &[&str]| derive(&fields(words), false).expect("a key").expose().into_owned();
+        assert_eq!(key(&["order", "1234"]), key(&["order", "1234"]));
+        assert_ne!(key(&["order1", "234"]), key(&["order", "1234"]));
+        let readable = derive(&fields(&["order", "1234", "charge"]), true).expect("a key");
+        assert_eq!(readable.expose(), "order:1234:charge");
+        assert!(derive(&fields(&["order", "", "charge"]), true).is_err());
+    }
+}

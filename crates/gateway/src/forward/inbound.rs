@@ -1,0 +1,109 @@
+//! What every request meets first.
+//!
+//! What lives here: one form for the same request, however it was written, before anybody looks at it; and an answer where
+//! the upstream has none. What must never: a difference between what Semel is shown and what the upstream will be.
+
+use super::{hops, refusal};
+use http::header::HOST;
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
+use semel_http::{Body, BoxError, Form};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// What a gateway's settings have to say about requests.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Headers that no client can have taken off by naming them in `Connection`, besides the standard ones: those that
+    /// keys, callers and fingerprints are taken from.
+    pub end_to_end: Vec<HeaderName>,
+    /// Where the specification is published; see [`semel_http::Layer::publishing`].
+    pub prefix: String,
+}
+
+/// Stands outside of Semel's layer. Brings the target to its origin form and `Host` to the authority that was asked for,
+/// takes off what `Connection` names, refuses CONNECT, and tells clients what became of requests that have no response.
+#[derive(Debug, Clone)]
+pub struct Inbound<S> {
+    inner: S,
+    rules: Arc<Rules>,
+}
+
+impl<S> Inbound<S> {
+    /// Around `inner`: Semel's layer.
+    pub fn new(inner: S, rules: Rules) -> Self {
+        Self { inner, rules: Arc::new(rules) }
+    }
+}
+
+impl<S, B> tower_service::Service<Request<B>> for Inbound<S>
+where
+    S: tower_service::Service<Request<B>, Response = Response<Body>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Asked for each request, on the clone that goes with it.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        if let Err(refused) = receive(&mut parts, &self.rules) {
+            return Box::pin(std::future::ready(Ok(*refused)));
+        }
+        let (mut inner, rules) = (self.inner.clone(), Arc::clone(&self.rules));
+        Box::pin(async move {
+            let form = Form::of(&parts.headers);
+            let asked = async {
+                std::future::poll_fn(|context| inner.poll_ready(context)).await?;
+                inner.call(Request::from_parts(parts, body)).await
+            };
+            Ok(match asked.await {
+                Ok(response) => response,
+                Err(error) => refusal::unanswered(&error.into()).into_response(form, &rules.prefix),
+            })
+        })
+    }
+}
+
+/// Brings a request to the one form in which it is looked at, or refuses it.
+fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> {
+    let malformed = |detail| Box::new(refusal::malformed(detail));
+    if parts.method == Method::CONNECT {
+        return Err(Box::new(refusal::tunnel()));
+    }
+    if parts.headers.get_all(HOST).iter().nth(1).is_some() {
+        return Err(malformed("It has more than one Host."));
+    }
+    // Over HTTP/2, and of a target in absolute form, the target's authority is the one that counts (RFC 9112, 3.2.2).
+    if let Some(authority) = parts.uri.authority() {
+        let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
+        let host = HeaderValue::from_str(host).map_err(|_| malformed("Its target's host is not one."))?;
+        parts.headers.insert(HOST, host);
+        let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        parts.uri = Uri::from(path);
+    } else {
+        match parts.headers.get(HOST) {
+            None if parts.version == Version::HTTP_11 => return Err(malformed("It has no Host.")),
+            Some(host) if !host.is_empty() && !is_host(host) => {
+                return Err(malformed("Its Host is not one."));
+            }
+            _ => {}
+        }
+    }
+    hops::strip_named(&mut parts.headers, &rules.end_to_end);
+    Ok(())
+}
+
+fn is_host(value: &HeaderValue) -> bool {
+    Authority::try_from(value.as_bytes()).is_ok_and(|authority| !authority.as_str().contains('@'))
+}

@@ -1,0 +1,203 @@
+//! Where a request came from, as the upstream is told.
+//!
+//! What lives here: `Forwarded` (RFC 7239), `X-Forwarded-*` and `Via`. What must never: the word of a peer that is not
+//! trusted about anybody but itself.
+
+use http::header::{FORWARDED, HOST, VIA};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// What other proxies say, and this one does not.
+const OTHERS: [HeaderName; 6] = [
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-forwarded-scheme"),
+    HeaderName::from_static("x-forwarded-ssl"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+/// The other end of the connection that a request came over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    /// Its address.
+    pub address: IpAddr,
+    /// Whether it speaks TLS to the gateway.
+    pub is_tls: bool,
+}
+
+/// Whose word about earlier stations is passed on: that of the proxies at these addresses.
+#[derive(Clone)]
+pub struct Trust(Option<Arc<dyn Fn(IpAddr) -> bool + Send + Sync>>);
+
+impl Trust {
+    /// Nobody's: what a client says about where it comes from is replaced.
+    pub const NOBODY: Self = Self(None);
+
+    /// That of peers for which `is_trusted` holds.
+    pub fn of(is_trusted: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(is_trusted)))
+    }
+
+    fn in_client(&self, client: Option<Client>) -> bool {
+        let (Some(is_trusted), Some(client)) = (&self.0, client) else { return false };
+        is_trusted(client.address.to_canonical())
+    }
+}
+
+impl std::fmt::Debug for Trust {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Trust(some)" } else { "Trust(nobody)" })
+    }
+}
+
+/// Tells the upstream where the request came from, beside or instead of what the request says itself.
+pub(super) fn tell(headers: &mut HeaderMap, client: Option<Client>, trust: &Trust) {
+    let host = headers.get(HOST).cloned();
+    if !trust.in_client(client) {
+        for name in [FORWARDED, FOR, PROTO, OF_HOST].iter().chain(&OTHERS) {
+            headers.remove(name);
+        }
+    }
+    let proto = if client.is_some_and(|client| client.is_tls) { "https" } else { "http" };
+    append(headers, &FORWARDED, element(client, host.as_ref(), proto).as_bytes());
+    if let Some(client) = client {
+        append(headers, &FOR, client.address.to_canonical().to_string().as_bytes());
+    }
+    // Of the first station, where an earlier one has told it.
+    headers.entry(PROTO).or_insert(HeaderValue::from_static(proto));
+    if let Some(host) = host {
+        headers.entry(OF_HOST).or_insert(host);
+    }
+}
+
+/// Adds this station to those that a message passed.
+pub(super) fn via(headers: &mut HeaderMap, received: Version) {
+    let station: &[u8] = match received {
+        Version::HTTP_09 | Version::HTTP_10 => b"1.0 semel",
+        Version::HTTP_2 => b"2 semel",
+        _ => b"1.1 semel",
+    };
+    append(headers, &VIA, station);
+}
+
+fn element(client: Option<Client>, host: Option<&HeaderValue>, proto: &str) -> String {
+    let mut element = match client.map(|client| client.address.to_canonical()) {
+        Some(IpAddr::V4(address)) => format!("for={address}"),
+        Some(IpAddr::V6(address)) => format!("for=\"[{address}]\""),
+        None => "for=unknown".to_owned(),
+    };
+    if let Some(host) = host.and_then(|host| host.to_str().ok()) {
+        // A host cannot hold a quote or a backslash; what does is not one.
+        if !host.contains(['"', '\\']) && !host.is_empty() {
+            let _ = write!(element, ";host=\"{host}\"");
+        }
+    }
+    element + ";proto=" + proto
+}
+
+/// As one line with what stands there: some readers only see the first.
+fn append(headers: &mut HeaderMap, name: &HeaderName, value: &[u8]) {
+    let mut line = Vec::new();
+    for part in headers.get_all(name).iter().map(HeaderValue::as_bytes).chain([value]) {
+        if !line.is_empty() && !part.is_empty() {
+            line.extend_from_slice(b", ");
+        }
+        line.extend_from_slice(part);
+    }
+    // Headers joined by a comma are a header.
+    if let Ok(line) = HeaderValue::from_bytes(&line) {
+        headers.insert(name.clone(), line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V4: &str = "192.0.2.7";
+    const V6: &str = "2001:db8::7";
+
+    fn told(from: &str, is_tls: bool, trust: &Trust, said: &[(&'static str, &'static str)]) -> Vec<String> {
+        let mut headers: HeaderMap = said
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        let client = Client { address: from.parse().expect("an address"), is_tls };
+        tell(&mut headers, Some(client), trust);
+        ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-real-ip"]
+            .map(|name| headers.get(name).map_or("-", |value| value.to_str().expect("ASCII")).to_owned())
+            .to_vec()
+    }
+
+    #[test]
+    fn the_upstream_is_told_who_asked_for_what() {
+        assert_eq!(
+            told(V4, false, &Trust::NOBODY, &[("host", "pay.example")]),
+            ["for=192.0.2.7;host=\"pay.example\";proto=http", V4, "http", "pay.example", "-"]
+        );
+        assert_eq!(
+            told(V6, true, &Trust::NOBODY, &[("host", "pay.example:8443")]),
+            [
+                "for=\"[2001:db8::7]\";host=\"pay.example:8443\";proto=https",
+                V6,
+                "https",
+                "pay.example:8443",
+                "-"
+            ]
+        );
+        assert_eq!(told("::ffff:192.0.2.7", false, &Trust::NOBODY, &[])[1], V4);
+    }
+
+    #[test]
+    fn what_an_untrusted_peer_says_of_others_is_replaced() {
+        let said = [
+            ("host", "pay.example"),
+            ("forwarded", "for=10.0.0.1"),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "bank.example"),
+            ("x-real-ip", "10.0.0.1"),
+        ];
+        let alone = told(V4, false, &Trust::NOBODY, &[("host", "pay.example")]);
+        assert_eq!(told(V4, false, &Trust::NOBODY, &said), alone);
+        let other = Trust::of(|address| address != V4.parse::<IpAddr>().expect("an address"));
+        assert_eq!(told(V4, false, &other, &said), alone);
+    }
+
+    #[test]
+    fn what_a_trusted_peer_says_is_continued() {
+        let trust = Trust::of(|address| address == V4.parse::<IpAddr>().expect("an address"));
+        let said = [
+            ("host", "pay.example"),
+            ("forwarded", "for=10.0.0.1"),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("x-forwarded-proto", "https"),
+            ("x-real-ip", "10.0.0.1"),
+        ];
+        assert_eq!(
+            told("::ffff:192.0.2.7", false, &trust, &said),
+            [
+                "for=10.0.0.1, for=192.0.2.7;host=\"pay.example\";proto=http",
+                "10.0.0.1, 192.0.2.7",
+                "https",
+                "pay.example",
+                "10.0.0.1"
+            ]
+        );
+    }
+
+    #[test]
+    fn every_station_is_named_once() {
+        let mut headers = HeaderMap::new();
+        via(&mut headers, Version::HTTP_2);
+        via(&mut headers, Version::HTTP_10);
+        assert_eq!(headers[VIA], "2 semel, 1.0 semel");
+        assert_eq!(headers.len(), 1);
+    }
+}

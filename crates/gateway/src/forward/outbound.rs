@@ -1,0 +1,171 @@
+//! What stands right before the upstream.
+//!
+//! What lives here: the request as the upstream gets it, the response as it leaves. What must never: a change to what was
+//! asked for.
+
+use super::origin::{self, Client, Trust};
+use super::{hops, tunnel};
+use crate::upstream::{self, Target, Transport, Upstream};
+use http::header::{CONNECTION, EXPECT, HOST, UPGRADE};
+use http::{Extensions, HeaderValue, Request, Response, StatusCode, Uri, Version};
+use semel::Attempt;
+use semel_http::Failure;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+/// Which `Host` the upstream sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Host {
+    /// The one that the client asked for: links that the upstream makes from it lead back to the gateway.
+    #[default]
+    Keep,
+    /// The upstream's own, for one that answers to no other name.
+    Target,
+}
+
+type Clients = Arc<dyn Fn(&Extensions) -> Option<Client> + Send + Sync>;
+
+/// How requests are passed on.
+#[derive(Clone)]
+pub struct Options {
+    host: Host,
+    trust: Trust,
+    client: Option<Clients>,
+}
+
+impl Options {
+    /// Which `Host` the upstream sees. The client's otherwise.
+    #[must_use]
+    pub fn host(self, host: Host) -> Self {
+        Self { host, ..self }
+    }
+
+    /// Whose `Forwarded` and `X-Forwarded-*` are passed on. Nobody's otherwise: they are replaced.
+    #[must_use]
+    pub fn trust(self, trust: Trust) -> Self {
+        Self { trust, ..self }
+    }
+
+    /// How the other end of a request's connection is known, from what the listener put among its extensions.
+    /// Nobody's otherwise, and the upstream is told of an unknown one.
+    #[must_use]
+    pub fn client(self, client: impl Fn(&Extensions) -> Option<Client> + Send + Sync + 'static) -> Self {
+        Self { client: Some(Arc::new(client)), ..self }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { host: Host::default(), trust: Trust::NOBODY, client: None }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("host", &self.host)
+            .field("trust", &self.trust)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Stands inside of Semel's layer. Puts the target's base path before the request's, takes off what was about the client's
+/// connection, tells where the request came from, and tunnels upgrades of requests that are not protected.
+#[derive(Debug, Clone)]
+pub struct Outbound {
+    upstream: Upstream,
+    options: Arc<Options>,
+}
+
+impl Outbound {
+    /// In front of `upstream`.
+    pub fn new(upstream: Upstream, options: Options) -> Self {
+        Self { upstream, options: Arc::new(options) }
+    }
+}
+
+impl Service<Request<semel_http::Body>> for Outbound {
+    type Response = Response<upstream::Body>;
+    type Error = Failure;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<upstream::Body>, Failure>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.upstream.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<semel_http::Body>) -> Self::Future {
+        let upgrade = upgrade(&request, self.upstream.target());
+        let client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
+        send(&mut request, upgrade, self.upstream.target(), &self.options);
+        let asked = self.upstream.call(request);
+        Box::pin(async move {
+            let mut response = asked.await?;
+            let received = response.version();
+            let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS)
+                .then(|| response.headers().get(UPGRADE).cloned());
+            let headers = response.headers_mut();
+            hops::strip_named(headers, &[]);
+            hops::strip(headers);
+            origin::via(headers, received);
+            // How this side speaks is the listener's to say.
+            *response.version_mut() = Version::HTTP_11;
+            if let Some(protocol) = switched {
+                let headers = response.headers_mut();
+                headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+                if let Some(protocol) = protocol {
+                    headers.insert(UPGRADE, protocol);
+                }
+                if let Some(client) = client {
+                    tunnel::dig(client, hyper::upgrade::on(&mut response));
+                }
+            }
+            Ok(response)
+        })
+    }
+}
+
+/// The request as the upstream gets it.
+fn send(
+    request: &mut Request<semel_http::Body>,
+    upgrade: Option<HeaderValue>,
+    target: &Target,
+    options: &Options,
+) {
+    *request.uri_mut() = Uri::from(target.join(request.uri()));
+    let client = options.client.as_ref().and_then(|client| client(request.extensions()));
+    let received = request.version();
+    let headers = request.headers_mut();
+    hops::strip(headers);
+    // It is answered where the client is, once its body is wanted.
+    headers.remove(EXPECT);
+    origin::tell(headers, client, &options.trust);
+    origin::via(headers, received);
+    if options.host == Host::Target {
+        // An authority is a header's text.
+        headers.remove(HOST);
+        if let Ok(host) = HeaderValue::from_str(target.authority().as_str()) {
+            headers.insert(HOST, host);
+        }
+    }
+    if let Some(protocol) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol);
+    }
+}
+
+/// The protocol that a request may change to. None of a protected request's: what follows could not be replayed. Not to
+/// HTTP/2 in plain text either: requests on it would pass Semel by.
+fn upgrade<B>(request: &Request<B>, target: &Target) -> Option<HeaderValue> {
+    let is_possible = request.version() == Version::HTTP_11
+        && request.extensions().get::<Attempt>().is_none()
+        && target.transport() != Transport::H2c;
+    let asked = hops::upgrade(request.headers()).filter(|_| is_possible)?;
+    let is_http = asked.as_bytes().split(|byte| *byte == b',').any(|protocol| {
+        let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default().trim_ascii();
+        [&b"h2c"[..], b"h2", b"http", b"tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
+    });
+    (!is_http).then_some(asked)
+}

@@ -1,0 +1,63 @@
+//! What a client is told that gets no response of the upstream's.
+//!
+//! What lives here: the answers to requests that nothing was promised about, and to those that are none. What must never: a
+//! word about idempotency where no key was sent.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use semel_http::{Body, BoxError, Code, Failure, Problem};
+
+/// A request without protection has no response. What `error`, or what caused it, says about it.
+pub(super) fn unanswered(error: &BoxError) -> Problem {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
+    let mut failure = Failure::Broken;
+    while let Some(error) = next {
+        if let Some(told) = error.downcast_ref() {
+            failure = *told;
+            break;
+        }
+        next = error.source();
+    }
+    match failure {
+        Failure::Unreachable => {
+            Problem::new(Code::Unreachable, "The service could not be reached. Nothing was sent.")
+                .retryable(true)
+        }
+        Failure::ConnectTimeout => {
+            let detail = "The service could not be reached in time. Nothing was sent.";
+            Problem::new(Code::Unreachable, detail).with_status(504).retryable(true)
+        }
+        Failure::Broken => Problem::new(
+            Code::UpstreamFailed,
+            "The service failed while it processed the request. Whether that took effect cannot be told.",
+        ),
+        Failure::TimedOut => Problem::new(
+            Code::UpstreamTimeout,
+            "The service did not answer in time. Whether the request took effect cannot be told.",
+        ),
+    }
+}
+
+/// A request that is none.
+pub(super) fn malformed(detail: &'static str) -> Response<Body> {
+    plain(StatusCode::BAD_REQUEST, "The request is malformed", detail)
+}
+
+/// A tunnel, which is not for a gateway in front of one service to dig.
+pub(super) fn tunnel() -> Response<Body> {
+    let detail = "CONNECT asks for a tunnel to another host. This gateway stands in front of one service.";
+    plain(StatusCode::NOT_IMPLEMENTED, "There are no tunnels here", detail)
+}
+
+fn plain(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
+    let members = serde_json::json!({
+        "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
+    });
+    let mut response = Response::new(Body::from(Bytes::from(members.to_string())));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

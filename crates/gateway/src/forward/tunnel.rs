@@ -1,0 +1,23 @@
+//! A connection that has left HTTP behind.
+//!
+//! What lives here: passing bytes both ways until both sides are done. What must never: a protected request.
+
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+
+/// Passes bytes between a client and the upstream from the moment that both have switched.
+pub(super) fn dig(client: OnUpgrade, upstream: OnUpgrade) {
+    tokio::spawn(async move {
+        let (client, upstream) = match tokio::try_join!(client, upstream) {
+            Ok(both) => both,
+            Err(error) => {
+                tracing::debug!(%error, "one side of a tunnel did not switch");
+                return;
+            }
+        };
+        let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+        if let Err(error) = tokio::io::copy_bidirectional(&mut client, &mut upstream).await {
+            tracing::debug!(%error, "a tunnel broke off");
+        }
+    });
+}

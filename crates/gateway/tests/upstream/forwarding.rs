@@ -1,0 +1,166 @@
+//! What the upstream gets of a request, and the client of a response.
+
+use crate::world::{KEY, Reply, Script, layer, read, upstream};
+use bytes::Bytes;
+use http::Request;
+use semel_gateway::forward::{Client, Host, Inbound, Options, Outbound, Rules};
+use semel_gateway::upstream;
+use std::net::{IpAddr, Ipv6Addr};
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: x-hop\r\nx-hop: 1\r\nkeep-alive: timeout=5\r\n\
+                      x-end: 1\r\nproxy-authenticate: Basic\r\n\r\nok";
+
+fn peer(options: Options) -> Options {
+    options.client(|_| Some(Client { address: IpAddr::V6(Ipv6Addr::LOCALHOST), is_tls: true }))
+}
+
+/// What a client is told by the whole gateway in front of `url`.
+async fn forwarded(url: &str, options: Options, request: Request<semel_http::Body>) -> Reply {
+    let outbound = Outbound::new(upstream(url, upstream::Options::default()), peer(options));
+    let rules = Rules { end_to_end: vec!["x-tenant".parse().expect("a name")], prefix: String::new() };
+    let mut gateway = Inbound::new(layer().await.layer(outbound), rules);
+    let response = gateway.call(request).await.expect("infallible");
+    read(response).await.expect("a whole response")
+}
+
+fn request(method: &str, target: &str, lines: &[(&str, &str)]) -> Request<semel_http::Body> {
+    let mut request = Request::builder().method(method).uri(target);
+    for (name, value) in lines {
+        request = request.header(*name, *value);
+    }
+    request.body(semel_http::Body::from(Bytes::new())).expect("a request")
+}
+
+/// The request as the upstream got it, its head in lines without their order.
+async fn seen(path: &str, options: Options, request: Request<semel_http::Body>) -> Vec<String> {
+    let script = Script::answering(ANSWER);
+    let reply = forwarded(&format!("http://{}{path}", script.address), options, request).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let mut lines: Vec<_> = script.requests()[0].trim_end().split("\r\n").map(str::to_owned).collect();
+    let port = script.address.port().to_string();
+    lines.iter_mut().for_each(|line| *line = line.replace(&port, "PORT"));
+    lines[1..].sort();
+    lines
+}
+
+#[tokio::test]
+async fn a_request_arrives_as_it_was_asked_for_with_where_it_came_from() {
+    let lines = [
+        ("host", "pay.example"),
+        ("accept", "*/*"),
+        ("connection", "keep-alive, x-hop"),
+        ("keep-alive", "timeout=1"),
+        ("x-hop", "1"),
+        ("expect", "100-continue"),
+        ("te", "gzip, trailers"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("proxy-authorization", "Basic eA=="),
+    ];
+    let seen = seen("/base/", Options::default(), request("GET", "/a//b/%2e%2E/c?x=%41&", &lines)).await;
+    assert_eq!(
+        seen,
+        [
+            "GET /base/a//b/%2e%2E/c?x=%41& HTTP/1.1",
+            "accept: */*",
+            "forwarded: for=\"[::1]\";host=\"pay.example\";proto=https",
+            "host: pay.example",
+            "te: trailers",
+            "via: 1.1 semel",
+            "x-forwarded-for: ::1",
+            "x-forwarded-host: pay.example",
+            "x-forwarded-proto: https",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_absolute_target_names_the_host_and_is_brought_to_its_origin_form() {
+    let absolute = request("GET", "http://u@shop.example:81/a?b", &[("host", "pay.example")]);
+    let seen = seen("", Options::default(), absolute).await;
+    assert_eq!(seen[0], "GET /a?b HTTP/1.1");
+    assert!(seen.contains(&"host: shop.example:81".to_owned()), "{seen:?}");
+}
+
+#[tokio::test]
+async fn the_upstream_sees_its_own_name_where_that_is_asked_for() {
+    let options = Options::default().host(Host::Target);
+    let seen = seen("", options, request("GET", "/", &[("host", "pay.example")])).await;
+    assert!(seen.contains(&"host: 127.0.0.1:PORT".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"x-forwarded-host: pay.example".to_owned()), "{seen:?}");
+}
+
+#[tokio::test]
+async fn what_a_client_names_away_stays_where_semel_or_the_upstream_goes_by_it() {
+    let named = "idempotency-key, authorization, x-tenant, operation-id, idempotency-attempt, content-type, host, x-hop";
+    let lines = [
+        ("host", "pay.example"),
+        ("connection", named),
+        ("idempotency-key", KEY),
+        ("authorization", "Bearer x"),
+        ("x-tenant", "7"),
+        ("content-type", "application/json"),
+        ("x-hop", "1"),
+    ];
+    let mut request = request("POST", "/charges", &lines);
+    *request.body_mut() = semel_http::Body::from(Bytes::from_static(b"{}"));
+    let seen = seen("", Options::default(), request).await;
+    for name in [
+        "idempotency-key: ",
+        "authorization: ",
+        "x-tenant: ",
+        "operation-id: ",
+        "idempotency-attempt: 1",
+        "content-type: ",
+    ] {
+        assert!(seen.iter().any(|line| line.starts_with(name)), "{name} in {seen:?}");
+    }
+    assert!(!seen.iter().any(|line| line.starts_with("x-hop") || line.starts_with("connection")), "{seen:?}");
+}
+
+#[tokio::test]
+async fn what_was_about_the_upstreams_connection_does_not_reach_the_client() {
+    let script = Script::answering(ANSWER);
+    let asked = request("GET", "/", &[("host", "pay.example")]);
+    let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+    let mut names: Vec<_> = reply.headers.keys().map(http::HeaderName::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["content-length", "via", "x-end"]);
+    assert_eq!(reply.text(), "ok");
+}
+
+#[tokio::test]
+async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() {
+    let script = Script::answering(ANSWER);
+    let url = format!("http://{}", script.address);
+    let two_hosts = [("host", "pay.example"), ("host", "pay.example")];
+    for (method, target, lines, status) in [
+        ("CONNECT", "bank.example:443", &[("host", "bank.example:443")][..], 501),
+        ("GET", "/", &[], 400),
+        ("GET", "/", &two_hosts, 400),
+        ("GET", "/", &[("host", "user@pay.example")], 400),
+        ("GET", "/", &[("host", "pay.example/path")], 400),
+    ] {
+        let reply = forwarded(&url, Options::default(), request(method, target, lines)).await;
+        assert_eq!(reply.status, status, "{method} {target} {lines:?}");
+        assert_eq!(reply.headers["content-type"], "application/problem+json");
+    }
+    assert_eq!(script.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_is_told_what_became_of_it() {
+    let script = Script::new(|_, peer| {
+        peer.request();
+    });
+    let asked = request("POST", "/", &[("host", "pay.example")]);
+    let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+    assert_eq!((reply.status, reply.code().as_str()), (502, "UPSTREAM_FAILED"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let asked = request("POST", "/", &[("host", "pay.example")]);
+    let reply = forwarded(&format!("http://{address}"), Options::default(), asked).await;
+    assert_eq!((reply.status, reply.code().as_str()), (502, "UPSTREAM_UNREACHABLE"));
+}

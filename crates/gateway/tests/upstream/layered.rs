@@ -1,0 +1,64 @@
+//! Semel's layer over the upstream: what failures mean for a key.
+
+use crate::world::{KEY, Script, keyed, layer, through, upstream};
+use semel_gateway::upstream::Options;
+use std::net::TcpListener;
+
+#[tokio::test]
+async fn an_upstream_that_refuses_gives_the_key_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let (upstream, layer) = (upstream(&format!("http://{address}"), Options::default()), layer().await);
+    let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
+    assert_eq!((reply.status, reply.code().as_str()), (502, "UPSTREAM_UNREACHABLE"));
+    assert!(!reply.headers.contains_key("idempotency-expires"), "it is not final");
+
+    // The same address, now with somebody at it: the same key runs, as its second attempt.
+    let listener = TcpListener::bind(address).expect("the port is free again");
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut came = Vec::new();
+        let mut byte = [0];
+        while !came.ends_with(b"\r\n\r\n{}") {
+            std::io::Read::read_exact(&mut stream, &mut byte).expect("a request");
+            came.push(byte[0]);
+        }
+        std::io::Write::write_all(&mut stream, b"HTTP/1.1 201 Created\r\ncontent-length: 7\r\n\r\ncharged")
+            .expect("a client");
+        String::from_utf8(came).expect("UTF-8")
+    });
+    let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
+    assert_eq!((reply.status, reply.text()), (201, "charged"));
+    let came = answering.join().expect("it answered");
+    assert!(came.contains("idempotency-attempt: 2\r\n"), "{came}");
+    let replay = through(&layer, &upstream, keyed("/charges", KEY)).await;
+    assert_eq!((replay.status, replay.text()), (201, "charged"));
+    assert_eq!(replay.headers["idempotency-replayed"], "true");
+}
+
+#[tokio::test]
+async fn an_upstream_that_drops_the_connection_after_a_byte_leaves_the_outcome_unknown() {
+    let script = Script::new(|_, peer| {
+        peer.request();
+    });
+    let (upstream, layer) = (script.upstream(), layer().await);
+    let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
+    assert_eq!((reply.status, reply.code().as_str()), (502, "UPSTREAM_FAILED"));
+    for _ in 0..3 {
+        let again = through(&layer, &upstream, keyed("/charges", KEY)).await;
+        assert_eq!((again.status, again.code().as_str()), (409, "IDEMPOTENCY_OUTCOME_UNKNOWN"));
+    }
+    assert_eq!(script.connections(), 1, "it was not sent again");
+}
+
+#[tokio::test]
+async fn an_upstream_that_refuses_the_stream_gives_the_key_back() {
+    let script = crate::http2::refusing_streams();
+    let upstream = upstream(&format!("h2c://{}", script.address), Options::default());
+    let layer = layer().await;
+    for _ in 0..2 {
+        let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
+        assert_eq!((reply.status, reply.code().as_str()), (502, "UPSTREAM_UNREACHABLE"));
+    }
+}

@@ -1,0 +1,12 @@
+//! The upstream and the way to it, against real servers on loopback.
+
+mod answers;
+mod foreign;
+mod forwarding;
+mod http2;
+mod layered;
+mod reuse;
+mod sent;
+mod tls;
+mod tunnels;
+mod world;

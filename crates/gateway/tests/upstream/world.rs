@@ -1,0 +1,215 @@
+//! Servers that do what a script says, and requests without opinions.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use semel::{Attempt, Engine, memory};
+use semel_gateway::upstream::{Body, Options, Target, Upstream};
+use semel_http::{Failure, Layer, Terms};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
+
+/// A server of plain threads: what it does is done whether or not the runtime under test gets a turn.
+pub(crate) struct Script {
+    pub(crate) address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Script {
+    /// `play` is called for every connection, with its number from 1 on.
+    pub(crate) fn new(play: impl Fn(usize, &mut Peer) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (counted, heard, play) = (Arc::clone(&connections), Arc::clone(&requests), Arc::new(play));
+        // It ends with the process; nothing waits for it.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                let (play, heard) = (Arc::clone(&play), Arc::clone(&heard));
+                std::thread::spawn(move || play(number, &mut Peer { stream, heard }));
+            }
+        });
+        Self { address, connections, requests }
+    }
+
+    /// Answers every request with the same bytes.
+    pub(crate) fn answering(answer: &'static str) -> Self {
+        Self::new(move |_, peer| {
+            while peer.request().is_some() {
+                peer.say(answer);
+            }
+        })
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Every request that came whole, as it came.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("no panic").clone()
+    }
+
+    pub(crate) fn upstream(&self) -> Upstream {
+        self.upstream_with(Options::default())
+    }
+
+    pub(crate) fn upstream_with(&self, options: Options) -> Upstream {
+        upstream(&format!("http://{}", self.address), options)
+    }
+}
+
+/// One connection of a script.
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Peer {
+    /// The next request, head and body; none at the end.
+    pub(crate) fn request(&mut self) -> Option<String> {
+        let mut came = self.head()?;
+        let length = came.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+        });
+        let mut body = vec![0; length.unwrap_or(0)];
+        self.stream.read_exact(&mut body).ok()?;
+        came.push_str(&String::from_utf8_lossy(&body));
+        self.heard.lock().expect("no panic").push(came.clone());
+        Some(came)
+    }
+
+    /// The head of the next request.
+    pub(crate) fn head(&mut self) -> Option<String> {
+        let mut came = Vec::new();
+        let mut byte = [0];
+        while !came.ends_with(b"\r\n\r\n") {
+            if self.stream.read(&mut byte).ok()? == 0 {
+                return None;
+            }
+            came.push(byte[0]);
+        }
+        Some(String::from_utf8_lossy(&came).into_owned())
+    }
+
+    pub(crate) fn say(&mut self, text: &str) {
+        // Whoever hung up is not told.
+        let _ = self.stream.write_all(text.as_bytes());
+    }
+
+    /// Whatever still comes, to the end.
+    pub(crate) fn rest(&mut self) -> usize {
+        let mut rest = Vec::new();
+        let _ = self.stream.read_to_end(&mut rest);
+        rest.len()
+    }
+
+    /// Says nothing more, but still listens.
+    pub(crate) fn half_close(&self) {
+        self.stream.shutdown(Shutdown::Write).expect("it was open");
+    }
+}
+
+pub(crate) fn upstream(url: &str, options: Options) -> Upstream {
+    Upstream::new(Target::parse(url).expect("a URL"), options).expect("an upstream")
+}
+
+pub(crate) fn get(path: &str) -> Request<semel_http::Body> {
+    let body = semel_http::Body::from(Bytes::new());
+    Request::get(path).header("host", "pay.example").body(body).expect("a request")
+}
+
+pub(crate) fn post(path: &str, body: impl Into<Bytes>) -> Request<semel_http::Body> {
+    let body = semel_http::Body::from(body.into());
+    Request::post(path).header("host", "pay.example").body(body).expect("a request")
+}
+
+pub(crate) fn keyed(path: &str, key: &str) -> Request<semel_http::Body> {
+    let mut request = post(path, "{}");
+    request.headers_mut().insert("idempotency-key", key.parse().expect("a key"));
+    request
+}
+
+/// A response, read to its end.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+}
+
+impl Reply {
+    pub(crate) fn text(&self) -> &str {
+        str::from_utf8(&self.body).expect("UTF-8")
+    }
+
+    pub(crate) fn code(&self) -> String {
+        let problem: serde_json::Value = serde_json::from_slice(&self.body).expect("JSON");
+        problem["code"].as_str().expect("a code").to_owned()
+    }
+}
+
+pub(crate) async fn head(
+    upstream: &Upstream,
+    request: Request<semel_http::Body>,
+) -> Result<Response<Body>, Failure> {
+    upstream.clone().call(request).await
+}
+
+pub(crate) async fn ask(upstream: &Upstream, request: Request<semel_http::Body>) -> Result<Reply, Failure> {
+    read(head(upstream, request).await?).await
+}
+
+pub(crate) async fn read<B: http_body::Body<Data = Bytes>>(response: Response<B>) -> Result<Reply, B::Error> {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await?;
+    let trailers = body.trailers().cloned();
+    Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers })
+}
+
+pub(crate) async fn layer() -> Layer {
+    let engine = Engine::builder(Arc::new(memory::Store::new())).build().await.expect("an engine");
+    Layer::new(engine, Terms::default()).expect("terms")
+}
+
+/// What a client is told through Semel's layer in front of `upstream`.
+pub(crate) async fn through(layer: &Layer, upstream: &Upstream, request: Request<semel_http::Body>) -> Reply {
+    let response = layer.layer(upstream.clone()).call(request).await.expect("the layer answers");
+    read(response).await.expect("a whole response")
+}
+
+/// The attempt of a command that is over.
+pub(crate) async fn lost_attempt() -> Attempt {
+    #[derive(Clone)]
+    struct Grab(Arc<Mutex<Option<Attempt>>>);
+    impl Service<Request<semel_http::Body>> for Grab {
+        type Response = Response<semel_http::Body>;
+        type Error = std::convert::Infallible;
+        type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+        fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, request: Request<semel_http::Body>) -> Self::Future {
+            *self.0.lock().expect("no panic") = request.extensions().get::<Attempt>().cloned();
+            std::future::ready(Ok(Response::new(semel_http::Body::from(Bytes::new()))))
+        }
+    }
+    let grab = Grab(Arc::new(Mutex::new(None)));
+    let answered = layer().await.layer(grab.clone()).call(keyed("/charges", KEY)).await;
+    answered.expect("the layer answers");
+    let attempt = grab.0.lock().expect("no panic").take();
+    let attempt = attempt.expect("it was protected");
+    attempt.check().expect_err("it is over");
+    attempt
+}
