@@ -8,6 +8,7 @@ mod failing;
 mod kills;
 mod leaving;
 mod once;
+mod passing;
 mod states;
 mod status;
 mod upstream;

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 
 /// Long beyond anything that happens here; a test that gets so far has failed.
-const NEVER: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_mins(1);
 /// Between two looks at something that tells nobody when it changes.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -66,10 +66,20 @@ impl Gateway {
     }
 
     pub(crate) fn start_on(store: &str, scratch: &Scratch, upstream: SocketAddr, flags: &[&str]) -> Self {
+        let upstream = format!("http://{upstream}");
+        Self::run(scratch, &[&["--store", store, "--upstream", &upstream], flags].concat())
+    }
+
+    /// The same, in front of what is at `url`.
+    pub(crate) fn start_before(url: &str, scratch: &Scratch, flags: &[&str]) -> Self {
+        let store = format!("sqlite:{}", scratch.file().display());
+        Self::run(scratch, &[&["--store", &store, "--upstream", url], flags].concat())
+    }
+
+    fn run(scratch: &Scratch, flags: &[&str]) -> Self {
         let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
         let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--store", store])
-            .args(["--upstream", &format!("http://{upstream}")])
+            .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
