@@ -67,7 +67,7 @@ async fn until(server: &Server, is_it: impl Fn(&Reply) -> bool) -> Reply {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), looked).await.expect("it comes")
+    tokio::time::timeout(Duration::from_mins(1), looked).await.expect("it comes")
 }
 
 #[tokio::test]
