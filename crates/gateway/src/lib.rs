@@ -3,3 +3,5 @@
 //! **What lives here**: sockets, TLS, the pool of connections to the upstream, the command line, and the wiring of parts that
 //! other crates define. **What must never**: a rule about what a record means, or about what a client is told of it; those
 //! are [`semel::core::machine`] and [`semel_http`].
+
+pub mod admin;
