@@ -3,6 +3,8 @@
 //! What lives here: the list, its filters and its pages, and one record in full. What must never: a page whose length a
 //! client chooses without bounds, or a record that is left out because it cannot be read.
 
+#![expect(unused_qualifications, reason = "the description of a query is written out with whole paths")]
+
 use super::Shared;
 use super::digits;
 use super::gate::Who;
@@ -90,7 +92,6 @@ pub(super) struct Unreadable {
 }
 
 /// Lists records.
-#[expect(unused_qualifications, reason = "the description is written out with whole paths")]
 #[utoipa::path(get, path = "/v1/records", tag = "records", params(Wanted), responses(
     (status = 200, body = Found),
     (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
