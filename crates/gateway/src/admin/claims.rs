@@ -248,7 +248,13 @@ fn not_run(error: &Error) -> Problem {
             let detail = "Too many new keys. Nothing was claimed; claim again later, with the same key.";
             semel_http::Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after).into()
         }
-        error => Problem::store(error),
+        error => {
+            tracing::warn!(%error, "nothing could be claimed");
+            let detail = "Whether this was done before cannot be told just now. Nothing was claimed, so begin nothing; claim again \
+                          later, with the same key.";
+            let problem = semel_http::Problem::new(Code::StoreUnavailable, detail);
+            problem.retryable_after(Duration::from_secs(1)).into()
+        }
     }
 }
 

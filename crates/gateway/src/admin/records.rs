@@ -34,7 +34,7 @@ const LIMIT: (usize, usize) = (50, 500);
 const PAGE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Which records are wanted. Everything named must hold.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct Wanted {

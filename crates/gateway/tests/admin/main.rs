@@ -1,0 +1,12 @@
+//! The admin address over real TCP, on the embedded store.
+
+mod attempts;
+mod claims;
+mod client;
+mod described;
+mod gate;
+mod health;
+mod records;
+mod settle;
+mod worker;
+mod world;
