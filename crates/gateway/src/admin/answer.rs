@@ -3,12 +3,14 @@
 //! What lives here: the way between a JSON document and an [`Outcome`]. What must never: a header kept that would make a
 //! replay lie about its own length, or a byte changed.
 
+use super::input::whole;
 use super::problem::Problem;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::archive::base64;
 use semel::core::outcome::{Body, Fields, Outcome, Status};
 use semel_http::Kept;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 /// An answer to be kept and replayed.
@@ -17,6 +19,7 @@ use utoipa::ToSchema;
 #[schema(as = GivenResponse)]
 pub(super) struct Given {
     /// The HTTP status.
+    #[serde(deserialize_with = "status")]
     #[schema(minimum = 200, maximum = 599)]
     status: u16,
     /// Headers in order, each as name and value; those that belong to one delivery are not kept.
@@ -26,8 +29,15 @@ pub(super) struct Given {
     /// The body, where it is text.
     body: Option<String>,
     /// The body in base64, where it is not.
-    #[schema(pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")]
+    #[schema(
+        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+    )]
     body_base64: Option<String>,
+}
+
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    let status = whole(deserializer)?.and_then(|status| status.try_into().ok());
+    status.ok_or_else(|| D::Error::custom("not a status"))
 }
 
 /// A header: its name, then its value.

@@ -115,7 +115,7 @@ impl Standing {
 }
 
 /// Shows how a command stands. What was answered is for those who claim it: by key and payload.
-#[utoipa::path(get, path = "/v1/claims/{id}", tag = "claims",
+#[utoipa::path(get, path = "/v1/claims/{id}", operation_id = "showClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
     (status = 200, body = Standing),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
@@ -134,7 +134,7 @@ pub(super) async fn show(State(shared): State<Arc<Shared>>, Id(id): Id) -> Resul
 /// Extends the lease from now; with `begin`, also says that the effect of a reserved attempt is about to begin.
 ///
 /// On any answer but 200, begin nothing.
-#[utoipa::path(post, path = "/v1/claims/{id}/renew", tag = "claims",
+#[utoipa::path(post, path = "/v1/claims/{id}/renew", operation_id = "renewClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Renewal, responses(
     (status = 200, description = "Still yours", body = Standing),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
@@ -183,7 +183,7 @@ pub(super) async fn renew(
 }
 
 /// Stores how an attempt ended. May be sent again until it is answered: the same outcome is answered the same.
-#[utoipa::path(post, path = "/v1/claims/{id}/outcome", tag = "claims",
+#[utoipa::path(post, path = "/v1/claims/{id}/outcome", operation_id = "endClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Came, responses(
     (status = 200, description = "Stored; the attempt as it stands", body = Standing),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),

@@ -6,7 +6,7 @@
 use super::Shared;
 use super::answer::Stored;
 use super::digits;
-use super::input::Json;
+use super::input::{Json, whole};
 use super::output::json;
 use super::problem::{Document, Problem};
 use super::view::Name;
@@ -84,26 +84,33 @@ pub(super) struct Wanted {
     payload: Option<Box<RawValue>>,
     /// The same as bytes, compared one by one.
     #[serde(rename = "payload_base64")]
-    #[schema(pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")]
+    #[schema(
+        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+    )]
     payload_base64: Option<String>,
     /// How the effect happens; `external` where it is left out.
     class: Option<Class>,
     /// How the attempt begins; `processing` where it is left out.
     mode: Option<Mode>,
     /// How long the claim holds without renewal.
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 500, maximum = 3_600_000)]
     lease_ms: Option<u64>,
     /// The longest that the effect can still be under way after it was sent: before lease and this are over, nobody is
     /// believed that it did not happen.
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     work_deadline_ms: Option<u64>,
     /// How long the outcome is replayed.
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     ttl_ms: Option<u64>,
     /// How long the system of a `downstream` effect remembers.
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
     dedup_window_ms: Option<u64>,
     /// How long to wait for the outcome of an attempt that runs already.
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 0, maximum = 60_000)]
     wait_ms: Option<u64>,
 }
@@ -151,7 +158,7 @@ pub(super) struct Done {
 }
 
 /// Claims an attempt, or tells what came of it before.
-#[utoipa::path(post, path = "/v1/claims", tag = "claims", request_body = Wanted, responses(
+#[utoipa::path(post, path = "/v1/claims", operation_id = "claim", tag = "claims", request_body = Wanted, responses(
     (status = 200, description = "It was done before", body = Done),
     (status = 201, description = "The attempt is yours", body = Yours),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),

@@ -11,7 +11,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use semel::core::id::OperationId;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use serde_json::Number;
 use std::sync::Arc;
 
 /// The most characters of a parser's words that are handed on.
@@ -70,6 +72,14 @@ fn malformed(error: &serde_json::Error) -> Problem {
     Problem::invalid(detail)
 }
 
+/// A whole number that is not negative, in whatever way it is written: to JSON, `5.0` is 5, and some languages write it so.
+pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(None) };
+    let written = number.to_string();
+    let digits = written.strip_suffix(".0").unwrap_or(&written);
+    digits.parse().map(Some).map_err(|_| D::Error::custom("not a whole number"))
+}
+
 /// The operation that a path names.
 pub(super) struct Id(pub(super) OperationId);
 
@@ -112,6 +122,16 @@ mod tests {
             assert!(!is(other), "{other}");
         }
         assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_point() {
+        let read = |text| whole(&mut serde_json::Deserializer::from_str(text)).ok();
+        assert_eq!(
+            ["5", "5.0", "0", "null"].map(read),
+            [Some(Some(5)), Some(Some(5)), Some(Some(0)), Some(None)]
+        );
+        assert_eq!(["5.5", "-1", "1e30", "\"5\"", "true", "[]"].map(read), [None; 6]);
     }
 
     #[test]

@@ -17,6 +17,7 @@
 mod answer;
 mod attempts;
 mod claims;
+mod description;
 mod digits;
 mod gate;
 mod health;
@@ -51,8 +52,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower_service::Service;
-use utoipa::OpenApi;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -112,7 +111,7 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
     let shared = Shared { engine, options, sources, clock, failures, writes, ready: LastAsked::default() };
     let shared = Arc::new(shared);
     let (router, api) = routes().split_for_parts();
-    let described: Bytes = api.to_json().unwrap_or_default().into();
+    let described = Bytes::from(description::whole(&api).to_string());
     let describe = get(move || async move { ([(CONTENT_TYPE, "application/json")], described) });
     let router = router
         .route("/openapi.json", describe)
@@ -125,7 +124,7 @@ pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Adm
 }
 
 fn routes() -> OpenApiRouter<Arc<Shared>> {
-    OpenApiRouter::with_openapi(description())
+    OpenApiRouter::with_openapi(description::begun())
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -138,33 +137,6 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(attempts::show))
         .routes(routes!(attempts::renew))
         .routes(routes!(attempts::outcome))
-}
-
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Semel's admin address",
-        description = "Records for operators, and claims for workers in any language. Refusals are RFC 9457 problem documents; \
-                       their `type` leads to what they mean."
-    ),
-    security(("token" = [])),
-    tags(
-        (name = "health", description = "For probes and scrapers"),
-        (name = "records", description = "For operators"),
-        (name = "claims", description = "For workers: one attempt for each command"),
-        (name = "description", description = "What this address says about itself")
-    )
-)]
-struct Description;
-
-fn description() -> utoipa::openapi::OpenApi {
-    let mut api = Description::openapi();
-    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
-        "One of the configured tokens. Where none is configured, requests from the same machine need none.",
-    ));
-    let components = api.components.get_or_insert_default();
-    components.add_security_scheme("token", SecurityScheme::Http(scheme.build()));
-    api
 }
 
 async fn nothing_here() -> AxumResponse {

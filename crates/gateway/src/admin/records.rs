@@ -50,7 +50,7 @@ pub(super) struct Wanted {
     #[param(pattern = "^[0-9a-fA-F]{64}$")]
     key_hash: Option<String>,
     /// Of this key. It is hashed here; where addresses are logged on the way, send its hash instead.
-    #[param(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    #[param(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     key: Option<String>,
     /// Last written at this moment or later.
     #[param(format = DateTime)]
@@ -92,7 +92,7 @@ pub(super) struct Unreadable {
 }
 
 /// Lists records.
-#[utoipa::path(get, path = "/v1/records", tag = "records", params(Wanted), responses(
+#[utoipa::path(get, path = "/v1/records", operation_id = "listRecords", tag = "records", params(Wanted), responses(
     (status = 200, body = Found),
     (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
@@ -110,8 +110,11 @@ pub(super) async fn list(
         return Err(Problem::invalid(format!("limit has to be one from 1 to {}.", LIMIT.1)));
     }
     let keys = keys(&shared, &wanted)?;
-    let (index, after) = match &wanted.after {
-        None => (0, None),
+    if keys.is_empty() {
+        return Ok(json(StatusCode::OK, &Found { records: Vec::new(), unreadable: Vec::new(), next: None }));
+    }
+    let (index, after) = match wanted.after.as_deref() {
+        None | Some("") => (0, None),
         Some(text) => place(text, keys.len()).ok_or_else(no_such_place)?,
     };
     let filter = filter(wanted, keys[index])?;
@@ -156,18 +159,16 @@ fn no_such_place() -> Problem {
     Problem::invalid("after has to be the next of an earlier page with the same filters.")
 }
 
-/// The hashes that the key is found by; one that does not matter, where no key is wanted.
+/// The hashes that the key is found by, of which the named one is wanted, where one is named; one that does not matter, where no
+/// key is wanted. None at all where the key is not the hash's.
 fn keys(shared: &Shared, wanted: &Wanted) -> Result<Vec<Option<KeyHash>>, Problem> {
-    match (&wanted.key, &wanted.key_hash) {
-        (Some(_), Some(_)) => Err(Problem::invalid("Either key or keyHash, not both.")),
-        (None, None) => Ok(vec![None]),
-        (None, Some(hash)) => Ok(vec![Some(KeyHash::from_bytes(hash_of("keyHash", hash)?))]),
-        (Some(key), None) => {
-            let key = Key::from_source(key).map_err(|error| Problem::invalid(format!("key: {error}.")))?;
-            let hashes = shared.engine.key_hashes(&key).map_err(|error| Problem::store(&error))?;
-            Ok(hashes.into_iter().map(Some).collect())
-        }
-    }
+    let named = wanted.key_hash.as_ref().map(|hash| hash_of("keyHash", hash)).transpose()?;
+    let named = named.map(KeyHash::from_bytes);
+    let Some(key) = &wanted.key else { return Ok(vec![named]) };
+    let key = Key::from_source(key).map_err(|error| Problem::invalid(format!("key: {error}.")))?;
+    let mut hashes = shared.engine.key_hashes(&key).map_err(|error| Problem::store(&error))?;
+    hashes.retain(|hash| named.is_none_or(|named| named == *hash));
+    Ok(hashes.into_iter().map(Some).collect())
 }
 
 fn filter(wanted: Wanted, key: Option<KeyHash>) -> Result<Filter, Problem> {
@@ -192,7 +193,7 @@ fn moment(name: &str, text: &str) -> Result<Time, Problem> {
 }
 
 /// Shows a record with its history.
-#[utoipa::path(get, path = "/v1/records/{id}", tag = "records",
+#[utoipa::path(get, path = "/v1/records/{id}", operation_id = "showRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
     (status = 200, body = InFull),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),

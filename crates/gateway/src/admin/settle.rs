@@ -58,8 +58,12 @@ pub(super) struct Resolution {
     outcome: Truth,
     /// What every later request with the key is answered.
     response: Option<Given>,
-    /// How it was found out. Stands in the record's history.
-    #[schema(min_length = 1, max_length = 64, pattern = r"^[ -~]*[!-~][ -~]*$")]
+    /// How it was found out, in at most 256 bytes. Stands in the record's history.
+    #[schema(
+        min_length = 1,
+        max_length = 256,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+    )]
     reason: String,
 }
 
@@ -68,8 +72,12 @@ pub(super) struct Resolution {
 #[serde(deny_unknown_fields)]
 #[schema(as = Release)]
 pub(super) struct Letting {
-    /// Stands in the record's history.
-    #[schema(min_length = 1, max_length = 64, pattern = r"^[ -~]*[!-~][ -~]*$")]
+    /// In at most 256 bytes. Stands in the record's history.
+    #[schema(
+        min_length = 1,
+        max_length = 256,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+    )]
     reason: String,
 }
 
@@ -77,7 +85,7 @@ pub(super) struct Letting {
 ///
 /// Where the owner did not end the attempt itself, `not-applied` and `failed` are refused until the quiet period is over: it
 /// may still act.
-#[utoipa::path(post, path = "/v1/records/{id}/resolve", tag = "records",
+#[utoipa::path(post, path = "/v1/records/{id}/resolve", operation_id = "resolveRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Resolution, responses(
     (status = 200, description = "Settled; the record as it is now", body = InFull),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
@@ -105,7 +113,7 @@ pub(super) async fn resolve(
 }
 
 /// Lets go of a key under which nothing took effect: the next request with it is the next attempt, whatever its payload.
-#[utoipa::path(post, path = "/v1/records/{id}/release", tag = "records",
+#[utoipa::path(post, path = "/v1/records/{id}/release", operation_id = "releaseRecord", tag = "records",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Letting, responses(
     (status = 200, description = "Released; the record as it is now", body = InFull),
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
