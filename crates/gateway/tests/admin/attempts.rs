@@ -1,7 +1,10 @@
 //! What a worker does with the attempt that it claimed.
 
-use super::world::{World, claim};
+use super::world::{World, claim, token};
 use semel::archive::rfc3339;
+use semel::core::outcome::Body;
+use semel::core::record::State;
+use semel_gateway::admin::Role;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -197,4 +200,26 @@ async fn anybody_with_the_role_can_look_how_a_command_stands() {
     let standing = world.get(&path).await.json();
     assert_eq!((&standing["state"], standing.get("leaseExpiresAt")), (&json!("SUCCEEDED"), None));
     assert_eq!(standing["expiresAt"], rfc3339::text(world.now() + Duration::from_hours(24)));
+}
+
+#[tokio::test]
+async fn a_sealed_outcome_is_recognised_when_it_is_sent_again_and_shown_opened() {
+    let roles = [Role::Claim, Role::Read, Role::Bodies];
+    let world = World::sealed(|options| options.tokens = vec![token("ops", &roles)]).await;
+    let send = async |method: &str, path: &str, body: Option<&Value>| {
+        let ask = world.ask(method, path).token("ops-secret");
+        if let Some(body) = body { ask.json(body).send().await } else { ask.send().await }
+    };
+    let claimed = send("POST", "/v1/claims", Some(&claim("order-1", &json!({})))).await.json();
+    let id = claimed["operationId"].as_str().expect("an id");
+    let path = format!("/v1/claims/{id}/outcome");
+    let body = |text| json!({ "token": claimed["token"], "outcome": "succeeded", "response": { "status": 200, "body": text } });
+    let first = send("POST", &path, Some(&body("done"))).await.json();
+    assert!(
+        matches!(world.record(id).await.state(), State::Succeeded { outcome, .. } if matches!(outcome.body, Body::Sealed(_)))
+    );
+    assert_eq!(send("POST", &path, Some(&body("done"))).await.json(), first);
+    assert_eq!(send("POST", &path, Some(&body("other"))).await.problem().0, 409);
+    let shown = send("GET", &format!("/v1/records/{id}"), None).await.json();
+    assert_eq!(shown["response"]["body"], "done");
 }

@@ -8,5 +8,6 @@ mod gate;
 mod health;
 mod records;
 mod settle;
+mod trail;
 mod worker;
 mod world;

@@ -90,7 +90,7 @@ async fn killed_in_mid_work_an_external_effect_is_unknown_and_never_repeated() {
         let restarted = Worker::start(&world, &provider.0, "external", "go").ends().await;
         assert_eq!(restarted, ["refused 409 IDEMPOTENCY_OUTCOME_UNKNOWN"]);
     }
-    assert_eq!(ledger(&provider.0), [id.clone()], "charged once");
+    assert_eq!(ledger(&provider.0), [id.as_str()], "charged once");
     // The operator looks at the ledger, and every later worker is told.
     let response = json!({ "status": 201, "body": "paid" });
     let applied = json!({ "outcome": "applied", "response": response, "reason": "it is in the ledger" });

@@ -10,6 +10,7 @@ use semel::core::id::OperationId;
 use semel::core::record::Record;
 use semel::core::store::{Clock as _, Store};
 use semel::core::time::Time;
+use semel::sealing::{KeyRing, SealingKey};
 use semel::{Clock, Engine, Settings, SystemClock, SystemRandom, secrets};
 use semel_gateway::admin::{self, Admin, Options, Peer, Role, Sources, Token, TokenHash};
 use semel_sql::sqlite;
@@ -70,13 +71,22 @@ impl World {
         let clock = FakeClock::at(SystemClock.now());
         let mut options = Options { address: ([127, 0, 0, 1], 0).into(), ..Options::default() };
         change(&mut options);
-        Self::open(Folder::new(), clock, options).await
+        Self::open(Folder::new(), clock, options, None).await
     }
 
-    async fn open(folder: Folder, clock: FakeClock, options: Options) -> Self {
+    /// With outcomes that are stored sealed.
+    pub(crate) async fn sealed(change: impl FnOnce(&mut Options)) -> Self {
+        let clock = FakeClock::at(SystemClock.now());
+        let mut options = Options { address: ([127, 0, 0, 1], 0).into(), ..Options::default() };
+        change(&mut options);
+        let key = SealingKey::new("2026-11", &[7; 32]).expect("32 bytes");
+        Self::open(Folder::new(), clock, options, Some(KeyRing::new(key))).await
+    }
+
+    async fn open(folder: Folder, clock: FakeClock, options: Options, ring: Option<KeyRing>) -> Self {
         let store_options = sqlite::Options::default().clock(Arc::new(clock.clone()));
         let store = Arc::new(sqlite::Store::open(folder.0.join("store.db"), store_options).expect("a store"));
-        let engine = engine(store.clone(), Arc::new(clock.clone())).await;
+        let engine = engine(store.clone(), Arc::new(clock.clone()), ring).await;
         let draining = Arc::new(AtomicBool::new(false));
         let admin = admin::service(engine.clone(), options.clone(), sources(&clock, &draining)).expect("fit");
         let (address, serving) = serve(options.address, admin).await;
@@ -88,7 +98,7 @@ impl World {
         self.serving.abort();
         self.store.close().await;
         let folder = std::mem::replace(&mut self.folder, Folder::new());
-        Self::open(folder, self.clock.clone(), self.options.clone()).await
+        Self::open(folder, self.clock.clone(), self.options.clone(), None).await
     }
 
     /// The store goes away, and the process stays.
@@ -186,7 +196,7 @@ pub(crate) fn token(name: &str, roles: &[Role]) -> Token {
     Token { name: name.into(), hash: TokenHash::of(format!("{name}-secret")), roles: roles.to_vec() }
 }
 
-async fn engine(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Engine {
+async fn engine(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ring: Option<KeyRing>) -> Engine {
     let mut settings = Settings::default();
     settings.sweep.every = Duration::ZERO;
     // The clock jumps by hours; nobody replaces a secret meanwhile.
@@ -194,6 +204,10 @@ async fn engine(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Engine {
     let terms = secrets::Terms { refresh_every: hour, good_for: 10_000 * hour, in_flight: hour };
     let spawn = Arc::new(tokio::runtime::Handle::current());
     let builder = Engine::builder(store).settings(settings).secret_terms(terms).name("node-1");
+    let builder = match ring {
+        Some(ring) => builder.sealing(ring),
+        None => builder,
+    };
     builder.on(clock, Arc::new(SystemRandom), spawn).build().await.expect("the store answers")
 }
 
