@@ -49,12 +49,14 @@
 //! Every protected response names its `Operation-Id`, and `Idempotency-Expires` once its outcome is final and stored. What is
 //! refused is refused with a [`Problem`]; [`Code`] lists them all.
 
+mod advice;
 mod body;
 mod caller;
 mod failure;
 mod kept;
 mod layer;
 pub mod names;
+mod page;
 mod payload;
 mod prefer;
 mod problem;
