@@ -34,7 +34,7 @@ pub(crate) fn html(document: &Value) -> String {
          <title>Idempotency</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n<main>\n"
     );
     page.push_str(
-        "<header><h1>Idempotency</h1>\n<p>How often you send a request to this service, and what happens once. \
+        "<header><h1>Idempotency</h1>\n<p>How to send a request to this service again without having it done again. \
          Programs get the same as JSON from this address.</p>\n\
          <nav><a href=\"#client\">For clients</a> <a href=\"#operations\">Operations</a> <a href=\"#errors\">Errors</a></nav></header>\n",
     );
@@ -63,18 +63,16 @@ pub(crate) fn html(document: &Value) -> String {
 
 fn client(page: &mut String, document: &Value) {
     let status = escaped(&shown("status", &document["status"]));
-    let header = list(&document["operations"]).find_map(|each| each["key"]["header"].as_str());
-    let header = escaped(header.unwrap_or("idempotency-key"));
     let _ = writeln!(
         page,
         "<h2 id=\"client\">For clients</h2>\n<ul>\n\
          <li>Draw one key for each thing that is to happen, and send it with every attempt at it:\
-         <pre>{header}: \"8e03978e-40d5-43dd-bc93-6894a57f9324\"</pre>With or without the quotes it is the same key.</li>\n\
+         <pre>Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\"</pre>With or without the quotes it is the same key.</li>\n\
          <li>No answer? Send the very same request again. What was done is not done twice: you get the first answer, \
          byte for byte, with <code>Idempotency-Replayed: true</code>.</li>\n\
          <li><code>Idempotency-Expires</code> says until when; with it, the outcome is stored.</li>\n\
          <li>Another payload under the same key is refused, whatever became of the first.</li>\n\
-         <li>Every answer names its <code>Operation-Id</code>. What became of it: <code>GET {status}</code>, \
+         <li>Every answer to a request with a key names its <code>Operation-Id</code>. What became of it: <code>GET {status}</code>, \
          with your own credentials.</li>\n</ul>"
     );
 }
@@ -89,7 +87,8 @@ fn operation(page: &mut String, operation: &Value) {
         Some(((*label).to_owned(), members[at].clone()))
     });
     let is_known = |path: &str| path == "name" || LABELS.iter().any(|(known, _)| *known == path);
-    let others = members.iter().filter(|(path, _)| !is_known(path)).map(|member| (worded(&member.0), member.clone()));
+    let others =
+        members.iter().filter(|(path, _)| !is_known(path)).map(|member| (worded(&member.0), member.clone()));
     for (label, (path, value)) in known.chain(others) {
         let _ = write!(page, "\n<tr><th>{}<td>{}", escaped(&label), escaped(&shown(&path, value)));
     }
@@ -184,7 +183,10 @@ mod tests {
 
     #[test]
     fn spans_sizes_and_names_are_written_as_people_write_them() {
-        assert_eq!([1, 1500, 2000, 60_000, 86_400_000].map(span), ["1 ms", "1500 ms", "2 seconds", "1 minute", "1 day"]);
+        assert_eq!(
+            [1, 1500, 2000, 60_000, 86_400_000].map(span),
+            ["1 ms", "1500 ms", "2 seconds", "1 minute", "1 day"]
+        );
         assert_eq!([1, 1 << 10, 10 << 20].map(size), ["1 bytes", "1 KiB", "10 MiB"]);
         assert_eq!(worded("whileStoreIsDown"), "While store is down");
         assert_eq!(worded("notApplied.http"), "Not applied, http");
@@ -209,6 +211,11 @@ mod tests {
     #[test]
     fn nothing_is_fetched_from_elsewhere() {
         let page = html(&json!({}));
-        assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("src=") && !page.contains("@import"));
+        assert!(
+            !page.contains("http:")
+                && !page.contains("https:")
+                && !page.contains("src=")
+                && !page.contains("@import")
+        );
     }
 }

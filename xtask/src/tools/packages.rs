@@ -39,7 +39,9 @@ pub(super) fn install() -> Result<(), String> {
     }
     let list = missing.join(" ");
     if !is_root() {
-        return Err(format!("the tests need {list}; as root: apt-get install --no-install-recommends {list}"));
+        return Err(format!(
+            "the tests need {list}; as root: apt-get install --no-install-recommends {list}"
+        ));
     }
     println!("installing {list}");
     if apt(&missing).is_ok() {

@@ -88,7 +88,8 @@ fn its_own_retry_of_a_lost_answer_gets_that_answer_and_nothing_is_done_twice() {
         assert!(ledger[0].ends_with(" /charges?a=1 100000") && !ledger[0].starts_with("none"), "{ledger:?}");
         // Another key is another command: the service does not answer twice alike by itself.
         let url = format!("http://{}/charges?a=1", world.gateway);
-        let other = curl(&world, "another-8e03978e40d5", &["--data-binary", &data, &url]).expect("it is there");
+        let other =
+            curl(&world, "another-8e03978e40d5", &["--data-binary", &data, &url]).expect("it is there");
         assert!(!other.is_replay && other.body != retried.body);
         assert_eq!(world.ledger().len(), 2);
     }
@@ -102,10 +103,13 @@ fn a_large_body_that_waits_for_100_continue_is_asked_for() {
     let url = format!("http://{}/charges", world.gateway);
     // It would wait for a minute, and then not send.
     let wait = ["--header", "Expect: 100-continue", "--expect100-timeout", "70"];
-    let Some(sent) = curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()) else { return };
+    let Some(sent) = curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()) else {
+        return;
+    };
     assert!(sent.told.contains("< HTTP/1.1 100 Continue"), "{}", sent.told);
     assert!(sent.status == 201 && sent.body[32..] == body);
-    let again = curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()).expect("it is there");
+    let again =
+        curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()).expect("it is there");
     assert!(again.is_replay && again.body == sent.body);
     assert_eq!(world.ledger().len(), 1);
 }
@@ -116,7 +120,9 @@ fn a_body_over_the_limit_is_refused_before_it_is_sent() {
     let data = at(&world.folder.write("body", vec![0; (10 << 20) + 1]));
     let url = format!("http://{}/charges", world.gateway);
     let wait = ["--header", "Expect: 100-continue", "--expect100-timeout", "70"];
-    let Some(sent) = curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()) else { return };
+    let Some(sent) = curl(&world, KEY, &[&wait[..], &["--data-binary", &data, &url]].concat()) else {
+        return;
+    };
     assert_eq!(sent.status, 413, "{}", sent.told);
     assert!(!sent.told.contains("100 Continue"), "{}", sent.told);
     assert!(world.ledger().is_empty());

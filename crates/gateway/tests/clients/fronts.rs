@@ -23,7 +23,7 @@ struct Front {
 impl Front {
     /// `extra` are settings for how the gateway is reached.
     fn nginx(extra: &str) -> Option<Self> {
-        Self::new("nginx", &["-e", "stderr", "-p", ".", "-c", "front.conf"], |lossy, gateway| {
+        Self::new("nginx", &["-e", "front.log", "-p", ".", "-c", "front.conf"], |lossy, gateway| {
             format!(
                 "daemon off; master_process off; pid nginx.pid; events {{ }}
                 http {{

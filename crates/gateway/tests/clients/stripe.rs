@@ -19,8 +19,8 @@ impl Demo {
     pub(crate) fn new() -> Self {
         let folder = Folder::new();
         let process = Process::start(&mut serve(&["--demo"], &folder));
-        let gateway =
-            process.wait_for(|line| line.trim().strip_prefix("curl http://")?.strip_suffix("/ledger")?.parse().ok());
+        let gateway = process
+            .wait_for(|line| line.trim().strip_prefix("curl http://")?.strip_suffix("/ledger")?.parse().ok());
         Self { gateway, process, _folder: folder }
     }
 }
@@ -33,7 +33,12 @@ pub(crate) fn charges(gateway: SocketAddr, customer: &str) -> usize {
     stream.read_to_string(&mut answer).expect("an answer");
     let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
     let ledger: Value = serde_json::from_str(body).expect("JSON");
-    ledger["charges"].as_array().expect("a list").iter().filter(|charge| charge["customer"] == customer).count()
+    ledger["charges"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|charge| charge["customer"] == customer)
+        .count()
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub(crate) fn serve(flags: &[&str], folder: &Folder) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEMEL_")) {
         command.env_remove(name);
     }
-    let listen = ["serve", "--listen", "127.0.0.1:0", "--log-level", "warn"];
+    let listen = ["serve", "--listen", "127.0.0.1:0", "--log-level", "error"];
     command.args(listen).args(flags).current_dir(folder.path());
     command
 }
