@@ -90,6 +90,9 @@ pub enum Error {
     Policy(PolicyError),
     /// The store did not answer. Failing closed: without a claim nothing runs.
     Store(store::Error),
+    /// The store stopped answering after it had shown another attempt at the same command, which may be running, or have
+    /// taken effect.
+    LostSight(store::Error),
     /// The attempt was given up before its effect began, and its claim given back. Trying again may help.
     GivenUp(GivenUp),
     /// The hashing secret is not to be had, or this node may be behind in its replacement. Failing closed.
@@ -126,11 +129,19 @@ impl GivenUp {
 }
 
 impl Error {
+    /// The same error, where another attempt is known to have begun.
+    pub(crate) fn after_another(self) -> Self {
+        match self {
+            Self::Store(error) => Self::LostSight(error),
+            error => error,
+        }
+    }
+
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Fingerprint(_) | Self::Policy(_) => false,
-            Self::Store(error) => error.is_retryable(),
+            Self::Store(error) | Self::LostSight(error) => error.is_retryable(),
             Self::Secrets(error) => error.is_retryable(),
             Self::GivenUp(_) | Self::Quota(_) | Self::Closing => true,
         }
@@ -143,6 +154,12 @@ impl fmt::Display for Error {
             Self::Fingerprint(error) => write!(f, "the payload cannot be fingerprinted: {error}"),
             Self::Policy(error) => write!(f, "the policy is not fit for use: {error}"),
             Self::Store(error) => write!(f, "nothing was run, since the store did not answer: {error}"),
+            Self::LostSight(error) => {
+                write!(
+                    f,
+                    "nothing was run, and what became of an earlier attempt the store does not tell: {error}"
+                )
+            }
             Self::GivenUp(why) => {
                 write!(f, "nothing took effect, and the key can be tried again: {}", why.reason())
             }
@@ -158,7 +175,7 @@ impl std::error::Error for Error {
         match self {
             Self::Fingerprint(error) => Some(error),
             Self::Policy(error) => Some(error),
-            Self::Store(error) => Some(error),
+            Self::Store(error) | Self::LostSight(error) => Some(error),
             Self::Secrets(error) => Some(error),
             Self::Quota(exceeded) => Some(exceeded),
             Self::GivenUp(_) | Self::Closing => None,

@@ -127,7 +127,9 @@ async fn claim_where_it_is(
             permit.into_iter().for_each(Permit::refund);
             return Ok(None);
         }
-        match put(node, command.id, write, run, permit, loose).await? {
+        let is_first = reading.found() == Found::Nothing;
+        let put = put(node, command.id, write, run, permit, loose).await;
+        match put.map_err(|error| if is_first { error } else { error.after_another() })? {
             Ok(claim) => return Ok(Some(claim)),
             Err(Again::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
             Err(Again::Locate) => reading = Reading::nothing(node.now()),
@@ -139,7 +141,7 @@ async fn claim_where_it_is(
 
 fn contended() -> Error {
     let context = "claiming a record that somebody else keeps changing";
-    store::Error::new(Kind::Unavailable, context).into()
+    Error::LostSight(store::Error::new(Kind::Unavailable, context))
 }
 
 enum Admitted {

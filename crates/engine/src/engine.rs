@@ -92,11 +92,12 @@ impl Engine {
             };
             match wait::for_local(node, &command, twin, wait_until).await {
                 Waited::Answered(answer) => return Ok(answer),
-                Waited::Stalled(error) => return Err(error.into()),
+                Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
-                    let shown = claim::look(node, &recognised).await?;
-                    return Ok(wait::for_remote(node, &command, shown, None, wait_until).await?);
+                    let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
+                    let waited = wait::for_remote(node, &command, shown, None, wait_until).await;
+                    return waited.map_err(Error::LostSight);
                 }
             }
         };
@@ -104,7 +105,8 @@ impl Engine {
         match self.claim_and_conduct(recognised.clone(), place, work).await? {
             Conducted::Answered(answer) => Ok(answer),
             Conducted::InProgress(shown, place) => {
-                Ok(wait::for_remote(node, &command, shown, Some(&place), wait_until).await?)
+                let waited = wait::for_remote(node, &command, shown, Some(&place), wait_until).await;
+                waited.map_err(Error::LostSight)
             }
         }
     }

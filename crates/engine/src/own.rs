@@ -5,7 +5,7 @@
 
 use crate::engine::Engine;
 use crate::operator::{Looked, NotDone};
-use semel_core::id::OperationId;
+use semel_core::id::{CallerHash, OperationId};
 use semel_core::key::Key;
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
@@ -27,6 +27,13 @@ pub struct Own {
 }
 
 impl Engine {
+    /// The keyed hash that records know the caller of `scope` by: for counting what one caller does without naming it. `None`
+    /// while this node has no secret to hash by.
+    pub fn caller_hash(&self, scope: &Scope) -> Option<CallerHash> {
+        let view = self.node.secrets.view().ok()?;
+        Some(view.current.secret.caller_hash(scope))
+    }
+
     /// The operation, if it is the caller's in `scope` (whatever operation that names), and not past its time.
     ///
     /// [`NotDone::NotFound`] where it is another's: nobody learns that it exists.

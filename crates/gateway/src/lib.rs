@@ -8,6 +8,7 @@ pub mod cli;
 pub mod demo;
 pub mod difference;
 pub mod forward;
+pub mod identity;
 pub mod listen;
 pub mod logging;
 pub mod serve;

@@ -1,4 +1,6 @@
 //! The program `semel`.
+//!
+//! **What lives here**: the way in. **What must never**: anything that a test could not reach through the library.
 
 use std::process::ExitCode;
 

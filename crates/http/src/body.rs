@@ -2,6 +2,7 @@
 //!
 //! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
 
+use crate::clean::{Clean, Cleaned};
 use crate::failure::Failure;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -34,7 +35,7 @@ pub(crate) struct Whole {
 /// What came of reading a body.
 pub(crate) enum Read {
     Whole(Whole),
-    /// It is longer than allowed. Nothing of it is lost.
+    /// It is longer than allowed. Nothing of it is lost, but for trailers that only Semel may send.
     Over(Body),
     /// It broke off, or did not end in time.
     Broken(Failure),
@@ -48,6 +49,15 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         Self::resumed(Bytes::new(), body)
+    }
+
+    /// The same, without what its trailers must not say.
+    pub(crate) fn cleaned<B>(body: B, clean: Clean) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self::live(Cleaned { body: Box::pin(body), clean })
     }
 
     pub(crate) fn whole(whole: Whole) -> Self {
@@ -83,9 +93,6 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    if body.size_hint().lower() > max as u64 {
-        return Read::Over(Body::live(body));
-    }
     let mut body = Box::pin(body);
     let mut came = Came::default();
     let mut trailers: Option<HeaderMap> = None;
@@ -98,7 +105,8 @@ where
             Ok(data) => {
                 came.push(data);
                 if came.len() > max {
-                    return Read::Over(Body::resumed(came.into_bytes(), body));
+                    let rest = Cleaned { body, clean: Clean::All };
+                    return Read::Over(Body::resumed(came.into_bytes(), rest));
                 }
             }
             Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
@@ -106,6 +114,16 @@ where
         }
     }
     Read::Whole(Whole { data: came.into_bytes(), trailers })
+}
+
+impl Whole {
+    /// Takes off what only Semel may say.
+    pub(crate) fn clean(&mut self) {
+        if let Some(trailers) = &mut self.trailers {
+            Clean::All.from(trailers);
+        }
+        self.trailers.take_if(|trailers| trailers.is_empty());
+    }
 }
 
 /// What came so far. A body of one piece is not copied.

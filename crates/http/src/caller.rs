@@ -6,11 +6,12 @@
 use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
 use semel::core::scope::{Caller, Identity};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 /// Why a request's caller cannot be told from others. `Display` says what mends it, and never quotes a header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotIdentified {
     /// `Authorization` came on more than one line.
@@ -21,6 +22,8 @@ pub enum NotIdentified {
     CookieOnly,
     /// The rule that was set found nobody.
     ByRule,
+    /// The rule that was set found nobody, and says why. Clients are shown these words: they must quote no header.
+    Because(Cow<'static, str>),
 }
 
 impl fmt::Display for NotIdentified {
@@ -38,6 +41,7 @@ impl fmt::Display for NotIdentified {
                  (Service: set a rule for callers that names the session, or treat all as anonymous.)"
             }
             Self::ByRule => "The request does not tell who is calling in the way that this service asks for.",
+            Self::Because(why) => why,
         })
     }
 }
@@ -75,6 +79,15 @@ impl Callers {
     /// (an extension of the request, a header that only it can set).
     pub fn by(rule: impl Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync + 'static) -> Self {
         Self(Kind::Rule(Arc::new(rule)))
+    }
+
+    /// By what callers are told apart, in the words of the published specification.
+    pub fn told_apart(&self) -> &'static str {
+        match &self.0 {
+            Kind::Authorization => "per access token",
+            Kind::Anonymous => "not at all: all are anonymous",
+            Kind::Rule(_) => "per identity, as the service determines it",
+        }
     }
 
     /// The caller of a request.

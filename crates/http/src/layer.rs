@@ -4,8 +4,9 @@
 //! [`Terms`](crate::Terms).
 
 use crate::caller::Callers;
+use crate::observe::{Event, Observer, Unobserved, What};
 use crate::problem::{Code, Problem};
-use crate::route::Routes;
+use crate::route::{Ready, Routes};
 use crate::service::Service;
 use crate::terms::{Terms, TermsError};
 use http::Uri;
@@ -16,6 +17,7 @@ use semel::core::scope::{Operation, Scope};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Wraps services so that what requests with an idempotency key ask of them happens once.
 ///
@@ -37,7 +39,14 @@ pub(crate) struct Shared {
     pub(crate) address: Option<FromParts<IpAddr>>,
     pub(crate) target: Option<FromParts<Uri>>,
     pub(crate) published: Option<String>,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// How much more may be held for judging requests in shadow mode, in KiB.
+    pub(crate) judging: Arc<Semaphore>,
 }
+
+/// How much is held at once for judging requests in shadow mode. What is beyond that is handed on unjudged: a store that
+/// hangs must not fill the memory.
+const JUDGED_KIB_MAX: usize = 64 * 1024;
 
 impl Layer {
     /// Every route under the same terms.
@@ -47,9 +56,17 @@ impl Layer {
 
     /// Each route under its own terms.
     pub fn routed(engine: Engine, routes: Routes) -> Self {
-        let callers = Callers::default();
-        let shared =
-            Shared { engine, routes, callers, tenant: None, address: None, target: None, published: None };
+        let shared = Shared {
+            engine,
+            routes,
+            callers: Callers::default(),
+            tenant: None,
+            address: None,
+            target: None,
+            published: None,
+            observer: Arc::new(Unobserved),
+            judging: Arc::new(Semaphore::new(JUDGED_KIB_MAX)),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -90,6 +107,12 @@ impl Layer {
         self.with(|shared| shared.published = Some(prefix.trim_end_matches('/').to_owned()))
     }
 
+    /// Who is told what becomes of each request. Nobody otherwise.
+    #[must_use]
+    pub fn observer(self, observer: impl Observer) -> Self {
+        self.with(|shared| shared.observer = Arc::new(observer))
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self
@@ -101,6 +124,24 @@ impl Shared {
     pub(crate) fn target(&self, parts: &Parts) -> Uri {
         let told = self.target.as_ref().and_then(|target| target(parts));
         told.unwrap_or_else(|| parts.uri.clone())
+    }
+
+    /// Tells whoever watches what became of a request, and the log where somebody should look.
+    pub(crate) fn tell(&self, ready: &Ready, what: What) {
+        let operation = ready.label.as_str();
+        match what {
+            What::OddWord => tracing::warn!(
+                operation,
+                "the handler answered with a success and says that nothing took effect: the next request will run again"
+            ),
+            What::FailedOpen => tracing::warn!(
+                operation,
+                "the store cannot be reached: the request is handed on without protection, as the terms have it"
+            ),
+            What::WeakKey(weakness) => tracing::warn!(operation, "a weak key was taken: {weakness}"),
+            _ => {}
+        }
+        self.observer.observe(&Event::new(operation, what));
     }
 
     /// Who asks for `operation`.

@@ -36,13 +36,19 @@
 //!
 //! # What the handler gets, and may say
 //!
-//! The request as it came, with the headers `Operation-Id`, `Idempotency-Attempt` and `Idempotency-Fence`; and the
-//! [`Attempt`](semel::Attempt) as an extension. What a response means for the record follows from its status
-//! ([`classify`](semel::core::classify::classify)): a 5xx says nothing about what happened before it, and is in doubt. A
-//! handler that knows better says so by a [`Steer`] among the response's extensions, or by the header
-//! `Idempotency-Outcome: applied | not-applied | unknown`, which no client ever sees.
+//! The request as it came, with the headers `Operation-Id`, `Idempotency-Attempt` and `Idempotency-Fence`; and a [`Handle`]
+//! on its attempt as an extension (the [`Attempt`](semel::Attempt) itself too). What a response means for the record follows
+//! from its status ([`classify`](semel::core::classify::classify)): a 5xx says nothing about what happened before it, and is
+//! in doubt. A handler that knows better says so by [`Handle::steer`], by a [`Steer`] among the response's extensions, or by
+//! the header `Idempotency-Outcome: applied | not-applied | unknown`, which no client ever sees.
 //!
 //! The handler runs in a task of the engine's own: a client that hangs up cancels nothing.
+//!
+//! # What a route can ask for and promise
+//!
+//! All of it is in its [`Terms`]: whether a key is needed and [where it comes from](KeySource), which guarantee holds and for
+//! how long, [how much of a response is kept](Retain), [who is asked before a replay](Authorize), what happens
+//! [while the store is down](StoreDown), and whether any of this is [enforced](Mode) or only reported to an [`Observer`].
 //!
 //! # What a client is told
 //!
@@ -50,35 +56,50 @@
 //! refused is refused with a [`Problem`]; [`Code`] lists them all.
 
 mod advice;
+mod asking;
+mod authorize;
 mod body;
 mod caller;
+mod clean;
 mod failure;
+mod handle;
 mod kept;
 mod layer;
 pub mod names;
+mod observe;
+mod once;
 mod page;
 mod payload;
 mod prefer;
 mod problem;
 mod published;
+mod rebuild;
 mod replay;
 mod request;
 mod response;
 mod route;
 mod service;
+mod shadow;
+mod source;
 mod specification;
 mod steer;
 mod telling;
 mod terms;
+mod watched;
 
+pub use authorize::Authorize;
 pub use body::{Body, BoxError};
 pub use caller::{Callers, NotIdentified};
 pub use failure::Failure;
+pub use handle::Handle;
 pub use kept::Kept;
 pub use layer::Layer;
+pub use observe::{Event, Observer, What, Would};
 pub use problem::{Code, Form, Problem, SPECIFICATION};
+pub use rebuild::{Rebuild, Remnant, Retain};
 pub use response::is_endless;
 pub use route::Routes;
 pub use semel::core::classify::Steer;
 pub use service::Service;
-pub use terms::{KeyRule, MismatchStatus, Terms, TermsError};
+pub use source::KeySource;
+pub use terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};

@@ -30,10 +30,19 @@ pub(crate) fn is_control(name: &HeaderName) -> bool {
     CONTROL.contains(name)
 }
 
-/// Takes off whatever only Semel itself may say.
+/// Takes off whatever only Semel itself may say; also where it is spelled with underscores, since servers that hand headers
+/// on as variables (CGI, WSGI) make one name of `Operation-Id` and `Operation_Id`.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     for name in &CONTROL {
         headers.remove(name);
+    }
+    let is_alias = |name: &&HeaderName| {
+        let text = name.as_str();
+        text.contains('_') && CONTROL.iter().any(|control| control.as_str() == text.replace('_', "-"))
+    };
+    let aliases: Vec<HeaderName> = headers.keys().filter(is_alias).cloned().collect();
+    for alias in aliases {
+        headers.remove(alias);
     }
 }
 

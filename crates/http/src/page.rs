@@ -13,8 +13,9 @@ const LABELS: &[(&str, &str)] = &[
     ("methods", "Methods"),
     ("class", "Guarantee"),
     ("key.rule", "Key"),
-    ("key.header", "Key is read from"),
     ("key.source", "Key is read from"),
+    ("key.source.header", "Key is read from the header"),
+    ("key.source.pointer", "Key is read from the body, at"),
     ("key.charactersMin", "Shortest key"),
     ("key.charactersMax", "Longest key"),
     ("retentionSeconds", "Outcomes are replayed for"),
@@ -23,7 +24,13 @@ const LABELS: &[(&str, &str)] = &[
     ("attemptsMax", "Most attempts"),
     ("requestBytesMax", "Longest request body"),
     ("keptResponseBytesMax", "Longest response that is kept"),
+    ("retained", "Of a response is kept"),
     ("mismatchStatus", "Status of a key that belongs to another payload"),
+    ("mode", "Mode"),
+    ("whileStoreIsDown", "While records cannot be reached, requests are"),
+    ("notAppliedStatuses.http", "Statuses that are taken to mean that nothing took effect"),
+    ("notAppliedStatuses.grpc", "The same of gRPC"),
+    ("notAppliedStatuses.assumption", "These are"),
 ];
 
 /// The page. Each error has a place of its own, which is what a problem's `type` points at.
@@ -63,14 +70,17 @@ pub(crate) fn html(document: &Value) -> String {
 
 fn client(page: &mut String, document: &Value) {
     let status = escaped(&shown("status", &document["status"]));
+    let callers = escaped(&shown("callers", &document["callers"]));
     let _ = writeln!(
         page,
         "<h2 id=\"client\">For clients</h2>\n<ul>\n\
-         <li>Draw one key for each thing that is to happen, and send it with every attempt at it:\
+         <li>Draw one key for each thing that is to happen, and send it with every attempt at it, in this header unless the table \
+         below says otherwise:\
          <pre>Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\"</pre>With or without the quotes it is the same key.</li>\n\
          <li>No answer? Send the very same request again. What was done is not done twice: you get the first answer, \
          byte for byte, with <code>Idempotency-Replayed: true</code>.</li>\n\
          <li><code>Idempotency-Expires</code> says until when; with it, the outcome is stored.</li>\n\
+         <li>A key belongs to its caller. How callers are told apart: {callers}.</li>\n\
          <li>Another payload under the same key is refused, whatever became of the first.</li>\n\
          <li>Every answer to a request with a key names its <code>Operation-Id</code>. What became of it: <code>GET {status}</code>, \
          with your own credentials.</li>\n</ul>"

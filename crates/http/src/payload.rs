@@ -3,11 +3,15 @@
 //! What lives here: the owned form of [`fingerprint::Request`](semel::core::fingerprint::Request). What must never: a
 //! fingerprint of its own making.
 
+use crate::route::Ready;
+use crate::source::NoKey;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Uri};
-use semel::core::fingerprint::{Error, Fingerprint, Limits, Payload, Request, Selection};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use semel::core::fingerprint::json::Scalar;
+use semel::core::fingerprint::{Error, Fingerprint, Limits, Payload, Pointer, Request, Selection};
+use semel::core::key::Parsed;
 use semel::core::scope::Operation;
 use std::sync::Arc;
 
@@ -25,10 +29,18 @@ pub(crate) struct Asked {
     limits: Limits,
 }
 
-/// A request whose fingerprint under one selection is known already.
+/// A request that was taken apart: its fingerprint under one selection is known.
 pub(crate) struct Known {
     asked: Arc<Asked>,
-    known: Option<(Selection, Fingerprint)>,
+    known: (Selection, Fingerprint),
+}
+
+/// What came of taking a request apart.
+pub(crate) enum Taken {
+    /// With the key that it has in its body, where that was looked for.
+    Known(Known, Option<Parsed>),
+    /// It has no key.
+    NoKey(NoKey),
 }
 
 impl Asked {
@@ -49,26 +61,48 @@ impl Asked {
         }
     }
 
-    /// Takes the fingerprint under `selection`, off the threads that other requests wait for where that may take long.
-    pub(crate) async fn read(self, selection: &Selection) -> Result<Known, Error> {
+    /// Takes the request apart under the terms of its route, off the threads that other requests wait for where that may
+    /// take long. `for_key`: it has no key yet.
+    pub(crate) async fn take_apart(self, ready: &Arc<Ready>, for_key: bool) -> Result<Taken, Error> {
         let asked = Arc::new(self);
         let is_long = asked.body.len() >= LARGE_BYTES || asked.headers.contains_key(CONTENT_ENCODING);
         if !is_long {
-            return Ok(Known { asked, known: None });
+            return asked.taken_apart(ready, for_key);
         }
-        let (reader, chosen) = (Arc::clone(&asked), selection.clone());
-        let read = tokio::task::spawn_blocking(move || reader.fingerprint(&chosen)).await;
-        let known = match read {
-            Ok(read) => Some((selection.clone(), read?)),
+        let (reader, terms) = (Arc::clone(&asked), Arc::clone(ready));
+        match tokio::task::spawn_blocking(move || reader.taken_apart(&terms, for_key)).await {
+            Ok(taken) => taken,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
-            // The runtime is going down; the engine will ask once more, or not at all.
-            Err(_) => None,
+            // The runtime is going down, and nobody waits any more.
+            Err(_) => asked.taken_apart(ready, for_key),
+        }
+    }
+
+    fn taken_apart(self: Arc<Self>, ready: &Ready, for_key: bool) -> Result<Taken, Error> {
+        let terms = &ready.terms;
+        let key = match for_key.then(|| terms.key_source.read(&self.headers, Some(&self), terms)) {
+            None => None,
+            Some(Ok(parsed)) => Some(parsed),
+            Some(Err(no_key)) => return Ok(Taken::NoKey(no_key)),
         };
-        Ok(Known { asked, known })
+        let selection = &terms.policy.selection;
+        let fingerprint = self.fingerprint(selection)?;
+        Ok(Taken::Known(Known { asked: self, known: (selection.clone(), fingerprint) }, key))
+    }
+
+    /// What stands at one place of a JSON body.
+    pub(crate) fn scalar_at(&self, pointer: &Pointer) -> Result<Scalar, Error> {
+        let (kind, coding) = (self.lines(&CONTENT_TYPE), self.lines(&CONTENT_ENCODING));
+        let request = Request {
+            content_type: &kind,
+            content_encoding: &coding,
+            ..Request::new(&self.method, &self.operation, self.target.path(), &self.body)
+        };
+        request.scalar_at(pointer, &self.limits)
     }
 
     fn lines(&self, name: &HeaderName) -> Vec<&[u8]> {
-        self.headers.get_all(name).iter().map(http::HeaderValue::as_bytes).collect()
+        self.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect()
     }
 }
 
@@ -87,12 +121,20 @@ impl Payload for Asked {
     }
 }
 
+impl Known {
+    /// The fingerprint under the terms of the request's route.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        self.known.1
+    }
+}
+
 impl Payload for Known {
     fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
-        match &self.known {
-            Some((known, fingerprint)) if known == selection => Ok(*fingerprint),
-            // A record that was made under other terms. Rare enough to be read right here.
-            _ => self.asked.fingerprint(selection),
+        let (known, fingerprint) = &self.known;
+        if known == selection {
+            return Ok(*fingerprint);
         }
+        // A record that was made under other terms. Rare enough to be read right here.
+        self.asked.fingerprint(selection)
     }
 }

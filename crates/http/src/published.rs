@@ -7,6 +7,7 @@ use crate::body::Body;
 use crate::layer::Shared;
 use crate::names;
 use crate::problem::{Code, Form, Problem, SPECIFICATION};
+use crate::rebuild;
 use crate::specification;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -46,7 +47,10 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
         .await
         .map_err(|not_done| refused(&not_done, id))?;
     // Anonymous callers are many; the key tells the one who sent it.
-    let may_see = *scope.caller() != Caller::Anonymous || own.is_key;
+    let is_known = *scope.caller() != Caller::Anonymous || own.is_key;
+    // Where somebody is to be asked before a replay, this is no way around it.
+    let ready = shared.routes.of_record(own.record.operation());
+    let may_see = is_known && ready.is_none_or(|ready| ready.terms.authorize.is_none());
     let body = described(&own, may_see).to_string();
     let mut response = Response::new(Body::from(Bytes::from(body)));
     let headers = response.headers_mut();
@@ -97,9 +101,15 @@ fn described(own: &Own, may_see: bool) -> Value {
     told
 }
 
+/// Bytes of a header as text: UTF-8 where they are, else each byte as the character of its number, as HTTP once had it.
+/// Nothing is lost either way.
+fn text(bytes: &[u8]) -> String {
+    str::from_utf8(bytes).map_or_else(|_| bytes.iter().copied().map(char::from).collect(), str::to_owned)
+}
+
 fn result(outcome: &Outcome) -> Value {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let headers: Vec<_> = outcome.headers.iter().map(|(name, value)| [text(name), text(value)]).collect();
+    let headers = outcome.headers.iter().filter(|(name, _)| rebuild::is_header(name));
+    let headers: Vec<_> = headers.map(|(name, value)| [text(name), text(value)]).collect();
     let status = match outcome.status {
         Status::Http(status) => status,
         Status::Grpc(_) | Status::Value => 200,

@@ -27,9 +27,9 @@ pub(crate) fn response(outcome: &Outcome) -> Option<Response<Body>> {
 }
 
 fn fields(fields: &Fields) -> Option<HeaderMap> {
-    let mut headers = HeaderMap::with_capacity(fields.len());
+    let mut headers = HeaderMap::new();
     for (name, value) in fields.iter() {
-        headers.append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
+        headers.try_append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?).ok()?;
     }
     Some(headers)
 }
@@ -70,5 +70,7 @@ mod tests {
         assert!(response(&Outcome::http(200, [("bad name", "x")], "")).is_none());
         assert!(response(&Outcome::http(200, [("x", "a\nb")], "")).is_none());
         assert!(response(&Outcome::http(99, [("x", "y")], "")).is_none());
+        let many = (0..40_000).map(|number| (format!("x-{number}"), "y"));
+        assert!(response(&Outcome::http(200, many, "")).is_none(), "more than a map of headers holds");
     }
 }

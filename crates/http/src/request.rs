@@ -1,64 +1,40 @@
-//! From a request to what is to be done once.
+//! A request on its way to the handler.
 //!
-//! What lives here: whether a request is protected, its key, and the form in which it is handed on. What must never: a body
-//! or a header changed on the way, except for the headers that only Semel may set.
+//! What lives here: what cannot be protected, and the form in which a request is handed on. What must never: a body or a
+//! header changed on the way, except for the headers that only Semel may set.
 
 use crate::body::{Body, Whole};
+use crate::handle::Handle;
 use crate::names;
 use crate::problem::{Code, Problem};
-use crate::route::Ready;
-use crate::terms::KeyRule;
 use http::header::{ACCEPT, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request};
-use semel::Attempt;
 use semel::core::key::{self, Key};
 use semel::core::policy::Class;
 
-/// What a request's key makes of it.
-pub(crate) enum Keyed {
-    /// It has none, and needs none.
-    Unprotected,
-    Protected(Key),
-    Refused(Problem),
-}
-
-/// Reads the key of a request that comes under `ready`.
-pub(crate) fn keyed(headers: &HeaderMap, ready: &Ready) -> Keyed {
-    let terms = &ready.terms;
-    if terms.key == KeyRule::Off {
-        return Keyed::Unprotected;
-    }
-    let lines = headers.get_all(&terms.key_header).iter().map(HeaderValue::as_bytes);
-    match Key::from_header(lines, &terms.key_rules) {
-        Ok(parsed) => Keyed::Protected(parsed.key),
-        Err(key::Error::Missing) if terms.key == KeyRule::Optional => Keyed::Unprotected,
-        Err(error @ key::Error::Missing) => {
-            let header = &terms.key_header;
-            let detail = format!(
-                "{error} Send a new random one for each intent, the same on its retries, as {header}."
-            );
-            Keyed::Refused(Problem::new(Code::Missing, detail))
-        }
-        Err(error) => Keyed::Refused(Problem::new(Code::Invalid, error.to_string())),
-    }
-}
-
 /// Refuses what could only be answered by a stream that never ends.
 pub(crate) fn refuse_streams(parts: &Parts) -> Result<(), Problem> {
-    let what = if parts.method == Method::CONNECT {
-        "CONNECT"
+    refuse_tunnels(parts)?;
+    if accepts_only_events(&parts.headers) { Err(stream("An event stream")) } else { Ok(()) }
+}
+
+/// Refuses what has no body that could be read to its end.
+pub(crate) fn refuse_tunnels(parts: &Parts) -> Result<(), Problem> {
+    if parts.method == Method::CONNECT {
+        Err(stream("CONNECT"))
     } else if parts.headers.contains_key(UPGRADE) {
-        "An upgrade"
-    } else if accepts_only_events(&parts.headers) {
-        "An event stream"
+        Err(stream("An upgrade"))
     } else {
-        return Ok(());
-    };
+        Ok(())
+    }
+}
+
+fn stream(what: &str) -> Problem {
     let detail = format!(
         "{what} cannot be replayed, and nothing was run. Send it without an idempotency key, or ask for a plain response."
     );
-    Err(Problem::new(Code::Streaming, detail))
+    Problem::new(Code::Streaming, detail)
 }
 
 fn accepts_only_events(headers: &HeaderMap) -> bool {
@@ -77,8 +53,9 @@ pub(crate) fn hand_on(
     mut body: Whole,
     key: &Key,
     class: Class,
-    attempt: &Attempt,
+    handle: &Handle,
 ) -> Request<Body> {
+    let attempt = handle.attempt();
     let headers = &mut parts.headers;
     // The provider that deduplicates sees one key, however the client wrote it.
     if class == Class::Downstream
@@ -91,9 +68,8 @@ pub(crate) fn hand_on(
     headers.insert(names::ATTEMPT, HeaderValue::from(attempt.number()));
     headers.insert(names::FENCE, HeaderValue::from(attempt.fence()));
     parts.extensions.insert(attempt.clone());
-    if let Some(trailers) = &mut body.trailers {
-        names::strip(trailers);
-    }
+    parts.extensions.insert(handle.clone());
+    body.clean();
     Request::from_parts(parts, Body::whole(body))
 }
 

@@ -4,16 +4,21 @@
 //! its outcome was handed to the engine.
 
 use crate::body::{self, Body, BoxError, Read, Whole};
+use crate::clean::Clean;
 use crate::failure::Failure;
+use crate::handle::Handle;
+use crate::observe::What;
 use crate::problem::{GRPC_STATUS, is_grpc};
+use crate::rebuild::{self, Retain};
+use crate::telling::Speaker;
 use crate::terms::Terms;
 use crate::{names, steer};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use semel::Ended;
-use semel::core::classify::{Answer, Ending};
+use semel::core::classify::{Answer, Ending, Steer};
 use semel::core::outcome::{Fields, Outcome, Status};
 
 /// What the call that ran the attempt gives its client, besides what was stored.
@@ -23,29 +28,52 @@ pub(crate) enum Local {
 }
 
 /// Reads a response, as far as it is to be kept.
-pub(crate) async fn ended<R>(response: Response<R>, method: &Method, terms: &Terms) -> Ended<Local>
+pub(crate) async fn ended<R>(
+    response: Response<R>,
+    method: &Method,
+    handle: &Handle,
+    speaker: &Speaker<'_>,
+) -> Ended<Local>
 where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
+    let terms = &speaker.ready.terms;
     let (mut parts, body) = response.into_parts();
-    let (ending, body) = if parts.headers.get_all(CONTENT_TYPE).iter().any(is_endless) {
-        (endless(&parts, terms), Body::live(body))
+    let read = if is_endless(&parts.headers) {
+        Read::Over(Body::cleaned(body, Clean::All))
     } else {
-        match body::read(body, terms.response_bytes_max).await {
-            Read::Whole(mut whole) => {
-                let ending = whole_ending(&parts, &whole, method, terms);
-                if let Some(trailers) = &mut whole.trailers {
-                    names::strip(trailers);
-                }
-                (ending, Body::whole(whole))
-            }
-            Read::Over(body) => (unkept(&parts, terms), body),
-            Read::Broken(failure) => return failed(failure),
+        body::read(body, terms.response_bytes_max).await
+    };
+    let said = |whole| {
+        let saying = Saying::new(&parts, whole, handle.heard().steer);
+        if saying.is_odd() {
+            speaker.shared.tell(speaker.ready, What::OddWord);
         }
+        saying
+    };
+    let (ending, body) = match read {
+        Read::Whole(mut whole) => {
+            let kept = |status| kept(&parts, &whole, method, status, handle, terms);
+            let ending = said(Some(&whole)).ending(terms, kept);
+            whole.clean();
+            (ending, Body::whole(whole))
+        }
+        Read::Over(body) => {
+            let unkept = |status| unkept(&parts, status, handle, terms);
+            (said(None).ending(terms, unkept), body)
+        }
+        Read::Broken(failure) => return failed(failure),
     };
     names::strip(&mut parts.headers);
     Ended { ending, local: Local::Response(Box::new(Response::from_parts(parts, body))) }
+}
+
+/// A response to HEAD has the length of its body and not the body.
+pub(crate) fn to_head(response: &mut Response<Body>) {
+    let Some(data) = response.body().data().filter(|data| !data.is_empty()) else { return };
+    response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| data.len().into());
+    *response.body_mut() = Body::from(Bytes::new());
 }
 
 /// There is no response to the end of it, whose effect is in doubt.
@@ -53,65 +81,109 @@ pub(crate) fn failed(failure: Failure) -> Ended<Local> {
     Ended { ending: Ending::InDoubt, local: Local::Failed(failure) }
 }
 
-/// A response that was read to its end.
-fn whole_ending(parts: &Parts, whole: &Whole, method: &Method, terms: &Terms) -> Ending {
-    let trailers = whole.trailers.as_ref();
-    let Some(status) = status(parts, trailers) else { return Ending::InDoubt };
+/// What is kept of a response that was read to its end.
+fn kept(
+    parts: &Parts,
+    whole: &Whole,
+    method: &Method,
+    status: Status,
+    handle: &Handle,
+    terms: &Terms,
+) -> Outcome {
+    if let Retain::Minimal(_) = terms.retain {
+        return rebuild::minimal(status, &parts.headers, handle.heard().resource);
+    }
     let bodiless = *method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED;
-    let outcome = Outcome {
+    let trailers = |trailers| terms.kept.of(trailers, 0, true).into_iter().collect();
+    Outcome {
         status,
         headers: terms.kept.of(&parts.headers, whole.data.len(), bodiless).into_iter().collect(),
         body: semel::core::outcome::Body::Kept(whole.data.clone()),
-        trailers: trailers
-            .map_or_else(Fields::default, |trailers| terms.kept.of(trailers, 0, true).into_iter().collect()),
-    };
-    ending(parts, trailers, status, terms, outcome)
-}
-
-/// A response that is too long to be kept. Of gRPC its end would have told how it ended.
-fn unkept(parts: &Parts, terms: &Terms) -> Ending {
-    match status(parts, None) {
-        Some(status) => ending(parts, None, status, terms, Outcome::not_retained(status)),
-        None => Ending::InDoubt,
+        trailers: whole.trailers.as_ref().map_or_else(Fields::default, trailers),
     }
 }
 
-/// A stream that need not end: that it began is all there is to tell.
-fn endless(parts: &Parts, terms: &Terms) -> Ending {
-    let status = Status::Http(parts.status.as_u16());
-    if !parts.status.is_success() && steer::of(parts, None).is_none() {
-        return Ending::InDoubt;
+/// What is kept of a response that is too long, or that need not end.
+fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outcome {
+    match terms.retain {
+        Retain::Whole => Outcome::not_retained(status),
+        Retain::Minimal(_) => rebuild::minimal(status, &parts.headers, handle.heard().resource),
     }
-    ending(parts, None, status, terms, Outcome::not_retained(status))
 }
 
-fn ending(
-    parts: &Parts,
-    trailers: Option<&HeaderMap>,
-    status: Status,
-    terms: &Terms,
-    outcome: Outcome,
-) -> Ending {
-    let retry_after = parts.headers.contains_key(RETRY_AFTER);
-    let answer = Answer { status, retry_after, steer: steer::of(parts, trailers) };
-    Ending::of(terms.policy.class, &answer, &terms.rules, outcome)
+/// What a response says about its effect.
+pub(crate) struct Saying {
+    /// None where it does not say how it ended, as a gRPC response without its end.
+    status: Option<Status>,
+    retry_after: bool,
+    steer: Option<Steer>,
+    /// A stream that need not end: that it began is all there is to tell.
+    is_endless: bool,
 }
 
-/// The status of a response; of gRPC where it says how it ended, which a broken one does not.
-fn status(parts: &Parts, trailers: Option<&HeaderMap>) -> Option<Status> {
-    if !is_grpc(&parts.headers) {
+impl Saying {
+    /// What a response says with this head, and with this body where that was read to its end. `heard`: what the handler
+    /// said besides.
+    pub(crate) fn new(parts: &Parts, whole: Option<&Whole>, heard: Option<Steer>) -> Self {
+        let trailers = whole.and_then(|whole| whole.trailers.as_ref());
+        let is_empty = whole.is_some_and(|whole| whole.data.is_empty());
+        Self::of_end(parts, whole.is_some().then_some((is_empty, trailers)), heard)
+    }
+
+    /// The same, where of the body only its end is known: whether it was empty, and its trailers.
+    pub(crate) fn of_end(
+        parts: &Parts,
+        end: Option<(bool, Option<&HeaderMap>)>,
+        heard: Option<Steer>,
+    ) -> Self {
+        let steer = steer::of(heard, parts, end.and_then(|(_, trailers)| trailers));
+        // Without a status the service's own word about its effect is enough.
+        let status = status(parts, end).or_else(|| steer.map(|_| Status::Grpc(GRPC_UNKNOWN)));
+        let retry_after = parts.headers.contains_key(RETRY_AFTER);
+        Self { status, retry_after, steer, is_endless: is_endless(&parts.headers) }
+    }
+
+    /// Whether a success says that nothing took effect.
+    fn is_odd(&self) -> bool {
+        let is_success = matches!(self.status, Some(Status::Http(200..=299) | Status::Grpc(0)));
+        is_success && self.steer == Some(Steer::NotApplied)
+    }
+
+    /// How the attempt ended, with what is kept of a response of its status.
+    pub(crate) fn ending(&self, terms: &Terms, outcome: impl FnOnce(Status) -> Outcome) -> Ending {
+        let Some(status) = self.status else { return Ending::InDoubt };
+        let is_success = matches!(status, Status::Http(200..=299));
+        if self.is_endless && !is_success && self.steer.is_none() {
+            return Ending::InDoubt;
+        }
+        let answer = Answer { status, retry_after: self.retry_after, steer: self.steer };
+        Ending::of(terms.policy.class, &answer, &terms.rules, outcome(status))
+    }
+}
+
+/// The status of a response; of gRPC where it says how it ended, which a broken one does not. The head's counts only where
+/// nothing follows it, neither message nor trailers.
+fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Status> {
+    // Any other status than 200 is that of something that stands in between.
+    if !is_grpc(&parts.headers) || parts.status != StatusCode::OK {
         return Some(Status::Http(parts.status.as_u16()));
     }
-    let said =
-        trailers.and_then(|trailers| trailers.get(GRPC_STATUS)).or_else(|| parts.headers.get(GRPC_STATUS))?;
-    said.to_str().ok()?.parse().ok().map(Status::Grpc)
+    let said = match end? {
+        (true, None) => parts.headers.get(GRPC_STATUS),
+        (_, trailers) => trailers?.get(GRPC_STATUS),
+    };
+    said?.to_str().ok()?.parse().ok().map(Status::Grpc)
 }
 
-/// Whether a `Content-Type` is that of a stream that need not end: an event stream, or parts that replace each other. Of
+const GRPC_UNKNOWN: u32 = 2;
+
+/// Whether a response with these headers is a stream that need not end: an event stream, or parts that replace each other. Of
 /// such a response only the head is waited for, and its body is passed on as it comes.
-pub fn is_endless(content_type: &HeaderValue) -> bool {
-    let kind = content_type.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    [&b"text/event-stream"[..], b"multipart/x-mixed-replace"]
-        .iter()
-        .any(|endless| kind.eq_ignore_ascii_case(endless))
+pub fn is_endless(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_TYPE).iter().any(|value| {
+        let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        [&b"text/event-stream"[..], b"multipart/x-mixed-replace"]
+            .iter()
+            .any(|endless| kind.eq_ignore_ascii_case(endless))
+    })
 }

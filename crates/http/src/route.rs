@@ -12,15 +12,18 @@ use std::sync::Arc;
 /// Terms that were checked, ready to be shared by requests.
 #[derive(Debug)]
 pub(crate) struct Ready {
+    /// What the operation is called where labels have to be few.
+    pub(crate) label: String,
     pub(crate) terms: Terms,
     pub(crate) policy: Arc<Policy>,
 }
 
 impl Ready {
-    fn new(terms: Terms) -> Result<Arc<Self>, TermsError> {
+    fn new(terms: Terms, template: &str) -> Result<Arc<Self>, TermsError> {
         terms.check()?;
         let policy = Arc::new(terms.policy.clone());
-        Ok(Arc::new(Self { terms, policy }))
+        let label = terms.name.clone().unwrap_or_else(|| template.to_owned());
+        Ok(Arc::new(Self { label, terms, policy }))
     }
 
     /// What a request is asking for.
@@ -53,13 +56,13 @@ pub struct Routes {
 impl Routes {
     /// Every request comes under `default`.
     pub fn new(default: Terms) -> Result<Self, TermsError> {
-        Ok(Self { default: Ready::new(default)?, by_template: Vec::new() })
+        Ok(Self { default: Ready::new(default, "other")?, by_template: Vec::new() })
     }
 
     /// Requests whose path fits `template` come under `terms`, as far as these name their method.
     pub fn with(mut self, template: &str, terms: Terms) -> Result<Self, TermsError> {
         let parsed = Template::parse(template).ok_or_else(|| TermsError::Template(template.to_owned()))?;
-        self.by_template.push((parsed, Ready::new(terms)?));
+        self.by_template.push((parsed, Ready::new(terms, template)?));
         Ok(self)
     }
 
@@ -68,6 +71,16 @@ impl Routes {
         let routes =
             self.by_template.iter().map(|(template, ready)| (Some(template.text.as_str()), &ready.terms));
         routes.chain([(None, &self.default.terms)])
+    }
+
+    /// The terms that a record of this name was claimed under, by today's routes.
+    pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<Ready>> {
+        let mut named = self.by_template.iter().map(|(_, ready)| ready).chain([&self.default]);
+        if let Some(ready) = named.find(|ready| ready.terms.name.as_deref() == Some(operation)) {
+            return Some(ready);
+        }
+        let (method, path) = operation.split_once(' ')?;
+        self.of(&method.parse().ok()?, path)
     }
 
     /// The terms for a request, unless none are about its method.
@@ -120,6 +133,7 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::KeySource;
     use semel::core::policy::Class;
 
     #[test]
@@ -161,6 +175,16 @@ mod tests {
         assert_eq!(Routes::new(local).unwrap_err(), TermsError::Local);
         let circular = Terms::default().keyed_by(crate::names::OPERATION_ID);
         assert_eq!(Routes::new(circular).unwrap_err(), TermsError::KeyHeader);
+        let one = KeySource::Composite(vec![KeySource::Fingerprint]);
+        let nested = KeySource::Composite(vec![KeySource::Fingerprint, one.clone()]);
+        let circular = KeySource::Header(crate::names::OPERATION_ID);
+        let circular = KeySource::Composite(vec![KeySource::Fingerprint, circular]);
+        for (source, error) in
+            [(one, TermsError::Composite), (nested, TermsError::Composite), (circular, TermsError::KeyHeader)]
+        {
+            let terms = Terms { key_source: source, ..Terms::default() };
+            assert_eq!(Routes::new(terms).unwrap_err(), error);
+        }
         let bad = Routes::new(Terms::default()).and_then(|routes| routes.with("x", Terms::default()));
         assert_eq!(bad.unwrap_err(), TermsError::Template("x".into()));
     }

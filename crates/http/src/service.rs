@@ -1,30 +1,22 @@
 //! The service: one request's way through the layer.
 //!
-//! What lives here: the order of things. What must never: a call of the inner service for a keyed request that the engine
-//! did not ask for.
+//! What lives here: which way that is. What must never: a request with a key that is handed on from here, but for terms that
+//! are not enforced.
 
-use crate::body::{self, Body, BoxError, Read, Whole};
-use crate::failure::Failure;
+use crate::asking::{Asking, Stop};
+use crate::body::{Body, BoxError};
+use crate::clean::Clean;
 use crate::layer::Shared;
-use crate::payload::Asked;
-use crate::problem::{Code, Form, Problem};
-use crate::request::{self, Keyed};
-use crate::response::{self, Local};
-use crate::route::Ready;
-use crate::telling::{self, Speaker};
-use crate::{names, prefer, published};
+use crate::observe::What;
+use crate::problem::Form;
+use crate::terms::{KeyRule, Mode};
+use crate::{names, published, response};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
-use semel::core::id::OperationId;
-use semel::core::key::Key;
-use semel::core::scope::{Operation, Scope};
-use semel::{Answer, Attempt, Ended, Intent, Told};
+use http::{Method, Request, Response};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// A service under a [`Layer`](crate::Layer).
 #[derive(Clone)]
@@ -37,7 +29,7 @@ impl<S, B, R> tower_service::Service<Request<B>> for Service<S>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
+    S::Error: Into<BoxError> + 'static,
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
     R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -58,20 +50,28 @@ where
         let shared = Arc::clone(&self.shared);
         let (mut parts, body) = request.into_parts();
         names::strip(&mut parts.headers);
-        Box::pin(serve(shared, inner, parts, body))
+        let is_head = parts.method == Method::HEAD;
+        let served = serve(shared, inner, parts, body);
+        Box::pin(async move {
+            let mut response = served.await?;
+            if is_head {
+                response::to_head(&mut response);
+            }
+            Ok(response)
+        })
     }
 }
 
 async fn serve<S, B, R>(
     shared: Arc<Shared>,
     inner: S,
-    parts: Parts,
+    mut parts: Parts,
     body: B,
 ) -> Result<Response<Body>, S::Error>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
+    S::Error: Into<BoxError> + 'static,
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
     R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -81,30 +81,32 @@ where
     if let Some(response) = published::answer(&shared, &parts, target.path()).await {
         return Ok(response);
     }
-    let Some(ready) = shared.routes.of(&parts.method, target.path()).map(Arc::clone) else {
-        return pass(inner, parts, body, false).await;
-    };
-    let key = match request::keyed(&parts.headers, &ready) {
-        Keyed::Unprotected => return pass(inner, parts, body, true).await,
-        Keyed::Protected(key) => key,
-        Keyed::Refused(problem) => {
-            return Ok(problem.into_response(Form::of(&parts.headers), shared.prefix()));
-        }
+    let ready =
+        shared.routes.of(&parts.method, target.path()).filter(|ready| ready.terms.key != KeyRule::Off);
+    let Some(ready) = ready.map(Arc::clone) else {
+        return pass(inner, parts, body, Clean::Outcome).await;
     };
     let form = Form::of(&parts.headers);
-    let asking = Asking { shared: Arc::clone(&shared), ready, key, target, form };
-    Ok(match asking.once(inner, parts, body).await {
-        Ok(response) => response,
-        Err(problem) => problem.into_response(form, shared.prefix()),
-    })
+    let asking = Asking { shared, ready, target, form };
+    if asking.ready.terms.mode == Mode::Shadow {
+        return asking.in_shadow(inner, parts, body).await;
+    }
+    match asking.prepare(&mut parts, body).await {
+        Ok(prepared) => asking.once(prepared, inner, parts).await,
+        Err(Stop::Refused(problem)) => Ok(asking.refuse(problem, None)),
+        Err(Stop::Unprotected(body)) => {
+            asking.shared.tell(&asking.ready, What::Unprotected);
+            pass(inner, parts, body, Clean::All).await
+        }
+    }
 }
 
-/// Hands a request on that nothing is promised about.
-async fn pass<S, B, R>(
+/// Hands a request on that nothing is promised about. `clean`: what its response must not say.
+pub(crate) async fn pass<S, B, R>(
     mut inner: S,
     parts: Parts,
     body: B,
-    is_protected_route: bool,
+    clean: Clean,
 ) -> Result<Response<Body>, S::Error>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,
@@ -113,155 +115,8 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let mut response = inner.call(Request::from_parts(parts, Body::live(body))).await?;
-    if is_protected_route {
-        names::strip(response.headers_mut());
-    } else {
-        response.headers_mut().remove(names::OUTCOME);
-    }
-    Ok(response.map(Body::live))
-}
-
-/// A request with a key, on a route that protects it.
-struct Asking {
-    shared: Arc<Shared>,
-    ready: Arc<Ready>,
-    key: Key,
-    target: Uri,
-    form: Form,
-}
-
-impl Asking {
-    /// Does what is asked for, once, and tells what came of it.
-    async fn once<S, B, R>(self, inner: S, mut parts: Parts, body: B) -> Result<Response<Body>, Problem>
-    where
-        S: tower_service::Service<Request<Body>, Response = Response<R>> + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<BoxError>,
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
-        request::refuse_streams(&parts)?;
-        let is_async = self.shared.published.is_some() && prefer::takes_async(&mut parts.headers);
-        let operation = self.ready.operation(&parts.method, self.target.path());
-        let scope = self.shared.scope(&parts, operation.clone())?;
-        let whole = self.read(body).await?;
-        let intent = self.intent(&parts, scope, &operation, &whole, is_async).await?;
-
-        let operation = operation.to_string();
-        let (begun, began) = oneshot::channel();
-        let (shared, ready, key, form) =
-            (Arc::clone(&self.shared), Arc::clone(&self.ready), self.key.clone(), self.form);
-        let named = operation.clone();
-        let work = move |attempt: Attempt| async move {
-            let _ = begun.send(attempt.operation_id());
-            let speaker = Speaker { shared: &shared, ready: &ready, form, operation: named };
-            run(inner, parts, whole, &key, &attempt, &speaker).await
-        };
-        let speaker = Speaker { shared: &self.shared, ready: &self.ready, form: self.form, operation };
-        let answered = self.shared.engine.execute(intent, work);
-        if is_async {
-            tokio::select! {
-                biased;
-                Ok(id) = began => return Ok(accepted(&self.shared, id)),
-                answered = answered => return Ok(match answered {
-                    Ok(Answer { operation_id, told: Told::InProgress { .. } }) => accepted(&self.shared, operation_id),
-                    Ok(answer) => speaker.answer(answer),
-                    Err(error) => speaker.error(&error),
-                }),
-            }
-        }
-        Ok(match answered.await {
-            Ok(answer) => speaker.answer(answer),
-            Err(error) => speaker.error(&error),
-        })
-    }
-
-    async fn read<B>(&self, body: B) -> Result<Whole, Problem>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let max = self.ready.terms.request_bytes_max;
-        match body::read(body, max).await {
-            Read::Whole(whole) => Ok(whole),
-            Read::Over(_) => {
-                let detail = format!(
-                    "Nothing was run. With an idempotency key a body may have at most {max} bytes here."
-                );
-                Err(Problem::new(Code::TooLarge, detail))
-            }
-            Read::Broken(_) => {
-                let detail = "The request's body broke off before its end. Nothing was run.";
-                Err(Problem::new(Code::Unfingerprintable, detail))
-            }
-        }
-    }
-
-    async fn intent(
-        &self,
-        parts: &Parts,
-        scope: Scope,
-        operation: &Operation,
-        whole: &Whole,
-        is_async: bool,
-    ) -> Result<Intent, Problem> {
-        let Ready { terms, policy } = &*self.ready;
-        let asked = Asked::new(parts, &self.target, operation, whole.data.clone(), terms.request_bytes_max);
-        let known = asked.read(&policy.selection).await.map_err(|error| telling::fingerprint(&error))?;
-        let mut intent = Intent::new(scope, self.key.clone(), Arc::clone(policy), known);
-        if let Some(wait) = if is_async { Some(Duration::ZERO) } else { terms.wait } {
-            intent = intent.waiting(wait);
-        }
-        if let Some(address) = self.shared.address.as_ref().and_then(|address| address(parts)) {
-            intent = intent.from_address(address);
-        }
-        Ok(intent)
-    }
-}
-
-/// One attempt: the inner service's call, and what its response means.
-async fn run<S, R>(
-    mut inner: S,
-    parts: Parts,
-    whole: Whole,
-    key: &Key,
-    attempt: &Attempt,
-    speaker: &Speaker<'_>,
-) -> Ended<Local>
-where
-    S: tower_service::Service<Request<Body>, Response = Response<R>>,
-    S::Error: Into<BoxError>,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
-    let terms = &speaker.ready.terms;
-    let method = parts.method.clone();
-    let request = request::hand_on(parts, whole, key, terms.policy.class, attempt);
-    let called = inner.call(request).await.map_err(|error| Failure::told_by(&*error.into()));
-    match called {
-        Ok(response) => response::ended(response, &method, terms).await,
-        Err(failure) if failure.nothing_was_sent() => {
-            let ending = speaker.unreachable(failure, attempt.operation_id());
-            Ended { ending, local: Local::Failed(failure) }
-        }
-        Err(failure) => response::failed(failure),
-    }
-}
-
-const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-
-/// It runs; where to ask for what comes of it.
-fn accepted(shared: &Shared, id: OperationId) -> Response<Body> {
-    let mut response = Response::new(Body::from(Bytes::new()));
-    *response.status_mut() = StatusCode::ACCEPTED;
-    let headers = response.headers_mut();
-    headers.insert(names::OPERATION_ID, names::operation_id(id));
-    headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
-    if let Some(path) = shared.status_at(id) {
-        headers.insert(http::header::LOCATION, names::text(&path));
-    }
-    response
+    let request = Request::from_parts(parts, Body::cleaned(body, Clean::All));
+    let mut response = inner.call(request).await?;
+    clean.from(response.headers_mut());
+    Ok(response.map(|body| Body::cleaned(body, clean)))
 }

@@ -7,10 +7,12 @@ use crate::body::Body;
 use crate::layer::Shared;
 use crate::page;
 use crate::problem::Code;
-use crate::terms::{KeyRule, MismatchStatus, Terms};
+use crate::rebuild::Retain;
+use crate::terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response};
+use semel::core::outcome::Status;
 use semel::core::policy::AfterExpiry;
 use serde_json::{Value, json};
 
@@ -44,6 +46,7 @@ fn document(shared: &Shared) -> Value {
     json!({
         "operations": operations,
         "errors": errors,
+        "callers": shared.callers.told_apart(),
         "status": format!("{}/operations/{{id}}", shared.prefix()),
     })
 }
@@ -60,11 +63,28 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
         "route": route,
         "methods": terms.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
         "class": policy.class.name(),
+        "notAppliedStatuses": {
+            "http": statuses(terms, |status| if let Status::Http(code) = status { Some(code.into()) } else { None }),
+            "grpc": statuses(terms, |status| if let Status::Grpc(code) = status { Some(code) } else { None }),
+            "assumption": "given only where nothing took effect; 503 counts with Retry-After only",
+        },
         "key": {
             "rule": key,
-            "header": terms.key_header.as_str(),
+            "source": terms.key_source.described(),
             "charactersMin": terms.key_rules.min(),
             "charactersMax": terms.key_rules.max(),
+        },
+        "mode": match terms.mode {
+            Mode::Enforce => "enforce",
+            Mode::Shadow => "shadow",
+        },
+        "retained": match terms.retain {
+            Retain::Whole => "whole",
+            Retain::Minimal(_) => "minimal",
+        },
+        "whileStoreIsDown": match terms.store_down {
+            StoreDown::Refuse => "refused",
+            StoreDown::PassUnprotected => "passed on unprotected",
         },
         "retentionSeconds": policy.ttl.as_secs(),
         "tombstoneSeconds": match policy.after_expiry {
@@ -80,4 +100,9 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
             MismatchStatus::Conflict => 409,
         },
     })
+}
+
+/// What the guarantee rests on: the statuses that are taken for a promise that nothing took effect.
+fn statuses(terms: &Terms, of: fn(Status) -> Option<u32>) -> Vec<u32> {
+    terms.rules.not_applied.iter().copied().filter_map(of).collect()
 }

@@ -6,16 +6,19 @@ use crate::names;
 use http::{HeaderMap, response};
 use semel::core::classify::Steer;
 
-/// What the handler says about its effect, where it says anything: as a [`Steer`] among the response's extensions, or in
-/// the header `Idempotency-Outcome`. Values that nobody knows are ignored; two that contradict each other are no word at all,
-/// and leave the matter in doubt.
-pub(crate) fn of(parts: &response::Parts, trailers: Option<&HeaderMap>) -> Option<Steer> {
-    if let Some(steer) = parts.extensions.get::<Steer>() {
-        return Some(*steer);
-    }
+/// What the handler says about its effect, where it says anything: by its handle (`heard`), as a [`Steer`] among the
+/// response's extensions, or in the header `Idempotency-Outcome`. Values that nobody knows are ignored; two that contradict
+/// each other are no word at all, and leave the matter in doubt.
+pub(crate) fn of(
+    heard: Option<Steer>,
+    parts: &response::Parts,
+    trailers: Option<&HeaderMap>,
+) -> Option<Steer> {
     let lines = [Some(&parts.headers), trailers].into_iter().flatten();
     let words = lines.flat_map(|headers| headers.get_all(names::OUTCOME));
-    let mut said = words.filter_map(|word| read(word.as_bytes()));
+    let words = words.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    let by_code = heard.into_iter().chain(parts.extensions.get::<Steer>().copied());
+    let mut said = by_code.chain(words.filter_map(read));
     let first = said.next()?;
     Some(if said.all(|other| other == first) { first } else { Steer::Unknown })
 }
@@ -39,7 +42,7 @@ mod tests {
         for word in words {
             response = response.header(names::OUTCOME, *word);
         }
-        of(&response.body(()).expect("a response").into_parts().0, None)
+        of(None, &response.body(()).expect("a response").into_parts().0, None)
     }
 
     #[test]
@@ -56,5 +59,13 @@ mod tests {
     fn words_that_contradict_each_other_leave_it_in_doubt() {
         assert_eq!(said(&["applied", "not-applied"]), Some(Steer::Unknown));
         assert_eq!(said(&["applied", "applied"]), Some(Steer::Applied));
+        assert_eq!(said(&["not-applied, unknown"]), Some(Steer::Unknown));
+        assert_eq!(said(&["maybe,applied"]), Some(Steer::Applied));
+        let mut response = http::Response::new(());
+        response.extensions_mut().insert(Steer::NotApplied);
+        let (parts, ()) = response.into_parts();
+        assert_eq!(of(None, &parts, None), Some(Steer::NotApplied));
+        assert_eq!(of(Some(Steer::NotApplied), &parts, None), Some(Steer::NotApplied));
+        assert_eq!(of(Some(Steer::Applied), &parts, None), Some(Steer::Unknown));
     }
 }

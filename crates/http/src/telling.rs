@@ -17,7 +17,7 @@ use semel::core::fingerprint::ErrorKind;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::policy::Class;
-use semel::{Answer, Error, Ran, Replayed, Told};
+use semel::{Ended, Error, Ran, Replayed, Told};
 use std::time::Duration;
 
 /// When a client should come back that could not be served for want of the store.
@@ -33,93 +33,76 @@ pub(crate) struct Speaker<'a> {
 }
 
 impl Speaker<'_> {
-    /// The response to what the engine answered.
-    pub(crate) fn answer(&self, answer: Answer<Local>) -> Response<Body> {
-        let id = answer.operation_id;
-        match answer.told {
-            Told::Ran(Ran { stored, local, .. }) => {
-                let mut response = match local {
-                    Local::Response(response) => *response,
-                    Local::Failed(failure) => self.say(self.failure(failure, id)),
-                };
-                response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
-                replay::mark(response.headers_mut(), stored);
-                response
-            }
-            Told::Replayed(replayed) => self.replayed(id, &replayed),
+    /// The response to what this call ran itself.
+    pub(crate) fn ran(&self, id: OperationId, ran: Ran<Local>) -> Response<Body> {
+        let mut response = match ran.local {
+            Local::Response(response) => *response,
+            Local::Failed(failure) => self.say(self.failure(failure, id)),
+        };
+        response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
+        replay::mark(response.headers_mut(), ran.stored);
+        response
+    }
+
+    /// Why there is no outcome, where the engine says so.
+    pub(crate) fn refusal<L>(&self, id: OperationId, told: &Told<L>) -> Problem {
+        match told {
             Told::InProgress { retry_after } => {
                 let detail =
                     "A request with this idempotency key is being processed. Retry later, with the same key.";
-                let problem = Problem::new(Code::InProgress, detail).retryable_after(retry_after);
-                self.say(problem.about(id).with_status_at(self.shared.status_at(id)))
+                let problem = Problem::new(Code::InProgress, detail).retryable_after(*retry_after);
+                problem.about(id).with_status_at(self.shared.status_at(id))
             }
-            Told::Unknown | Told::Unreadable => self.say(self.unknown(id)),
             Told::Mismatch => {
                 let detail = "This idempotency key was used for a request that is not the same. Nothing was run; send \
                               a different intent with a key of its own.";
                 let problem = Problem::new(Code::Mismatch, detail).about(id);
-                self.say(match self.ready.terms.mismatch {
+                match self.ready.terms.mismatch {
                     MismatchStatus::UnprocessableContent => problem,
                     MismatchStatus::Conflict => problem.with_status(409),
-                })
+                }
             }
             Told::Expired => {
                 let detail = "The original request was processed, so long ago that its outcome is no longer kept. \
                               Nothing was run.";
-                self.say(Problem::new(Code::Expired, detail).about(id))
+                Problem::new(Code::Expired, detail).about(id)
             }
             Told::AttemptsExhausted => {
                 let detail =
                     "Every attempt that is allowed for this idempotency key was made, and none took effect.";
-                self.say(Problem::new(Code::AttemptsExhausted, detail).about(id))
+                Problem::new(Code::AttemptsExhausted, detail).about(id)
             }
+            // What ran or was replayed is no refusal: whoever asks all the same learns nothing.
+            Told::Unknown | Told::Unreadable | Told::Ran(_) | Told::Replayed(_) => self.unknown(id),
         }
     }
 
-    /// The response where the engine had no answer.
-    pub(crate) fn error(&self, error: &Error) -> Response<Body> {
-        self.say(match error {
-            Error::Fingerprint(error) => fingerprint(error),
-            Error::Quota(exceeded) => {
-                let detail = "Too many requests with new idempotency keys. Nothing was run; retry later, with the same key.";
-                Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
-            }
-            // Whatever it was: without a claim nothing runs, and nothing was.
-            _ => {
-                let detail = "Whether this request was processed before cannot be told just now. Nothing was run; retry \
-                              later, with the same key.";
-                Problem::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER)
-            }
-        })
-    }
-
     /// A problem as a response.
-    pub(crate) fn say(&self, problem: Problem) -> Response<Body> {
+    fn say(&self, problem: Problem) -> Response<Body> {
         problem.into_response(self.form, self.shared.prefix())
     }
 
     /// How an attempt ended whose service could not be reached: its twins are told the same.
-    pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ending {
+    pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ended<Local> {
         let response = self.say(self.failure(failure, id));
         let headers = response.headers().iter().filter(|(name, _)| !names::is_control(name));
         let headers: Vec<_> = headers.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let status = response.status().as_u16();
         let body = response.body().data().unwrap_or_default();
-        Ending::NotApplied(Some(Outcome::http(status, headers, body)))
+        let ending = Ending::NotApplied(Some(Outcome::http(status, headers, body)));
+        Ended { ending, local: Local::Failed(failure) }
     }
 
-    fn replayed(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
-        let mut response = if let Some(mut response) = replay::response(&replayed.outcome) {
-            response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("true"));
-            response
-        } else {
-            let detail =
-                "The original request was processed, and its response was not kept. Nothing was run.";
-            self.say(Problem::new(Code::NotRetained, detail).about(id))
-        };
-        response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
-        replay::mark(response.headers_mut(), Some(replayed.stored));
-        response
+    /// How an attempt ended that had nothing to send.
+    pub(crate) fn unsent(&self, id: OperationId) -> Ended<Local> {
+        self.unreachable(Failure::Unreachable, id)
+    }
+
+    /// What is said where a response was not kept.
+    pub(crate) fn not_retained(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
+        let detail = "The original request was processed, and its response was not kept. Nothing was run.";
+        let response = self.say(Problem::new(Code::NotRetained, detail).about(id));
+        marked(id, replayed, response)
     }
 
     fn unknown(&self, id: OperationId) -> Problem {
@@ -173,4 +156,42 @@ pub(crate) fn fingerprint(error: &semel::core::fingerprint::Error) -> Problem {
             format!("The body cannot be compared with that of a retry, so nothing was run. {error}"),
         ),
     }
+}
+
+/// Why there is no outcome, where the engine had no answer.
+pub(crate) fn error(error: &Error) -> Problem {
+    match error {
+        Error::Fingerprint(error) => fingerprint(error),
+        Error::Quota(exceeded) => {
+            let detail = "Too many requests with new idempotency keys. Nothing was run; retry later, with the same key.";
+            Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
+        }
+        // Whatever it was: without a claim nothing runs, and nothing was.
+        _ => {
+            let detail = "Whether this request was processed before cannot be told just now. Nothing was run; retry \
+                          later, with the same key.";
+            Problem::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER)
+        }
+    }
+}
+
+/// Says which operation it is, and until when it is replayed.
+fn marked(id: OperationId, replayed: &Replayed, mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
+    replay::mark(response.headers_mut(), Some(replayed.stored));
+    response
+}
+
+/// The response that was stored, unless it cannot be given again.
+pub(crate) fn replayed(id: OperationId, replayed: &Replayed) -> Option<Response<Body>> {
+    let mut response = replay::response(&replayed.outcome)?;
+    response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("true"));
+    Some(marked(id, replayed, response))
+}
+
+/// A response that was made of what was kept.
+pub(crate) fn rebuilt(id: OperationId, replayed: &Replayed, mut response: Response<Body>) -> Response<Body> {
+    names::strip(response.headers_mut());
+    response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("rebuilt"));
+    marked(id, replayed, response)
 }

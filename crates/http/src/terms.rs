@@ -3,8 +3,10 @@
 //! What lives here: everything that can be set for one route, with its default. What must never: a decision about a record;
 //! what stands in one is [`Policy`], and judged elsewhere.
 
+use crate::authorize::Authorize;
 use crate::kept::Kept;
-use crate::names;
+use crate::rebuild::Retain;
+use crate::source::KeySource;
 use http::{HeaderName, Method};
 use semel::core::classify::Rules;
 use semel::core::key;
@@ -24,6 +26,31 @@ pub enum KeyRule {
     Optional,
     /// Nothing is protected, key or not.
     Off,
+}
+
+/// Whether terms are enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// What they promise is kept, and what they forbid is refused.
+    #[default]
+    Enforce,
+    /// Every request is handed on as if there were no layer, and an [`Observer`](crate::Observer) learns what would have
+    /// become of it. Nothing is refused, replayed or waited for, and a store that is down is nobody's trouble.
+    ///
+    /// What is remembered for that stands in a scope of its own: nothing of it is ever replayed, and once the terms are
+    /// enforced every key is new. Handlers get no [`Handle`](crate::Handle), as without a key.
+    Shadow,
+}
+
+/// What becomes of protected requests while the store cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum StoreDown {
+    /// They are refused: without a claim nothing runs.
+    #[default]
+    Refuse,
+    /// They are handed on without protection: **what was promised about them is given up**, and a retry may run a second
+    /// time. Their responses say `Idempotency-Stored: false`, and each is told to the [`Observer`](crate::Observer).
+    PassUnprotected,
 }
 
 /// How a key is refused that belongs to another payload.
@@ -56,10 +83,12 @@ pub struct Terms {
     pub methods: Vec<Method>,
     /// Whether requests need a key. Optional.
     pub key: KeyRule,
-    /// The header that the key is read from. `Idempotency-Key`; see [`keyed_by`](Self::keyed_by).
-    pub key_header: HeaderName,
-    /// What a key has to look like.
+    /// Where the key is read from. The header `Idempotency-Key`.
+    pub key_source: KeySource,
+    /// What a key has to look like that comes in `Idempotency-Key`.
     pub key_rules: key::Rules,
+    /// Whether all of this is enforced. It is.
+    pub mode: Mode,
     /// What a record is claimed under. Class `external`.
     pub policy: Policy,
     /// How answers are read.
@@ -73,8 +102,14 @@ pub struct Terms {
     pub response_bytes_max: usize,
     /// Which response headers are kept.
     pub kept: Kept,
+    /// How much of a response is kept. All of it.
+    pub retain: Retain,
+    /// Whom to ask before a stored outcome is replayed. Nobody: whatever authenticates stands outside of the layer.
+    pub authorize: Option<Authorize>,
     /// How a key is refused that belongs to another payload. 422.
     pub mismatch: MismatchStatus,
+    /// What becomes of requests while the store cannot be reached. They are refused.
+    pub store_down: StoreDown,
 }
 
 impl Default for Terms {
@@ -83,15 +118,19 @@ impl Default for Terms {
             name: None,
             methods: vec![Method::POST, Method::PATCH],
             key: KeyRule::default(),
-            key_header: names::KEY,
+            key_source: KeySource::default(),
             key_rules: key::Rules::default(),
+            mode: Mode::default(),
             policy: Policy::new(Class::External),
             rules: Rules::default(),
             wait: None,
             request_bytes_max: 10 * MIB,
             response_bytes_max: 10 * MIB,
             kept: Kept::default(),
+            retain: Retain::default(),
+            authorize: None,
             mismatch: MismatchStatus::default(),
+            store_down: StoreDown::default(),
         }
     }
 }
@@ -101,7 +140,7 @@ impl Terms {
     /// characters, weak or not.
     #[must_use]
     pub fn keyed_by(self, header: HeaderName) -> Self {
-        Self { key_header: header, key_rules: key::Rules::other_header(), ..self }
+        Self { key_source: KeySource::Header(header), ..self }
     }
 
     /// Says what is wrong with the terms, if anything is.
@@ -109,9 +148,7 @@ impl Terms {
         if self.policy.class == Class::Local {
             return Err(TermsError::Local);
         }
-        if names::is_control(&self.key_header) {
-            return Err(TermsError::KeyHeader);
-        }
+        self.key_source.check()?;
         self.policy.check().map_err(TermsError::Policy)
     }
 }
@@ -124,6 +161,8 @@ pub enum TermsError {
     Local,
     /// The key would be read from a header that is taken off every request.
     KeyHeader,
+    /// A key would be made of fewer than 2 parts, of more than 16, or of parts that are made of parts.
+    Composite,
     /// The policy is not fit for use.
     Policy(PolicyError),
     /// The template of a route is malformed.
@@ -137,6 +176,9 @@ impl fmt::Display for TermsError {
                 "class local is for effects that commit with their record; a layer stands outside of that transaction",
             ),
             Self::KeyHeader => f.write_str("the key cannot come from a header that Semel itself sets"),
+            Self::Composite => {
+                f.write_str("a key is made of 2 to 16 parts, each from one place: a header, the body, the fingerprint")
+            }
             Self::Policy(error) => error.fmt(f),
             Self::Template(template) => write!(
                 f,

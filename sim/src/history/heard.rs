@@ -29,7 +29,7 @@ impl From<Result<Answer, Error>> for Heard {
         match result {
             Ok(Answer { told, .. }) => told.into(),
             Err(Error::GivenUp(why)) => Self::GivenUp(why.reason()),
-            Err(Error::Store(error)) => Self::Store(error.kind()),
+            Err(Error::Store(error) | Error::LostSight(error)) => Self::Store(error.kind()),
             // The store could not be asked for too long to know which secret is in use.
             Err(Error::Secrets(error)) if error.is_retryable() => Self::Store(Kind::Unavailable),
             Err(Error::Closing) => Self::Closing,

@@ -59,6 +59,11 @@ impl Scope {
         Self { tenant: Some(tenant.into()), ..self }
     }
 
+    /// The tenant, where there is one.
+    pub fn tenant(&self) -> Option<&[u8]> {
+        self.tenant.as_deref()
+    }
+
     /// The caller.
     pub const fn caller(&self) -> &Caller {
         &self.caller

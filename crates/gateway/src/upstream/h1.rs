@@ -6,14 +6,17 @@
 use super::body::Body;
 use super::dial::Dialled;
 use super::failed::{Failed, Unanswered};
+use super::patience::Patience;
 use super::pool::Lent;
 use super::socket::Socket;
-use http::header::{CONTENT_TYPE, HOST, UPGRADE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http::header::{CONTENT_LENGTH, HOST, UPGRADE};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use semel::Attempt;
 use semel_http::Failure;
+use semel_http::is_endless;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -82,18 +85,14 @@ pub(super) async fn exchange(
     let is_protected = attempt.is_some();
     let is_upgrade = request.headers().contains_key(UPGRADE);
     *request.version_mut() = Version::HTTP_11;
+    let mut patience = Patience::start(response_timeout, &mut request, is_protected);
     let connection = lent.connection();
     let socket = Arc::clone(&connection.socket);
     socket.begin(attempt);
     let sending = connection.sender.try_send_request(request);
-    let mut deadline = Box::pin(tokio::time::sleep(response_timeout));
-    let sent = tokio::select! {
-        biased;
-        sent = sending => sent,
-        () = &mut deadline => {
-            let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::TimedOut };
-            return Err(Failed::new(failure, "no response in time").into());
-        }
+    let Some(sent) = patience.wait(sending).await else {
+        let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::TimedOut };
+        return Err(Failed::new(failure, "no response in time").into());
     };
     let response = match sent {
         Ok(response) => response,
@@ -120,19 +119,18 @@ pub(super) async fn exchange(
     }
     lent.told(&response);
     let is_timed = is_protected && !is_endless(response.headers());
-    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then_some(deadline))))
+    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.rest()))))
 }
 
-/// The request as HTTP/1.1 has it: an origin form, and a `Host`.
+/// The request as HTTP/1.1 has it: with a `Host`, and with a length where a body is expected and there is none.
 pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) {
     if !request.headers().contains_key(HOST)
         && let Ok(host) = HeaderValue::from_str(authority)
     {
         request.headers_mut().insert(HOST, host);
     }
-}
-
-/// A response that need not end, as the layer has it: of it, only the head is waited for.
-pub(super) fn is_endless(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_TYPE).iter().any(semel_http::is_endless)
+    let expects_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    if expects_body && request.body().is_end_stream() {
+        request.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
+    }
 }

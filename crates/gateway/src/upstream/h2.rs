@@ -9,7 +9,7 @@
 use super::body::Body;
 use super::dial::Dialled;
 use super::failed::Failed;
-use super::h1::is_endless;
+use super::patience::Patience;
 use super::socket::Socket;
 use super::target::Target;
 use ::h2::client::{Builder, SendRequest};
@@ -23,6 +23,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use semel::{Attempt, Clock, SystemClock};
 use semel_http::Failure;
+use semel_http::is_endless;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -111,13 +112,14 @@ impl Drop for Lease {
 /// Sends `request` on a stream of its own.
 pub(super) async fn exchange(
     lease: Lease,
-    request: Request<semel_http::Body>,
+    mut request: Request<semel_http::Body>,
     attempt: Option<Attempt>,
     response_timeout: Duration,
     target: &Target,
 ) -> Result<Response<Body>, Failed> {
     let unsent = |cause: &'static str| Failed::new(Failure::Unreachable, cause);
     let mut sender = lease.0.sender().ok_or_else(|| unsent("the connection went away"))?;
+    let mut patience = Patience::start(response_timeout, &mut request, attempt.is_some());
     let (head, body) = prepare(request, target)?;
     let is_end = body.is_end_stream();
     if let Some(Err(error)) = attempt.as_ref().map(Attempt::check) {
@@ -128,11 +130,8 @@ pub(super) async fn exchange(
     let (response, sending) =
         sender.send_request(head, is_end).map_err(|error| Failed::new(Failure::Unreachable, error))?;
     let sending = Sending::of(body, sending, is_end);
-    let mut deadline = Box::pin(tokio::time::sleep(response_timeout));
-    let response = tokio::select! {
-        biased;
-        response = response => response,
-        () = &mut deadline => return Err(Failed::new(Failure::TimedOut, "no response in time")),
+    let Some(response) = patience.wait(response).await else {
+        return Err(Failed::new(Failure::TimedOut, "no response in time"));
     };
     let response = response.map_err(|error| {
         let is_unprocessed = proves_unprocessed(&error) || error.is_io() && socket.seal() == before;
@@ -140,7 +139,7 @@ pub(super) async fn exchange(
     })?;
     let is_timed = attempt.is_some() && !is_endless(response.headers());
     let length = content_length(response.headers());
-    Ok(response.map(|stream| Body::h2(stream, length, lease, sending, is_timed.then_some(deadline))))
+    Ok(response.map(|stream| Body::h2(stream, length, lease, sending, is_timed.then(|| patience.rest()))))
 }
 
 /// Whether the upstream says that it did not, and will not, process the request: the stream was refused, or lies beyond

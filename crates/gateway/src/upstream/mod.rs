@@ -9,6 +9,7 @@ mod failed;
 mod h1;
 mod h2;
 mod options;
+mod patience;
 mod pool;
 mod reach;
 mod socket;

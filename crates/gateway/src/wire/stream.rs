@@ -218,10 +218,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<I> {
             if let Some(refusal) = this.scanner.refusal() {
                 return this.poll_refused(refusal, context);
             }
-            if this.scanner.is_undecided() {
-                if ready!(this.poll_decision(context)) {
-                    continue;
-                }
+            if this.scanner.is_undecided() && ready!(this.poll_decision(context)) {
+                continue;
             }
             let before = buffer.filled().len();
             let read = if this.held.is_empty() {

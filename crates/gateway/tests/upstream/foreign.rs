@@ -37,29 +37,43 @@ impl Foreign {
     }
 }
 
-/// Says nothing of its own about how long it keeps connections, and closes them after 20 ms: requests are spaced around
-/// that, so that closes and requests meet as often as they can.
+/// Keeps idle connections for a second, as it announces, and answers with the number of those it has accepted.
 const NODE: &str = "
+    let connections = 0;
     const server = require('http').createServer((request, response) => {
-        let length = 0;
-        request.on('data', data => length += data.length);
-        request.on('end', () => { response.removeHeader('keep-alive'); response.end(String(length)); });
+        request.resume();
+        request.on('end', () => response.end(String(connections)));
     });
-    server.keepAliveTimeout = 20;
-    server.keepAliveTimeoutBuffer = 0;
-    server.on('connection', socket => socket.setNoDelay(true));
+    server.keepAliveTimeout = 1000;
+    server.on('connection', () => connections++);
     server.listen(0, '127.0.0.1', () => console.log(server.address().port));
 ";
 
 #[tokio::test]
 async fn a_node_server_that_closes_idle_connections_breaks_no_request() {
     let node = Foreign::start("node", "-e", NODE);
-    let upstream = node.upstream();
-    for round in 0..500_u64 {
-        let reply = ask(&upstream, post("/", "12345")).await;
-        assert_eq!(reply.expect("an answer").text(), "5", "round {round}");
-        tokio::time::sleep(Duration::from_micros(16_000 + round % 50 * 200)).await;
+    // Fifty pools of one connection each, with every other request around the moment that it is closed.
+    let clients = (0..50_u64).map(|client| {
+        let upstream = node.upstream();
+        tokio::spawn(async move {
+            let mut connections = 0;
+            for round in 0..10_u64 {
+                let reply = ask(&upstream, post("/", "12345")).await;
+                let reply =
+                    reply.unwrap_or_else(|failure| panic!("client {client}, round {round}: {failure}"));
+                connections = reply.text().parse().expect("a number");
+                let pause = if round % 2 == 0 { 10 } else { 940 + client * 3 };
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            connections
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    let mut connections = 0;
+    for client in clients {
+        connections = connections.max(client.await.expect("no failure"));
     }
+    assert!((51..500).contains(&connections), "{connections}: some were used again, some were not");
 }
 
 const PYTHON: &str = "

@@ -40,7 +40,9 @@ async fn seen(path: &str, options: Options, request: Request<semel_http::Body>) 
     assert_eq!(reply.status, 200, "{reply:?}");
     let mut lines: Vec<_> = script.requests()[0].trim_end().split("\r\n").map(str::to_owned).collect();
     let port = script.address.port().to_string();
-    lines.iter_mut().for_each(|line| *line = line.replace(&port, "PORT"));
+    for line in &mut lines {
+        *line = line.replace(&port, "PORT");
+    }
     lines[1..].sort();
     lines
 }

@@ -2,7 +2,8 @@
 
 use crate::world::{KEY, Script, ask, get, keyed, layer, post, through};
 use semel_gateway::upstream::Options;
-use std::sync::mpsc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -158,4 +159,53 @@ async fn no_more_connections_are_kept_than_allowed() {
     ask(&upstream, get("/")).await.expect("an answer");
     drop(upstream);
     has_ended.recv().await.expect("the connection is closed with its pool");
+}
+
+/// Connections end as they like: after a few answers, with a request unanswered, or at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn in_a_crowd_nothing_is_sent_twice_and_what_is_told_as_unsent_never_arrives() {
+    let came = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
+    let heard = Arc::clone(&came);
+    let script = Script::new(move |number, peer| {
+        for turn in 0..=number % 5 {
+            if turn == number % 5 && number % 3 == 0 {
+                return;
+            }
+            let Some(head) = peer.head() else { return };
+            let path = head.split(' ').nth(1).expect("a path").to_owned();
+            *heard.lock().expect("no panic").entry(path).or_default() += 1;
+            if turn < number % 5 {
+                peer.say(EMPTY);
+            }
+        }
+    });
+    let upstream = script.upstream();
+    let crowd = (0..16).map(|client| {
+        let upstream = upstream.clone();
+        tokio::spawn(async move {
+            let mut told = Vec::new();
+            for round in 0..200 {
+                let path = format!("/{client}/{round}");
+                let reply = ask(&upstream, get(&path)).await.map(|_| ());
+                told.push((path, reply));
+            }
+            told
+        })
+    });
+    let mut told = Vec::new();
+    for client in crowd.collect::<Vec<_>>() {
+        told.extend(client.await.expect("no panic"));
+    }
+    let came = came.lock().expect("no panic");
+    assert!(came.values().all(|times| *times == 1), "something was sent twice");
+    for (path, told) in &told {
+        match told {
+            Ok(()) => assert!(came.contains_key(path), "{path}"),
+            Err(failure) => {
+                assert!(!failure.nothing_was_sent() || !came.contains_key(path), "{path}: {failure}");
+            }
+        }
+    }
+    let answered = told.iter().filter(|(_, told)| told.is_ok()).count();
+    assert!(answered > 0 && answered < told.len(), "{answered} of {}", told.len());
 }

@@ -51,7 +51,7 @@ async fn a_request_that_finds_every_place_taken_is_not_sent() {
     let options = Options {
         connections_max: 1,
         connect_timeout: Duration::from_millis(100),
-        response_timeout: Duration::from_secs(600),
+        response_timeout: Duration::from_mins(10),
         ..Options::default()
     };
     let upstream = script.upstream_with(options);
@@ -226,4 +226,27 @@ async fn of_an_event_stream_only_the_head_is_waited_for() {
     go.send(()).expect("the script waits");
     let reply = crate::world::read(response).await.expect("a whole stream");
     assert_eq!(reply.text(), "data: 1\n\ndata: 2\n\n");
+}
+
+#[tokio::test]
+async fn an_upload_without_protection_may_take_its_time() {
+    let script = Script::new(|_, peer| {
+        peer.head();
+        let mut came = Vec::new();
+        while !came.ends_with(b"0\r\n\r\n") {
+            let mut byte = [0];
+            std::io::Read::read_exact(&mut peer.stream, &mut byte).expect("a body");
+            came.push(byte[0]);
+        }
+        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    });
+    let options = Options { response_timeout: Duration::from_millis(600), ..Options::default() };
+    let parts = futures_util::stream::unfold(0, |number| async move {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let part = http_body::Frame::data(bytes::Bytes::from_static(b"part"));
+        (number < 5).then_some((Ok::<_, std::convert::Infallible>(part), number + 1))
+    });
+    let mut request = post("/upload", "");
+    *request.body_mut() = semel_http::Body::live(http_body_util::StreamBody::new(parts));
+    assert_eq!(ask(&script.upstream_with(options), request).await.expect("an answer").status, 200);
 }

@@ -36,8 +36,7 @@ async fn hyper_finds(bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
         http1::Builder::new().half_close(true).serve_connection(TokioIo::new(server), service),
         async move { tokio::io::copy(&mut client, &mut tokio::io::sink()).await }
     );
-    let found = found.lock().expect("unharmed").clone();
-    found
+    std::mem::take(&mut *found.lock().expect("unharmed"))
 }
 
 /// How many messages the scanner saw end, by asking it byte by byte.

@@ -56,6 +56,19 @@ async fn a_connection_that_is_kept_alive_for_nothing_is_closed_without_a_word() 
 }
 
 #[tokio::test]
+async fn the_time_to_the_next_request_runs_from_an_answer_that_took_its_time() {
+    // No other timer comes to its help.
+    let limits = Options { idle_timeout: SHORT, head_timeout: Duration::from_hours(1), ..options() };
+    let world = World::with(limits).await;
+    let mut client = world.connect().await;
+    client.send(get("/hang")).await;
+    within(world.service.arrived.notified()).await;
+    world.service.release();
+    let answer = client.rest().await;
+    assert!(answer.ends_with("GET /hang "), "{answer}");
+}
+
+#[tokio::test]
 async fn a_request_that_takes_longer_than_any_limit_of_its_client_is_answered() {
     let limits = Options { idle_timeout: SHORT, head_timeout: SHORT, body_timeout: SHORT, ..options() };
     let world = World::with(Options { write_timeout: SHORT, ..limits }).await;

@@ -160,9 +160,8 @@ async fn what_comes_before_a_refused_request_is_answered_first() {
 async fn a_refused_request_waits_for_the_one_that_still_runs() {
     let world = World::new().await;
     let mut client = world.connect().await;
-    client.send(get("/hang")).await;
+    client.send(format!("{}nonsense\r\n\r\n", get("/hang"))).await;
     crate::world::within(world.service.arrived.notified()).await;
-    client.send("nonsense\r\n\r\n").await;
     world.service.release();
     let answer = client.rest().await;
     let statuses: Vec<_> =

@@ -9,7 +9,7 @@ use semel::core::store::Store;
 use semel::core::time::Time;
 use semel::quota::{Quotas, Rate};
 use semel::{Builder, Case, Engine, Finding, SystemRandom, memory};
-use semel_http::{Body, Failure, Layer, Terms};
+use semel_http::{Body, Failure, Layer, StoreDown, Terms};
 use semel_testkit::FakeClock;
 use semel_testkit::faults::{Call, Fault, Faulty, Question};
 use std::num::NonZeroU32;
@@ -216,4 +216,25 @@ async fn an_outcome_that_could_not_be_stored_in_time_is_handed_out_as_such() {
     let retry = world.meanwhile(async move { sent.charge().await }).await;
     assert_eq!((retry.text(), retry.is_replay()), ("answer 1", true), "the engine went on trying");
     assert_eq!(retry.header("idempotency-stored"), None);
+}
+
+#[tokio::test]
+async fn an_attempt_in_doubt_is_not_run_again_without_protection() {
+    let world = World::new(|question| question == Question::Swap, |builder| builder).await;
+    let told = Told::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    world.is_cut.store(true, Ordering::SeqCst);
+    let sent = told.clone();
+    let first = world.meanwhile(async move { sent.charge().await }).await;
+    assert_eq!(first.header("idempotency-stored"), Some("false"));
+    // Another node finds its lease dead, cannot say so, and would be allowed to go on without the store.
+    world.skip(Duration::from_mins(1)).await;
+    let spawn = Arc::new(tokio::runtime::Handle::current());
+    let other = Engine::builder(Arc::clone(world.engine.store()));
+    let other = other.on(Arc::new(world.clock.clone()), Arc::new(SystemRandom), spawn);
+    let terms = Terms { store_down: StoreDown::PassUnprotected, ..Terms::default() };
+    let other = Told::new(other.build().await.expect("the store answers"), terms, [Ok(201)]);
+    let sent = other.clone();
+    let refused = world.meanwhile(async move { sent.charge().await }).await;
+    refused.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
+    assert_eq!((told.calls.count(), other.calls.count()), (1, 0));
 }

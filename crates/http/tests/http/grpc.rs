@@ -105,3 +105,64 @@ async fn a_mismatch_is_a_failed_precondition() {
     assert_eq!(other.headers["code"], "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST");
     assert!(other.headers.contains_key("operation-id") && other.body.is_empty());
 }
+
+/// One unary call to a service that gives this response.
+async fn answered(layer: &Layer, calls: &Calls, response: fn() -> Response<semel_http::Body>) -> Reply {
+    let calls = calls.clone();
+    let inner = tower::service_fn(move |_: Request<semel_http::Body>| {
+        calls.one();
+        std::future::ready(Ok::<_, Infallible>(response()))
+    });
+    let request = Request::post("/pay.Payments/Charge")
+        .header("content-type", "application/grpc")
+        .header("idempotency-key", KEY)
+        .body(Full::new(Bytes::new()))
+        .expect("a request");
+    let (parts, body) = layer.layer(inner).oneshot(request).await.expect("a response").into_parts();
+    let body = body.collect().await.expect("a whole body");
+    let trailers = body.trailers().cloned().unwrap_or_default();
+    Reply { headers: parts.headers, body: body.to_bytes(), trailers }
+}
+
+fn response(status: u16, headers: &[(&str, &str)], body: &'static str) -> Response<semel_http::Body> {
+    let mut response = Response::builder().status(status).header("content-type", "application/grpc");
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    response.body(semel_http::Body::from(Bytes::from_static(body.as_bytes()))).expect("a response")
+}
+
+#[tokio::test]
+async fn a_status_in_the_head_counts_only_where_nothing_follows_it() {
+    let (layer, calls) = (layer().await, Calls::default());
+    let only: fn() -> _ = || response(200, &[("grpc-status", "0")], "");
+    assert!(!answered(&layer, &calls, only).await.is_replay());
+    assert!(answered(&layer, &calls, only).await.is_replay());
+    let cut: fn() -> _ = || response(200, &[("grpc-status", "0")], "a message, and no trailers");
+    for terms in [Terms::default(), Terms { response_bytes_max: 3, ..Terms::default() }] {
+        let (layer, calls) = (Layer::new(engine().await, terms).expect("fit for use"), Calls::default());
+        answered(&layer, &calls, cut).await;
+        assert_eq!(answered(&layer, &calls, cut).await.status(), "2", "nobody can tell");
+        assert_eq!(calls.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_no_200_is_read_by_its_http_status() {
+    let (layer, calls) = (layer().await, Calls::default());
+    let proxy: fn() -> _ = || response(429, &[("grpc-status", "0")], "");
+    answered(&layer, &calls, proxy).await;
+    answered(&layer, &calls, proxy).await;
+    assert_eq!(calls.count(), 2, "nothing took effect");
+}
+
+#[tokio::test]
+async fn the_handlers_word_counts_where_the_status_is_not_to_be_had() {
+    let terms = Terms { response_bytes_max: 3, ..Terms::default() };
+    let (layer, calls) = (Layer::new(engine().await, terms).expect("fit for use"), Calls::default());
+    let long: fn() -> _ = || response(200, &[("idempotency-outcome", "applied")], "a long message");
+    answered(&layer, &calls, long).await;
+    let retry = answered(&layer, &calls, long).await;
+    assert_eq!(retry.headers["code"], "IDEMPOTENCY_RESPONSE_NOT_RETAINED");
+    assert_eq!(calls.count(), 1);
+}

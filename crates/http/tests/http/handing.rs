@@ -253,3 +253,48 @@ async fn bodiless_answers_are_replayed_as_they_were() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_control_header_spelled_with_underscores_is_taken_off_too() {
+    let server = Server::new(Terms::default(), tells).await;
+    for builder in [request("GET", "/x"), post("/x")] {
+        let builder = builder.header("operation_id", "forged").header("idempotency_attempt-", "own");
+        let reply = server.send(builder.header("Idempotency_Fence", "forged").json("{}")).await;
+        assert!(!reply.text().contains("forged") && reply.text().contains("own"), "{}", reply.text());
+    }
+}
+
+#[tokio::test]
+async fn words_about_the_effect_that_were_joined_on_one_line_count() {
+    let server = Server::new(Terms::default(), |_, _| async {
+        (StatusCode::OK, [("idempotency-outcome", "not-applied, unknown")]).into_response()
+    })
+    .await;
+    assert_eq!(server.charge(5).await.status, 200);
+    server.charge(5).await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+}
+
+#[tokio::test]
+async fn answers_of_the_layers_own_to_head_have_no_body() {
+    use http_body_util::BodyExt;
+    use tower::{Layer as _, ServiceExt};
+    let terms =
+        Terms { methods: vec![http::Method::HEAD], key: semel_http::KeyRule::Required, ..Terms::default() };
+    let layer = Layer::new(engine().await, terms).expect("fit for use").publishing("");
+    let id = "30313233-3435-3637-3839-616263646566";
+    for path in ["/x", "/.well-known/idempotency", &format!("/operations/{id}")] {
+        let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(
+                semel_http::Body::from(bytes::Bytes::new()),
+            ))
+        });
+        let get = |method| {
+            let request = http::Request::builder().method(method).uri(path);
+            request.body(http_body_util::Full::new(bytes::Bytes::new())).expect("a request")
+        };
+        let response = layer.layer(inner).oneshot(get("HEAD")).await.expect("a response");
+        let length = response.headers().get("content-length").expect("a length").clone();
+        assert_ne!(length, "0", "{path}");
+        assert!(response.into_body().collect().await.expect("a body").to_bytes().is_empty(), "{path}");
+    }
+}

@@ -1,12 +1,19 @@
 //! The layer under a real server.
 
 mod bodies;
+mod down;
 mod failing;
 mod grpc;
 mod handing;
 mod identity;
 mod once;
 mod published;
+mod retained;
+mod shadow;
+mod sources;
 mod streams;
 mod table;
+mod tonic;
+mod trailers;
+mod watching;
 mod world;

@@ -155,3 +155,41 @@ async fn where_nothing_is_published_the_preference_is_the_handlers() {
     let reply = server.send(post("/charges").header("prefer", "respond-async").json("{}")).await;
     assert_eq!((reply.status, reply.text()), (200, "respond-async"));
 }
+
+#[tokio::test]
+async fn headers_that_are_no_utf_8_are_shown_byte_by_byte() {
+    let server = Server::under(published("").await, |_, _| async {
+        let mut response = "x".into_response();
+        let value = |bytes: &[u8]| http::HeaderValue::from_bytes(bytes).expect("a value");
+        response.headers_mut().insert("x-latin", value(b"caf\xe9"));
+        response.headers_mut().insert("x-utf", value("café".as_bytes()));
+        response
+    })
+    .await;
+    let alice = |builder: http::request::Builder| builder.header("authorization", "Bearer alice");
+    let first = server.send(alice(post("/charges")).json("{}")).await;
+    let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
+    let told = json(&server.send(alice(request("GET", &path)).empty()).await);
+    let headers = told["result"]["headers"].as_array().expect("a list");
+    for name in ["x-latin", "x-utf"] {
+        assert!(headers.contains(&serde_json::json!([name, "café"])), "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_specification_names_what_the_guarantee_rests_on() {
+    let server = Server::under(published("").await, charged).await;
+    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let operation = &told["operations"][0];
+    let assumed = serde_json::json!([401, 403, 408, 425, 429, 503]);
+    assert_eq!(operation["notAppliedStatuses"]["http"], assumed);
+    assert_eq!(operation["notAppliedStatuses"]["grpc"], serde_json::json!([7, 16]));
+    assert_eq!(told["callers"], "per access token");
+}
+
+#[tokio::test]
+async fn grpc_calls_are_never_answered_with_202() {
+    let server = Server::under(published("").await, charged).await;
+    let call = post("/charges").header("prefer", "respond-async").header("content-type", "application/grpc");
+    assert_eq!(server.send(call.empty()).await.status, 201);
+}

@@ -102,3 +102,35 @@ async fn a_success_that_is_cut_short_is_in_doubt() {
     server.charge(5).await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
     assert_eq!(server.calls.count(), 1);
 }
+
+#[tokio::test]
+async fn a_long_success_that_is_cut_short_before_the_limit_is_in_doubt() {
+    let terms = Terms { response_bytes_max: 10, ..Terms::default() };
+    let server = Server::new(terms, |_, _| async {
+        // As long as its head says, and then it is not.
+        struct Cut(bool);
+        impl http_body::Body for Cut {
+            type Data = Bytes;
+            type Error = std::io::Error;
+            fn poll_frame(
+                mut self: std::pin::Pin<&mut Self>,
+                _: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+                let first = !std::mem::replace(&mut self.0, true);
+                let frame = Frame::data(Bytes::from("char"));
+                std::task::Poll::Ready(Some(if first {
+                    Ok(frame)
+                } else {
+                    Err(std::io::Error::other("cut"))
+                }))
+            }
+            fn size_hint(&self) -> http_body::SizeHint {
+                http_body::SizeHint::with_exact(1000)
+            }
+        }
+        Response::new(axum::body::Body::new(Cut(false)))
+    })
+    .await;
+    server.charge(5).await.is_problem(502, "UPSTREAM_FAILED", false);
+    server.charge(5).await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+}

@@ -182,6 +182,31 @@ async fn what_could_only_be_a_stream_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
+async fn a_tunnel_is_refused_where_it_is_protected_and_nowhere_else() {
+    let methods = vec![Method::POST, Method::CONNECT];
+    for (methods, expected) in [(methods, 501), (vec![Method::POST], 201)] {
+        let (server, _scratch) =
+            on_sqlite(&format!("connect-{expected}"), Terms { methods, ..Terms::default() }).await;
+        let reply = connect(&server).await;
+        assert_eq!(reply, expected);
+        assert_eq!(server.calls.count(), u32::from(expected == 201));
+    }
+}
+
+/// The status of an extended CONNECT, as HTTP/2 has it: with a path, and with a key.
+async fn connect(server: &Server) -> u16 {
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    let stream = TokioIo::new(server.connect().await);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let mut request = http::Request::connect("http://test/charges").header("idempotency-key", KEY);
+    request = request.extension(hyper::ext::Protocol::from_static("websocket"));
+    let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).expect("a request");
+    sender.send_request(request).await.expect("a response").status().as_u16()
+}
+
+#[tokio::test]
 async fn methods_that_are_not_protected_pass_untouched() {
     let (server, _scratch) = on_sqlite("methods", Terms { key: KeyRule::Required, ..Terms::default() }).await;
     for method in ["GET", "PUT", "DELETE", "OPTIONS"] {

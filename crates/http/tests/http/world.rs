@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use semel::core::store::Store;
 use semel::{Engine, memory};
-use semel_http::{Layer, Terms};
+use semel_http::{Layer, Terms, What};
 use semel_sql::sqlite;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -253,4 +253,46 @@ impl Gate {
     pub(crate) fn open(&self) {
         self.open.add_permits(1);
     }
+}
+
+/// What a layer tells of its requests, one by one.
+pub(crate) struct Watching(tokio::sync::mpsc::UnboundedReceiver<(String, What)>);
+
+impl Watching {
+    /// The layer with somebody who watches it.
+    pub(crate) fn over(layer: Layer) -> (Layer, Self) {
+        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        let observer = move |event: &semel_http::Event<'_>| {
+            // The test may be over.
+            drop(tell.send((event.operation.to_owned(), event.what)));
+        };
+        (layer.observer(observer), Self(told))
+    }
+
+    /// What became of the next request.
+    pub(crate) async fn next(&mut self) -> What {
+        self.next_of().await.1
+    }
+
+    /// The same with its operation.
+    pub(crate) async fn next_of(&mut self) -> (String, What) {
+        self.0.recv().await.expect("somebody tells")
+    }
+}
+
+/// A handler that reads what it gets, and charges.
+pub(crate) async fn reads(call: u32, request: Incoming) -> Response {
+    let (parts, body) = request.into_parts();
+    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let request = Incoming::from_parts(parts, axum::body::Body::from(bytes));
+    charged(call, request).await
+}
+
+/// A store that can be cut off.
+pub(crate) fn cuttable() -> (Arc<dyn Store>, Arc<std::sync::atomic::AtomicBool>) {
+    use semel_testkit::faults::{Call, Fault, Faulty};
+    let is_cut = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let cut = Arc::clone(&is_cut);
+    let plan = move |_: &Call| if cut.load(Ordering::SeqCst) { Fault::FailBefore } else { Fault::Pass };
+    (Arc::new(Faulty::new(Arc::new(memory::Store::new()), plan)), is_cut)
 }

@@ -1,0 +1,297 @@
+//! Settings that would believe the wrong people.
+//!
+//! What lives here: each such setting, why it is refused, and what mends it. What must never: a warning in place of a refusal;
+//! whoever is believed by mistake reads what others were answered.
+
+use super::jwt::{Algorithm, Issuer, KeyError};
+use super::{Identity, Network, Source, Tenant, cookie};
+use http::HeaderName;
+use http::header;
+use std::fmt;
+
+/// A setting that is refused at start. `Display` says why, and what mends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "what a variant means is what it displays; the fields are the names it puts in"
+)]
+pub enum Unsafe {
+    HeaderWithoutTrust(HeaderName),
+    TrustTooWide(Network),
+    TrustWithoutHeader,
+    ReservedHeader(HeaderName),
+    HeaderTwice(HeaderName),
+    CookieName(String),
+    Unreachable { source: &'static str, behind: &'static str },
+    Twice(&'static str),
+    NoIssuers,
+    IssuerTwice(String),
+    NoIssuer,
+    NoAudience(String),
+    NoAlgorithm(String),
+    AlgorithmOfOtherKey { issuer: String, algorithm: Algorithm },
+    ShortSecret { issuer: String, algorithm: Algorithm, bytes_min: usize },
+    Key { issuer: String, error: KeyError },
+    Leeway(String),
+    KeysAddress { issuer: String },
+    KeysInTheClear { issuer: String },
+    KeysRefresh { issuer: String },
+    KeysNotLoaded { issuer: String, why: String },
+    ClaimWithoutToken,
+    ClaimName,
+    NoHosts,
+    HostName(String),
+    HostWithAnonymous,
+}
+
+impl fmt::Display for Unsafe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeaderWithoutTrust(name) => write!(
+                f,
+                "`{name}` is to be believed, but from no address: any client could write it. Name the addresses of the \
+                 proxy that sets it"
+            ),
+            Self::TrustTooWide(network) => write!(
+                f,
+                "{network} is wider than any private network: clients in it could write the trusted headers themselves. \
+                 Name the proxy's own addresses"
+            ),
+            Self::TrustWithoutHeader => f.write_str(
+                "addresses are trusted, but no header is to be believed from them. Name the header, or leave the addresses out",
+            ),
+            Self::ReservedHeader(name) => write!(
+                f,
+                "`{name}` has a meaning of its own and can name neither a caller nor a tenant. Take another header"
+            ),
+            Self::HeaderTwice(name) => write!(
+                f,
+                "`{name}` is read twice, or in two spellings that servers take for one. Give each source a header of its own"
+            ),
+            Self::CookieName(name) => {
+                write!(f, "`{name}` cannot be the name of a cookie. Write the session cookie's name")
+            }
+            Self::Unreachable { source, behind } => write!(
+                f,
+                "`{source}` stands behind `{behind}`, which leaves no request for it. Put it before, or leave it out"
+            ),
+            Self::Twice(source) => write!(f, "`{source}` stands twice among the sources. Leave one out"),
+            Self::NoIssuers => f.write_str("tokens are to be believed, but no issuer is set. Name one"),
+            Self::IssuerTwice(issuer) => {
+                write!(f, "the issuer `{issuer}` is set twice. Keep one; a key set can hold several keys")
+            }
+            Self::NoIssuer => f.write_str(
+                "an issuer has no name: tokens of any issuer that shares its key would do. Write its `iss` to the letter",
+            ),
+            Self::NoAudience(issuer) => write!(
+                f,
+                "issuer `{issuer}`: the audience is empty. Write what its tokens for this service have as `aud`, or choose \
+                 any audience explicitly"
+            ),
+            Self::NoAlgorithm(issuer) => write!(
+                f,
+                "issuer `{issuer}`: no algorithm is allowed that its key serves. Name the one that its tokens are signed by"
+            ),
+            Self::AlgorithmOfOtherKey { issuer, algorithm } => write!(
+                f,
+                "issuer `{issuer}`: {algorithm} needs another kind of key than the one that is set. (A public key must \
+                 never serve as the secret of HS…: everybody has it.) Take {algorithm} off the list, or set its key"
+            ),
+            Self::ShortSecret { issuer, algorithm, bytes_min } => write!(
+                f,
+                "issuer `{issuer}`: the secret is shorter than the {bytes_min} bytes that {algorithm} needs, and can be \
+                 guessed from a token. Make a longer one (openssl rand -hex {bytes_min})"
+            ),
+            Self::Key { issuer, error } => write!(f, "issuer `{issuer}`: the key cannot be used: {error}"),
+            Self::Leeway(issuer) => {
+                write!(f, "issuer `{issuer}`: more than five minutes of leeway keeps expired tokens alive. Set the clocks")
+            }
+            Self::KeysAddress { issuer } => {
+                write!(f, "issuer `{issuer}`: the keys' address is no https:// address without a user name in it")
+            }
+            Self::KeysInTheClear { issuer } => write!(
+                f,
+                "issuer `{issuer}`: keys fetched over http:// can be replaced on the way, and with them every caller. Use \
+                 https://"
+            ),
+            Self::KeysRefresh { issuer } => write!(
+                f,
+                "issuer `{issuer}`: the times of fetching keys do not go together. The least interval is a second or more, \
+                 the usual one no less, keys are believed for at least that long, and time and size limits are not zero"
+            ),
+            Self::KeysNotLoaded { issuer, why } => {
+                write!(f, "issuer `{issuer}`: the keys cannot be loaded: {why}")
+            }
+            Self::ClaimWithoutToken => f.write_str(
+                "the tenant is to be a token's claim, but no token is verified. Add an issuer to the sources of callers",
+            ),
+            Self::ClaimName => f.write_str("the tenant's claim has no name. Write it"),
+            Self::NoHosts => f.write_str(
+                "the tenant is to be the Host, but no host is named: each client could make up tenants of its own. Name the \
+                 hosts",
+            ),
+            Self::HostName(host) => {
+                write!(f, "`{host}` is no host as it is compared: lower case, no port, no dot at its end, and only once")
+            }
+            Self::HostWithAnonymous => f.write_str(
+                "the tenant is to be the Host, and callers may be anonymous: the Host, which any client can write, would be \
+                 all that keeps tenants apart. Identify callers, or leave the tenant out",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unsafe {}
+
+/// Everything that is unsafe, in the order of the settings.
+pub(super) fn check(identity: &Identity) -> Vec<Unsafe> {
+    let mut found = Vec::new();
+    check_trust(identity, &mut found);
+    check_headers(identity, &mut found);
+    check_order(&identity.sources, &mut found);
+    for source in &identity.sources {
+        match source {
+            Source::Cookie(name) if !cookie::is_name(name) => found.push(Unsafe::CookieName(name.clone())),
+            Source::Jwt(issuers) => check_issuers(issuers, &mut found),
+            _ => {}
+        }
+    }
+    check_tenant(identity, &mut found);
+    found
+}
+
+fn check_trust(identity: &Identity, found: &mut Vec<Unsafe>) {
+    let mut believed = identity.believed_headers().peekable();
+    if believed.peek().is_none() && !identity.trusted.is_empty() {
+        found.push(Unsafe::TrustWithoutHeader);
+    }
+    if identity.trusted.is_empty() {
+        found.extend(believed.map(|name| Unsafe::HeaderWithoutTrust(name.clone())));
+    }
+    let wide = identity.trusted.iter().filter(|network| network.is_too_wide());
+    found.extend(wide.map(|network| Unsafe::TrustTooWide(*network)));
+}
+
+fn check_headers(identity: &Identity, found: &mut Vec<Unsafe>) {
+    let keys = identity.sources.iter().filter_map(|source| match source {
+        Source::ApiKey(name) => Some(name),
+        _ => None,
+    });
+    let mut seen: Vec<&HeaderName> = Vec::new();
+    for name in identity.believed_headers().chain(keys) {
+        if is_reserved(name) {
+            found.push(Unsafe::ReservedHeader(name.clone()));
+        }
+        if seen.iter().any(|other| is_spelling(name.as_str(), other.as_str())) {
+            found.push(Unsafe::HeaderTwice(name.clone()));
+        }
+        seen.push(name);
+    }
+}
+
+/// Whether two names are one to servers that know no difference between `-` and `_`.
+pub(super) fn is_spelling(one: &str, other: &str) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    one.bytes().map(plain).eq(other.bytes().map(plain))
+}
+
+/// Whether a header means something else: to Semel, to HTTP's framing, or to another source.
+fn is_reserved(name: &HeaderName) -> bool {
+    use semel_http::names;
+    let ours = [
+        names::KEY,
+        names::OPERATION_ID,
+        names::ATTEMPT,
+        names::FENCE,
+        names::OUTCOME,
+        names::REPLAYED,
+        names::EXPIRES,
+        names::STORED,
+    ];
+    let of_http = [
+        header::ACCEPT,
+        header::AUTHORIZATION,
+        header::CONNECTION,
+        header::CONTENT_ENCODING,
+        header::CONTENT_LENGTH,
+        header::CONTENT_TYPE,
+        header::COOKIE,
+        header::DATE,
+        header::EXPECT,
+        header::FORWARDED,
+        header::HOST,
+        header::PROXY_AUTHORIZATION,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::USER_AGENT,
+        header::VIA,
+    ];
+    let of_proxies = ["keep-alive", "prefer", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+    let names = ours.iter().chain(&of_http).map(HeaderName::as_str).chain(of_proxies);
+    names.into_iter().any(|reserved| is_spelling(reserved, name.as_str()))
+}
+
+fn check_order(sources: &[Source], found: &mut Vec<Unsafe>) {
+    for (place, source) in sources.iter().enumerate() {
+        let before = &sources[..place];
+        if before.contains(&Source::Anonymous) {
+            found.push(Unsafe::Unreachable { source: source.name(), behind: Source::Anonymous.name() });
+        } else if matches!(source, Source::Jwt(_)) && before.contains(&Source::Authorization) {
+            found.push(Unsafe::Unreachable { source: source.name(), behind: Source::Authorization.name() });
+        }
+        let is_same = |other: &Source| match (source, other) {
+            (Source::Jwt(_), Source::Jwt(_)) => true,
+            // Told by their headers.
+            (Source::Header(_) | Source::ApiKey(_), _) => false,
+            _ => source == other,
+        };
+        if before.iter().any(is_same) {
+            found.push(Unsafe::Twice(source.name()));
+        }
+    }
+}
+
+fn check_issuers(issuers: &[Issuer], found: &mut Vec<Unsafe>) {
+    if issuers.is_empty() {
+        found.push(Unsafe::NoIssuers);
+    }
+    for (place, issuer) in issuers.iter().enumerate() {
+        if issuers[..place].iter().any(|other| other.name == issuer.name) {
+            found.push(Unsafe::IssuerTwice(issuer.name.clone()));
+        }
+        found.extend(issuer.check());
+    }
+}
+
+fn check_tenant(identity: &Identity, found: &mut Vec<Unsafe>) {
+    match &identity.tenant {
+        Tenant::None | Tenant::Header(_) => {}
+        Tenant::Claim(name) => {
+            if name.is_empty() {
+                found.push(Unsafe::ClaimName);
+            }
+            if !identity.sources.iter().any(|source| matches!(source, Source::Jwt(_))) {
+                found.push(Unsafe::ClaimWithoutToken);
+            }
+        }
+        Tenant::Host(hosts) => {
+            if hosts.is_empty() {
+                found.push(Unsafe::NoHosts);
+            }
+            for (place, host) in hosts.iter().enumerate() {
+                if super::tenant::host_of(host.as_bytes()).as_deref() != Some(host)
+                    || hosts[..place].contains(host)
+                {
+                    found.push(Unsafe::HostName(host.clone()));
+                }
+            }
+            // Without any source, requests without `Authorization` are anonymous.
+            if identity.sources.is_empty() || identity.sources.contains(&Source::Anonymous) {
+                found.push(Unsafe::HostWithAnonymous);
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Fetching a set of keys over HTTP.
+//!
+//! What lives here: one request on one connection, bounded in time and size. What must never: a redirection followed, or a
+//! certificate not checked.
+
+use super::issuer::{Url, bare};
+use http::header::{ACCEPT, HOST, USER_AGENT};
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::{fmt, io};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// An address that can be asked.
+pub(super) struct Fetcher {
+    uri: Uri,
+    host: String,
+    port: u16,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    bytes_max: usize,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum NotFetched {
+    Address,
+    Roots,
+    Connection(io::Error),
+    Http(hyper::Error),
+    Status(StatusCode),
+    TooLarge,
+    Timeout,
+}
+
+impl fmt::Display for NotFetched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address => f.write_str("the address cannot be read"),
+            Self::Roots => f.write_str("there are no certificates to check the address's own by"),
+            Self::Connection(error) => write!(f, "no connection: {error}"),
+            Self::Http(error) => write!(f, "no answer: {error}"),
+            Self::Status(status) => write!(f, "the answer's status is {status}, not 200"),
+            Self::TooLarge => f.write_str("the answer is larger than allowed"),
+            Self::Timeout => f.write_str("no answer in time"),
+        }
+    }
+}
+
+impl std::error::Error for NotFetched {}
+
+impl Fetcher {
+    pub(super) fn new(url: &Url) -> Result<Self, NotFetched> {
+        let uri = url.uri().ok_or(NotFetched::Address)?;
+        let host = bare(uri.host().unwrap_or_default()).to_owned();
+        let is_tls = uri.scheme_str() == Some("https");
+        let tls = if is_tls {
+            let name = ServerName::try_from(host.clone()).map_err(|_| NotFetched::Address)?;
+            Some((TlsConnector::from(Arc::new(config(url)?)), name))
+        } else {
+            None
+        };
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        Ok(Self { uri, host, port, tls, bytes_max: url.bytes_max })
+    }
+
+    /// The document at the address. Takes as long as it takes; whoever asks sets a limit.
+    pub(super) async fn fetch(&self) -> Result<Vec<u8>, NotFetched> {
+        let stream =
+            TcpStream::connect((self.host.as_str(), self.port)).await.map_err(NotFetched::Connection)?;
+        match &self.tls {
+            None => self.ask(stream).await,
+            Some((connector, name)) => {
+                let stream = connector.connect(name.clone(), stream).await.map_err(NotFetched::Connection)?;
+                self.ask(stream).await
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Vec<u8>, NotFetched> {
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.map_err(NotFetched::Http)?;
+        // The end of the connection alone is no answer: what it brought may still be unread.
+        let driving = async {
+            let _ = connection.await;
+            std::future::pending::<Infallible>().await
+        };
+        let asking = async {
+            let response = sender.send_request(self.request()?).await.map_err(NotFetched::Http)?;
+            self.read(response).await
+        };
+        tokio::select! {
+            biased;
+            answered = asking => answered,
+            never = driving => match never {},
+        }
+    }
+
+    fn request(&self) -> Result<Request<Empty<Bytes>>, NotFetched> {
+        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let request = Request::get(path)
+            .header(HOST, authority)
+            .header(ACCEPT, "application/jwk-set+json, application/json")
+            .header(USER_AGENT, concat!("semel/", env!("CARGO_PKG_VERSION")));
+        request.body(Empty::new()).map_err(|_| NotFetched::Address)
+    }
+
+    async fn read(&self, response: Response<Incoming>) -> Result<Vec<u8>, NotFetched> {
+        if response.status() != StatusCode::OK {
+            return Err(NotFetched::Status(response.status()));
+        }
+        let mut body = response.into_body();
+        let mut document = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(NotFetched::Http)?.into_data() else { continue };
+            if data.len() > self.bytes_max - document.len() {
+                return Err(NotFetched::TooLarge);
+            }
+            document.extend_from_slice(&data);
+        }
+        Ok(document)
+    }
+}
+
+fn config(url: &Url) -> Result<ClientConfig, NotFetched> {
+    let mut roots = RootCertStore::empty();
+    if let Some(pem) = &url.roots_pem {
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            roots.add(certificate.map_err(|_| NotFetched::Roots)?).map_err(|_| NotFetched::Roots)?;
+        }
+    } else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    if roots.is_empty() {
+        return Err(NotFetched::Roots);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(config.map_err(|_| NotFetched::Roots)?.with_root_certificates(roots).with_no_client_auth())
+}

@@ -1,0 +1,220 @@
+//! An issuer whose tokens are believed, as it is set.
+//!
+//! What lives here: settings, their defaults, and what is wrong with them. What must never: a default that believes more than
+//! was asked for.
+
+use super::algorithm::{Algorithm, Kind};
+use super::key::{Key, Secret};
+use crate::identity::check::Unsafe;
+use http::Uri;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Whom a token has to be meant for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Audience {
+    /// One of these has to be among its `aud`.
+    OneOf(Vec<String>),
+    /// Anybody: a token that the issuer made for another service names its caller here too. Only by explicit choice.
+    Any,
+}
+
+/// Where an issuer's keys come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// A secret that issuer and gateway share, for `HS…`.
+    Secret(Secret),
+    /// One public key, as PEM.
+    Pem(Vec<u8>),
+    /// A file with a JSON Web Key Set, looked at every five seconds. A file that cannot be read any more leaves the keys that
+    /// were read before, and is complained about.
+    File(PathBuf),
+    /// An address that publishes a JSON Web Key Set.
+    Url(Url),
+}
+
+/// An address that publishes a JSON Web Key Set, and how it is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// `https://…`; `http://` for this machine alone. Redirections are not followed.
+    pub address: String,
+    /// How often the keys are fetched anew. 5 minutes.
+    pub refresh_every: Duration,
+    /// The least time between two fetches, whatever tokens ask for. 10 seconds.
+    pub refresh_interval_min: Duration,
+    /// For how long keys are believed that cannot be fetched anew. 24 hours.
+    pub stale_max: Duration,
+    /// How long a fetch may take. 5 seconds.
+    pub timeout: Duration,
+    /// The most bytes of a set. 256 KiB.
+    pub bytes_max: usize,
+    /// Certificates (PEM) that the address's own has to be signed by. The system's otherwise.
+    pub roots_pem: Option<Vec<u8>>,
+}
+
+impl Url {
+    /// An address, asked as the fields' documentation says.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            refresh_every: Duration::from_mins(5),
+            refresh_interval_min: Duration::from_secs(10),
+            stale_max: Duration::from_hours(24),
+            timeout: Duration::from_secs(5),
+            bytes_max: 256 * 1024,
+            roots_pem: None,
+        }
+    }
+
+    /// The address in parts; `None` for what is none, or names a user.
+    pub(super) fn uri(&self) -> Option<Uri> {
+        let uri: Uri = self.address.parse().ok()?;
+        let authority = uri.authority()?;
+        let is_known = matches!(uri.scheme_str(), Some("http" | "https"));
+        (is_known && !authority.as_str().contains('@') && !authority.host().is_empty()).then_some(uri)
+    }
+}
+
+/// A host without the brackets around an IPv6 address.
+pub(super) fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// An issuer whose tokens are believed, under these conditions.
+///
+/// ```
+/// use semel_gateway::identity::jwt::{Audience, Issuer, KeySource, Url};
+///
+/// let keys = KeySource::Url(Url::new("https://id.example/keys"));
+/// let audience = Audience::OneOf(vec!["payments".to_owned()]);
+/// let issuer = Issuer::new("https://id.example", audience, keys);
+/// assert!(issuer.is_expiry_required);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issuer {
+    /// The token's `iss`, to the letter.
+    pub name: String,
+    /// Whom a token has to be meant for.
+    pub audience: Audience,
+    /// Where the keys come from.
+    pub keys: KeySource,
+    /// The algorithms that are taken. `HS256` with a secret, all but `HS…` otherwise.
+    pub algorithms: Vec<Algorithm>,
+    /// How far the issuer's clock and ours may be apart. 60 seconds.
+    pub leeway: Duration,
+    /// Whether a token without `exp` is refused. It is.
+    pub is_expiry_required: bool,
+}
+
+/// The most leeway: with more, an expired token is as good as a fresh one.
+const LEEWAY_MAX: Duration = Duration::from_mins(5);
+
+impl Issuer {
+    /// An issuer, with the defaults that the fields' documentation says.
+    pub fn new(name: impl Into<String>, audience: Audience, keys: KeySource) -> Self {
+        let algorithms = match keys {
+            KeySource::Secret(_) => vec![Algorithm::HS256],
+            _ => Algorithm::asymmetric(),
+        };
+        let leeway = Duration::from_mins(1);
+        Self { name: name.into(), audience, keys, algorithms, leeway, is_expiry_required: true }
+    }
+
+    /// Takes these algorithms and no others.
+    #[must_use]
+    pub fn by(mut self, algorithms: impl Into<Vec<Algorithm>>) -> Self {
+        self.algorithms = algorithms.into();
+        self
+    }
+
+    /// Everything that is unsafe about these settings.
+    pub(in crate::identity) fn check(&self) -> Vec<Unsafe> {
+        let mut found = Vec::new();
+        if self.name.is_empty() {
+            found.push(Unsafe::NoIssuer);
+        }
+        if let Audience::OneOf(names) = &self.audience
+            && (names.is_empty() || names.iter().any(String::is_empty))
+        {
+            found.push(Unsafe::NoAudience(self.name.clone()));
+        }
+        if self.leeway > LEEWAY_MAX {
+            found.push(Unsafe::Leeway(self.name.clone()));
+        }
+        if self.algorithms.is_empty() {
+            found.push(Unsafe::NoAlgorithm(self.name.clone()));
+        }
+        match &self.keys {
+            KeySource::Secret(secret) => found.extend(self.algorithms.iter().filter_map(|algorithm| {
+                let bytes_min = algorithm.secret_bytes_min();
+                let issuer = self.name.clone();
+                if !algorithm.is_symmetric() {
+                    return Some(Unsafe::AlgorithmOfOtherKey { issuer, algorithm: *algorithm });
+                }
+                (secret.bytes().len() < bytes_min).then_some(Unsafe::ShortSecret {
+                    issuer,
+                    algorithm: *algorithm,
+                    bytes_min,
+                })
+            })),
+            KeySource::Pem(pem) => match Key::from_pem(pem) {
+                Ok(key) => self.check_key(&key, &mut found),
+                Err(error) => found.push(Unsafe::Key { issuer: self.name.clone(), error }),
+            },
+            KeySource::File(_) => {}
+            KeySource::Url(url) => {
+                found.extend(self.others(|algorithm| !algorithm.is_symmetric()));
+                self.check_url(url, &mut found);
+            }
+        }
+        found
+    }
+
+    /// The algorithms that do not pass, each as a mistake.
+    fn others(&self, passes: impl Fn(Algorithm) -> bool) -> Vec<Unsafe> {
+        let others = self.algorithms.iter().filter(|algorithm| !passes(**algorithm));
+        others
+            .map(|algorithm| Unsafe::AlgorithmOfOtherKey { issuer: self.name.clone(), algorithm: *algorithm })
+            .collect()
+    }
+
+    /// One key by hand: `HS…` would make it a secret that everybody knows, and one algorithm at least has to fit.
+    fn check_key(&self, key: &Key, found: &mut Vec<Unsafe>) {
+        found.extend(self.others(|algorithm| !algorithm.is_symmetric()));
+        if key.kind() == Kind::Secret || !self.algorithms.iter().any(|algorithm| key.serves(*algorithm)) {
+            found.push(Unsafe::NoAlgorithm(self.name.clone()));
+        }
+    }
+
+    fn check_url(&self, url: &Url, found: &mut Vec<Unsafe>) {
+        let issuer = self.name.clone();
+        match url.uri() {
+            None => found.push(Unsafe::KeysAddress { issuer }),
+            Some(uri)
+                if uri.scheme_str() == Some("http") && !is_loopback(bare(uri.host().unwrap_or_default())) =>
+            {
+                found.push(Unsafe::KeysInTheClear { issuer });
+            }
+            Some(_) => {}
+        }
+        if url.refresh_interval_min < Duration::from_secs(1)
+            || url.refresh_every < url.refresh_interval_min
+            || url.stale_max < url.refresh_every
+            || url.timeout.is_zero()
+            || url.bytes_max == 0
+        {
+            found.push(Unsafe::KeysRefresh { issuer: self.name.clone() });
+        }
+    }
+
+    /// Whether there is one key, given by hand.
+    pub(super) fn is_fixed(&self) -> bool {
+        matches!(self.keys, KeySource::Secret(_) | KeySource::Pem(_))
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let is_address = host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
+    is_address || host.eq_ignore_ascii_case("localhost")
+}

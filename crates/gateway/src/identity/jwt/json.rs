@@ -1,0 +1,106 @@
+//! JSON from strangers.
+//!
+//! What lives here: objects in which every member stands once, at any depth. What must never: a choice between two members of
+//! one name; the issuer's library may have taken the other one.
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// The members of an object. `None` for whatever is no object, repeats a member, or nests deeper than 128 levels.
+pub(super) fn object(text: &[u8]) -> Option<Map<String, Value>> {
+    match serde_json::from_slice(text).ok()? {
+        Unique(Value::Object(members)) => Some(members),
+        Unique(_) => None,
+    }
+}
+
+/// A value in which no object repeats a member.
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Reader).map(Self)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON without repeated members")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Unique(value)) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(name) = items.next_key::<String>()? {
+            let Unique(value) = items.next_value()?;
+            if members.insert(name, value).is_some() {
+                return Err(A::Error::custom("a member is repeated"));
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_read_as_it_is() {
+        let text = br#"{"a":[1,-2,2.5,null,true,"x"],"b":{"c":{}}}"#;
+        assert_eq!(object(text).map(Value::Object), serde_json::from_slice(text).ok());
+    }
+
+    #[test]
+    fn a_repeated_member_is_refused_at_any_depth_and_in_any_spelling() {
+        for text in [r#"{"a":1,"a":1}"#, r#"{"b":[{"a":1,"a":2}]}"#, r#"{"sub":"x","\u0073ub":"y"}"#] {
+            assert_eq!(object(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_or_not_only_one_is_refused() {
+        for text in ["", "1", "[]", "\"a\"", "null", "{}{}", "{} x", "{\"a\":1,}", "{\"a\":\"\\ud800\"}"] {
+            assert_eq!(object(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(object(b"{\"a\":\"\xff\"}"), None, "not UTF-8");
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(200), "]".repeat(200));
+        assert_eq!(object(deep.as_bytes()), None);
+    }
+}

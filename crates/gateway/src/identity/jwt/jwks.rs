@@ -1,0 +1,99 @@
+//! Sets of keys as issuers publish them (RFC 7517).
+//!
+//! What lives here: from a document to keys. What must never: a secret out of a document that was fetched; whatever is
+//! published is no secret.
+
+use super::algorithm::{Algorithm, Kind};
+use super::base64url;
+use super::json;
+use super::key::{Key, KeyError};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// The most keys of a set: a token without a `kid` is tried against each that serves its algorithm.
+pub(super) const KEYS_MAX: usize = 32;
+/// The longest name of a key.
+pub(super) const ID_BYTES_MAX: usize = 256;
+
+/// Where a document came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// A file, which can hold secrets.
+    File,
+    /// An address, which publishes.
+    Url,
+}
+
+/// The keys of a set that tokens can be verified by. Others (of a kind not known here, for encryption, too short) are passed
+/// over: a set may hold keys for other readers.
+pub(super) fn read(document: &[u8], from: From) -> Result<Vec<Key>, NoSet> {
+    let members = json::object(document).ok_or(NoSet::Malformed)?;
+    let Some(Value::Array(items)) = members.get("keys") else {
+        return Err(NoSet::Malformed);
+    };
+    let keys = items.iter().filter_map(Value::as_object).filter_map(|item| key(item, from));
+    let keys: Vec<Key> = keys.collect();
+    if keys.len() > KEYS_MAX { Err(NoSet::TooMany) } else { Ok(keys) }
+}
+
+fn key(item: &Map<String, Value>, from: From) -> Option<Key> {
+    let text = |name: &str| item.get(name).and_then(Value::as_str);
+    if item.contains_key("use") && text("use") != Some("sig") {
+        return None;
+    }
+    if let Some(uses) = item.get("key_ops") {
+        let uses = uses.as_array()?;
+        uses.iter().find(|operation| operation.as_str() == Some("verify"))?;
+    }
+    let bytes = |name: &str| base64url::decode(text(name)?.as_bytes());
+    let made = match text("kty")? {
+        "RSA" => Key::rsa(&bytes("n")?, &bytes("e")?),
+        "EC" => match text("crv")? {
+            "P-256" => Key::curve(Kind::P256, &bytes("x")?, &bytes("y")?),
+            "P-384" => Key::curve(Kind::P384, &bytes("x")?, &bytes("y")?),
+            _ => Err(KeyError::Unsupported),
+        },
+        "OKP" if text("crv")? == "Ed25519" => Key::ed25519(&bytes("x")?),
+        "oct" if from == From::File => Ok(Key::secret(bytes("k")?)),
+        _ => Err(KeyError::Unsupported),
+    };
+    let mut key = made.ok()?;
+    if let Some(id) = item.get("kid") {
+        key.id = Some(id.as_str().filter(|id| id.len() <= ID_BYTES_MAX)?.to_owned());
+    }
+    if let Some(only) = item.get("alg") {
+        let only: Algorithm = only.as_str()?.parse().ok()?;
+        key.only = Some(only);
+    }
+    Some(key)
+}
+
+/// Why a document is no set of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoSet {
+    Malformed,
+    TooMany,
+}
+
+impl fmt::Display for NoSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("it is no JSON Web Key Set, or repeats a member"),
+            Self::TooMany => write!(f, "it has more than {KEYS_MAX} keys"),
+        }
+    }
+}
+
+impl std::error::Error for NoSet {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_one_in_a_file_only() {
+        let document = br#"{"keys":[{"kty":"oct","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr8"}]}"#;
+        let keys = |from| read(document, from).map(|keys| keys.len());
+        assert_eq!((keys(From::File), keys(From::Url)), (Ok(1), Ok(0)));
+    }
+}

@@ -1,0 +1,84 @@
+//! Tokens that say who is calling, and can prove it (RFC 7519).
+//!
+//! What lives here: issuers, their keys, and the verification of what they signed. What must never: a token believed for what
+//! its header says about itself. The algorithm has to be one that the issuer is allowed, the key is one that was set or
+//! published by the issuer, and each key serves algorithms of its own kind only.
+
+mod algorithm;
+mod base64url;
+mod der;
+mod fetch;
+mod issuer;
+mod json;
+mod jwks;
+mod key;
+mod keys;
+mod refresh;
+mod refused;
+mod token;
+mod verify;
+
+#[cfg(test)]
+mod vectors;
+
+pub use algorithm::{Algorithm, UnknownAlgorithm};
+pub use issuer::{Audience, Issuer, KeySource, Url};
+pub use key::{KeyError, Secret};
+pub use refused::Refused;
+pub(super) use verify::{Moment, Verified, Verifier, verify};
+
+use super::check::Unsafe;
+use key::Key;
+use keys::Keys;
+use refresh::{NotLoaded, Place};
+use semel::Clock;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// Ends a task when it is dropped.
+pub(super) struct Refreshing(JoinHandle<()>);
+
+impl Drop for Refreshing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// An issuer with its keys loaded, and the task that keeps them fresh.
+///
+/// A file has to hold a usable key now. An address may be down: its tokens are refused until it answers, and a warning says so.
+pub(super) async fn start(
+    issuer: Issuer,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Verifier, Option<Refreshing>), Unsafe> {
+    let name = issuer.name.clone();
+    let not_loaded = |why: String| Unsafe::KeysNotLoaded { issuer: name.clone(), why };
+    let fixed = |issuer, key| (Verifier { issuer, keys: Arc::new(Keys::fixed(key)) }, None);
+    let place = match &issuer.keys {
+        KeySource::Secret(secret) => {
+            let key = Key::secret(secret.bytes().to_vec());
+            return Ok(fixed(issuer, key));
+        }
+        KeySource::Pem(pem) => {
+            let key = Key::from_pem(pem).map_err(|error| Unsafe::Key { issuer: name.clone(), error })?;
+            return Ok(fixed(issuer, key));
+        }
+        KeySource::Url(url) => Place::url(url.clone()).map_err(|error| not_loaded(error.to_string()))?,
+        KeySource::File(path) => Place::File(path.clone()),
+    };
+    let keys = Arc::new(Keys::awaited(place.stale_max()));
+    let begun_at = clock.uptime();
+    match place.load(&**clock).await {
+        Ok(loaded) if loaded.is_empty() && matches!(place, Place::File(_)) => {
+            return Err(not_loaded(NotLoaded::Empty.to_string()));
+        }
+        Ok(loaded) => keys.replace(loaded, begun_at),
+        Err(error) if matches!(place, Place::File(_)) => return Err(not_loaded(error.to_string())),
+        Err(error) => {
+            tracing::warn!(%place, %error, "the keys of an issuer cannot be fetched; its tokens are refused until they can");
+            keys.want();
+        }
+    }
+    let task = refresh::keep_fresh(Arc::clone(&keys), place, Arc::clone(clock), begun_at);
+    Ok((Verifier { issuer, keys }, Some(Refreshing(tokio::spawn(task)))))
+}

@@ -1,0 +1,145 @@
+//! Keys that change while the gateway runs.
+//!
+//! What lives here: when a set is loaded anew, from a file or an address. What must never: a set given up because a newer one
+//! could not be had, or more loads than the least interval allows, whoever asks for them.
+
+use super::fetch::{Fetcher, NotFetched};
+use super::issuer::Url;
+use super::jwks::{self, From, NoSet};
+use super::key::Key;
+use super::keys::Keys;
+use semel::Clock;
+use std::fmt;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a file is looked at.
+const FILE_EVERY: Duration = Duration::from_secs(5);
+const FILE_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// The largest file that is read.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Where a set is loaded from.
+pub(super) enum Place {
+    File(PathBuf),
+    Url { url: Box<Url>, fetcher: Box<Fetcher> },
+}
+
+/// Why a set could not be loaded.
+#[derive(Debug)]
+pub(super) enum NotLoaded {
+    Io(io::Error),
+    TooLarge,
+    Fetch(NotFetched),
+    Set(NoSet),
+    Empty,
+}
+
+impl fmt::Display for NotLoaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::TooLarge => write!(f, "it has more than {FILE_BYTES_MAX} bytes"),
+            Self::Fetch(error) => error.fmt(f),
+            Self::Set(error) => error.fmt(f),
+            Self::Empty => f.write_str("none of its keys can be used here"),
+        }
+    }
+}
+
+impl std::error::Error for NotLoaded {}
+
+impl Place {
+    pub(super) fn url(url: Url) -> Result<Self, NotFetched> {
+        let fetcher = Box::new(Fetcher::new(&url)?);
+        Ok(Self::Url { url: Box::new(url), fetcher })
+    }
+
+    /// For how long a set from here is believed.
+    pub(super) fn stale_max(&self) -> Option<Duration> {
+        match self {
+            Self::File(_) => None,
+            Self::Url { url, .. } => Some(url.stale_max),
+        }
+    }
+
+    fn every(&self) -> Duration {
+        match self {
+            Self::File(_) => FILE_EVERY,
+            Self::Url { url, .. } => url.refresh_every,
+        }
+    }
+
+    fn interval_min(&self) -> Duration {
+        match self {
+            Self::File(_) => FILE_INTERVAL_MIN,
+            Self::Url { url, .. } => url.refresh_interval_min,
+        }
+    }
+
+    /// The keys that are there now. A set without any usable key is an answer too: an issuer may withdraw them all.
+    pub(super) async fn load(&self, clock: &dyn Clock) -> Result<Vec<Key>, NotLoaded> {
+        match self {
+            Self::File(path) => {
+                let path = path.clone();
+                let read = tokio::task::spawn_blocking(move || read(&path)).await;
+                let document = read.map_err(|_| NotLoaded::Io(io::ErrorKind::Other.into()))??;
+                jwks::read(&document, From::File).map_err(NotLoaded::Set)
+            }
+            Self::Url { url, fetcher } => {
+                let document = tokio::select! {
+                    biased;
+                    document = fetcher.fetch() => document,
+                    () = clock.sleep(url.timeout) => Err(NotFetched::Timeout),
+                };
+                jwks::read(&document.map_err(NotLoaded::Fetch)?, From::Url).map_err(NotLoaded::Set)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            // A query may hold what is no log's business.
+            Self::Url { url, .. } => url.address.split('?').next().unwrap_or_default().fmt(f),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, NotLoaded> {
+    let file = std::fs::File::open(path).map_err(NotLoaded::Io)?;
+    let mut document = Vec::new();
+    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut document).map_err(NotLoaded::Io)?;
+    if bytes as u64 > FILE_BYTES_MAX { Err(NotLoaded::TooLarge) } else { Ok(document) }
+}
+
+/// Loads the set now and then, and soon where somebody wants a newer one. The last load began at `begun_at`.
+pub(super) async fn keep_fresh(keys: Arc<Keys>, place: Place, clock: Arc<dyn Clock>, mut begun_at: Duration) {
+    let mut pause = place.every();
+    loop {
+        tokio::select! {
+            () = clock.sleep(pause) => {}
+            () = keys.wanted() => {}
+        }
+        let since = clock.uptime().saturating_sub(begun_at);
+        if let Some(rest) = place.interval_min().checked_sub(since).filter(|rest| !rest.is_zero()) {
+            clock.sleep(rest).await;
+        }
+        keys.forget_wishes();
+        begun_at = clock.uptime();
+        pause = match place.load(&*clock).await {
+            Ok(loaded) => {
+                keys.replace(loaded, begun_at);
+                place.every()
+            }
+            Err(error) => {
+                tracing::warn!(%place, %error, "the keys of an issuer cannot be loaded; those known before stay");
+                place.interval_min()
+            }
+        };
+    }
+}

@@ -1,0 +1,56 @@
+//! A token's outer form (RFC 7515, compact serialisation).
+//!
+//! What lives here: three parts and a header, read but not believed. What must never: anything in the header that says where to
+//! find a key (`jku`, `jwk`, `x5u`, `x5c`): those are not read.
+
+use super::algorithm::Algorithm;
+use super::base64url;
+use super::json;
+use super::jwks::ID_BYTES_MAX;
+use super::refused::Refused;
+use serde_json::{Map, Value};
+
+/// The longest token that is looked at.
+pub(super) const TOKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// A token that nobody has verified yet.
+pub(super) struct Token<'a> {
+    pub(super) algorithm: Algorithm,
+    pub(super) key_id: Option<String>,
+    /// What was signed: header and claims, as they are written.
+    pub(super) message: &'a [u8],
+    pub(super) signature: Vec<u8>,
+    /// What the sender says.
+    pub(super) claims: Map<String, Value>,
+}
+
+impl<'a> Token<'a> {
+    pub(super) fn read(text: &'a [u8]) -> Result<Self, Refused> {
+        if text.len() > TOKEN_BYTES_MAX {
+            return Err(Refused::TooLong);
+        }
+        let mut parts = text.split(|byte| *byte == b'.');
+        let (Some(header), Some(claims), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(Refused::Malformed);
+        };
+        let message = &text[..header.len() + 1 + claims.len()];
+        let object = |part| base64url::decode(part).and_then(|text| json::object(&text));
+        let header = object(header).ok_or(Refused::Malformed)?;
+        // Extensions that must be understood; none is. `b64` is one of them, also where it is not named so.
+        if header.contains_key("crit") || header.contains_key("b64") {
+            return Err(Refused::Critical);
+        }
+        let algorithm = header.get("alg").and_then(Value::as_str).ok_or(Refused::Algorithm)?;
+        let algorithm = algorithm.parse().map_err(|_| Refused::Algorithm)?;
+        let key_id = match header.get("kid") {
+            None => None,
+            Some(Value::String(id)) if id.len() <= ID_BYTES_MAX => Some(id.clone()),
+            Some(_) => return Err(Refused::Malformed),
+        };
+        let signature = base64url::decode(signature).ok_or(Refused::Malformed)?;
+        let claims = object(claims).ok_or(Refused::Malformed)?;
+        Ok(Self { algorithm, key_id, message, signature, claims })
+    }
+}

@@ -1,0 +1,122 @@
+//! Whether a token is believed.
+//!
+//! What lives here: the order of questions. What must never: a claim used before the signature was verified, except for the
+//! issuer's name, which only chooses whose keys the signature is verified by.
+
+use super::issuer::{Audience, Issuer};
+use super::keys::Keys;
+use super::refused::Refused;
+use super::token::Token;
+use semel::core::time::Time;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An issuer and its keys.
+pub(in crate::identity) struct Verifier {
+    pub(super) issuer: Issuer,
+    pub(super) keys: Arc<Keys>,
+}
+
+/// The moment that a token is judged at.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::identity) struct Moment {
+    /// Wall time, which tokens speak of.
+    pub(in crate::identity) now: Time,
+    /// Time since start, which the age of keys is counted in.
+    pub(in crate::identity) uptime: Duration,
+}
+
+/// What a verified token says.
+#[derive(Debug)]
+pub(in crate::identity) struct Verified {
+    pub(in crate::identity) issuer: String,
+    pub(in crate::identity) subject: String,
+    pub(in crate::identity) claims: Map<String, Value>,
+}
+
+/// Verifies a token by the keys of the issuer that it names.
+pub(in crate::identity) fn verify(
+    text: &[u8],
+    verifiers: &[Verifier],
+    moment: Moment,
+) -> Result<Verified, Refused> {
+    let token = Token::read(text)?;
+    let issuer = token.claims.get("iss").and_then(Value::as_str).ok_or(Refused::Issuer)?;
+    let verifier = verifiers.iter().find(|verifier| verifier.issuer.name == issuer).ok_or(Refused::Issuer)?;
+    verifier.check_signature(&token, moment)?;
+    let subject = verifier.issuer.check_claims(&token.claims, moment.now)?;
+    Ok(Verified { issuer: issuer.to_owned(), subject, claims: token.claims })
+}
+
+impl Verifier {
+    fn check_signature(&self, token: &Token<'_>, moment: Moment) -> Result<(), Refused> {
+        let algorithm = token.algorithm;
+        if !self.issuer.algorithms.contains(&algorithm) {
+            return Err(Refused::Algorithm);
+        }
+        let Some(keys) = self.keys.at(moment.uptime) else {
+            self.keys.want();
+            return Err(Refused::NoKeys);
+        };
+        let is_meant = |id: &Option<String>| match (id, &token.key_id) {
+            (Some(id), Some(named)) => id == named,
+            // A key by hand serves all names; a token without a name may be any key's.
+            (None, Some(_)) => self.issuer.is_fixed(),
+            (_, None) => true,
+        };
+        let mut fitting = keys.iter().filter(|key| key.serves(algorithm) && is_meant(&key.id)).peekable();
+        if fitting.peek().is_none() {
+            self.keys.want();
+            return Err(Refused::UnknownKey);
+        }
+        let is_signed = fitting.any(|key| key.has_signed(algorithm, token.message, &token.signature));
+        if is_signed { Ok(()) } else { Err(Refused::Signature) }
+    }
+}
+
+impl Issuer {
+    /// The subject of claims that are the issuer's own, if this service may believe them now.
+    fn check_claims(&self, claims: &Map<String, Value>, now: Time) -> Result<String, Refused> {
+        if let Audience::OneOf(ours) = &self.audience {
+            let is_ours =
+                |value: &Value| value.as_str().is_some_and(|name| ours.iter().any(|our| our == name));
+            let is_meant = match claims.get("aud") {
+                Some(Value::Array(names)) => names.iter().any(is_ours),
+                Some(name) => is_ours(name),
+                None => false,
+            };
+            if !is_meant {
+                return Err(Refused::Audience);
+            }
+        }
+        match claims.get("exp").map(moment) {
+            None if !self.is_expiry_required => {}
+            None | Some(None) => return Err(Refused::NoExpiry),
+            Some(Some(end)) if now < end + self.leeway => {}
+            Some(Some(_)) => return Err(Refused::Expired),
+        }
+        match claims.get("nbf").map(moment) {
+            None => {}
+            Some(Some(begin)) if begin <= now + self.leeway => {}
+            Some(_) => return Err(Refused::NotYetValid),
+        }
+        let subject = claims.get("sub").and_then(Value::as_str).filter(|subject| !subject.is_empty());
+        subject.map(str::to_owned).ok_or(Refused::Subject)
+    }
+}
+
+/// Seconds since 1970, perhaps with a fraction.
+fn moment(value: &Value) -> Option<Time> {
+    let begin = Time::from_millis(0);
+    let Value::Number(seconds) = value else {
+        return None;
+    };
+    Some(match (seconds.as_u64(), seconds.as_f64()) {
+        (Some(seconds), _) => begin + Duration::from_secs(seconds),
+        (None, Some(seconds)) if seconds > 0.0 => {
+            Duration::try_from_secs_f64(seconds).map_or(Time::MAX, |since| begin + since)
+        }
+        _ => begin,
+    })
+}

@@ -1,0 +1,144 @@
+//! Who is calling, from sources that can be trusted.
+//!
+//! What lives here: the settings ([`Identity`]), what is unsafe about them ([`Unsafe`]), and the rule that they become
+//! ([`Live`]). What must never: a name taken from a request because it stands there. A header is believed from its proxy's
+//! addresses only, a token by its issuer's keys only; whatever else claims to be one of these is refused, and never falls
+//! through to a weaker source.
+
+mod check;
+mod cookie;
+pub mod jwt;
+mod live;
+mod network;
+mod tenant;
+
+pub use check::Unsafe;
+pub use live::Live;
+pub use network::{Network, NetworkError};
+
+use http::{Extensions, HeaderName};
+use semel::Clock;
+use semel::core::scope::{self, Lifetime};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// How a caller is recognised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// By a header that a trusted proxy sets. From any other address it is taken off the request.
+    Header(HeaderName),
+    /// By issuer and subject of a token in `Authorization: Bearer`, signed by one of these.
+    Jwt(Vec<jwt::Issuer>),
+    /// By an API key in this header. Whether the key is valid is for the service to say: here it only has to be one.
+    ApiKey(HeaderName),
+    /// By the session cookie of this name.
+    Cookie(String),
+    /// By the subject of the client's certificate.
+    Mtls,
+    /// By the credentials in `Authorization`, schemes `Basic` and `Bearer`, as they are: a new token is another caller.
+    Authorization,
+    /// By nothing: all that come here share one scope, and so each other's keys and replays. Last, if at all.
+    Anonymous,
+}
+
+impl Source {
+    /// The source in one word, as messages name it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Header(_) => "header",
+            Self::Jwt(_) => "jwt",
+            Self::ApiKey(_) => "api-key",
+            Self::Cookie(_) => "cookie",
+            Self::Mtls => "mtls",
+            Self::Authorization => "authorization",
+            Self::Anonymous => "anonymous",
+        }
+    }
+
+    /// What "the same caller" means under this source; nothing where there is no telling callers apart.
+    pub const fn lifetime(&self) -> Option<Lifetime> {
+        Some(match self {
+            Self::Header(_) => scope::Source::Header.lifetime(),
+            Self::Jwt(_) => scope::Source::Jwt.lifetime(),
+            Self::ApiKey(_) => scope::Source::ApiKey.lifetime(),
+            Self::Cookie(_) => scope::Source::Cookie.lifetime(),
+            Self::Mtls => scope::Source::Mtls.lifetime(),
+            Self::Authorization => scope::Source::Authorization.lifetime(),
+            Self::Anonymous => return None,
+        })
+    }
+}
+
+/// Which tenant a request belongs to. Two tenants share no key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Tenant {
+    /// There are none.
+    #[default]
+    None,
+    /// The value of a header that a trusted proxy sets. A request without it is refused.
+    Header(HeaderName),
+    /// This claim, a text, of the verified token. A request without it is refused.
+    Claim(String),
+    /// The host that the request was sent to, one of these (lower case, without port). A request to another is refused.
+    Host(Vec<String>),
+}
+
+/// How callers and tenants are recognised, as it is set.
+///
+/// The sources are asked in their order, and the first that finds anything in the request decides: what it finds names the
+/// caller or, where it is not valid, refuses the request. A request in which none finds anything is refused too, unless
+/// [`Source::Anonymous`] stands last. Without any source, callers are recognised as by
+/// [`Callers::by_authorization`](semel_http::Callers::by_authorization).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// How callers are recognised.
+    pub sources: Vec<Source>,
+    /// How tenants are.
+    pub tenant: Tenant,
+    /// The addresses of proxies that are believed: what they write into the headers of [`Source::Header`] and
+    /// [`Tenant::Header`] is so.
+    pub trusted: Vec<Network>,
+}
+
+impl Identity {
+    /// Refuses settings that would believe the wrong people. Tells everything that is wrong, not the first alone.
+    pub fn check(&self) -> Result<(), Vec<Unsafe>> {
+        let found = check::check(self);
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+
+    /// Checks the settings, loads what keys they name, and keeps these fresh for as long as the rule, or anything made from
+    /// it, lives. `peer` tells from a request's extensions where it came from.
+    ///
+    /// Needs a tokio runtime. Waits for one load of each issuer's keys, one after the other, none longer than its timeout.
+    pub async fn start(
+        self,
+        clock: Arc<dyn Clock>,
+        peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
+    ) -> Result<Live, Vec<Unsafe>> {
+        self.check()?;
+        Live::new(self, clock, Box::new(peer)).await
+    }
+
+    /// The headers that are believed from trusted addresses, and from these only.
+    fn believed_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        let callers = self.sources.iter().filter_map(|source| match source {
+            Source::Header(name) => Some(name),
+            _ => None,
+        });
+        let tenant = match &self.tenant {
+            Tenant::Header(name) => Some(name),
+            _ => None,
+        };
+        callers.chain(tenant)
+    }
+}
+
+/// Where a request came from, as the connection tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// The other end of the connection.
+    pub address: IpAddr,
+    /// The subject of the certificate that the client showed and that was verified, as its bytes are.
+    pub subject: Option<Vec<u8>>,
+}

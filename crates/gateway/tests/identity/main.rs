@@ -1,0 +1,13 @@
+//! Who is believed to be calling, and who is not.
+//!
+//! What lives here: the identity of callers from the outside, with real tokens, files and key servers. What must never: the
+//! machine's clock; it stands still until a test turns it.
+
+mod attacks;
+mod issuers;
+mod key_server;
+mod refreshing;
+mod settings;
+mod sources;
+mod tenants;
+mod world;

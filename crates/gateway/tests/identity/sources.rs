@@ -1,0 +1,153 @@
+//! Callers by headers, keys, cookies and certificates.
+
+use super::world::{by, by_secret, claims, hs256, live, prepared, prepared_from, told, told_from};
+use http::HeaderName;
+use semel::core::scope::{Caller, Identity as Name};
+use semel_gateway::identity::{Identity, Live, Peer, Source};
+use serde_json::json;
+
+const PROXY: &str = "10.0.0.5";
+const STRANGER: &str = "203.0.113.7";
+
+fn by_header() -> Identity {
+    let source = Source::Header(HeaderName::from_static("x-user"));
+    Identity { trusted: vec!["10.0.0.0/24".parse().expect("a network")], ..by([source]) }
+}
+
+fn is_nobody(told: Result<Caller, String>) -> bool {
+    told.is_err_and(|why| why.contains("does not say who is calling"))
+}
+
+#[tokio::test]
+async fn a_header_is_believed_from_its_proxy_and_from_nobody_else() {
+    let rule = live(by_header()).await;
+    let headers = [("x-user", "alice")];
+    assert_eq!(told_from(&rule, PROXY, &headers), Ok(Name::header("alice").into()));
+    assert_eq!(told_from(&rule, "::ffff:10.0.0.5", &headers), Ok(Name::header("alice").into()));
+    for address in [STRANGER, "10.0.1.5", "127.0.0.1", "::1"] {
+        assert!(is_nobody(told_from(&rule, address, &headers)), "{address}");
+    }
+    let unknown = prepared_from(&rule, None, &headers);
+    assert!(rule.callers().identify(&unknown).is_err(), "from where is not known");
+}
+
+#[tokio::test]
+async fn a_strangers_header_is_taken_off_so_that_the_service_does_not_believe_it_either() {
+    let rule = live(by_header()).await;
+    let headers = [("x-user", "a"), ("X-User", "b"), ("x_user", "c"), ("x-user-agent", "d")];
+    let names = |from: &str| {
+        let parts = prepared(&rule, from, &headers);
+        parts.headers.keys().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(names(STRANGER), ["x-user-agent"]);
+    assert_eq!(names(PROXY), ["x-user", "x-user-agent"], "an underscore is never the proxy's own spelling");
+}
+
+#[tokio::test]
+async fn two_lines_of_a_believed_header_are_refused_and_so_is_an_empty_one() {
+    let rule = live(by_header()).await;
+    let twice = told_from(&rule, PROXY, &[("x-user", "alice"), ("x-user", "alice")]);
+    assert!(twice.is_err_and(|why| why.contains("several x-user headers")));
+    let empty = told_from(&rule, PROXY, &[("x-user", "")]);
+    assert!(empty.is_err_and(|why| why.contains("x-user is empty")));
+    assert!(is_nobody(told_from(&rule, PROXY, &[])));
+}
+
+#[tokio::test]
+async fn a_request_that_was_not_prepared_is_refused() {
+    for identity in [by_header(), Identity::default(), by([Source::Anonymous])] {
+        let rule = live(identity).await;
+        let (parts, ()) = http::Request::new(()).into_parts();
+        assert!(rule.callers().identify(&parts).is_err_and(|why| why.to_string().contains("a defect")));
+    }
+}
+
+#[tokio::test]
+async fn an_api_key_is_one_line_of_its_header() {
+    let rule = live(by([Source::ApiKey(HeaderName::from_static("x-api-key"))])).await;
+    assert_eq!(told(&rule, &[("x-api-key", "k1")]), Ok(Name::api_key("k1").into()));
+    assert_ne!(told(&rule, &[("x-api-key", "k1")]), told(&rule, &[("x-api-key", "K1")]));
+    assert!(told(&rule, &[("x-api-key", "k1"), ("x-api-key", "k2")]).is_err());
+    assert!(told(&rule, &[("x-api-key", "")]).is_err());
+    assert!(is_nobody(told(&rule, &[("authorization", "Bearer k1")])));
+}
+
+#[tokio::test]
+async fn a_session_is_one_cookie_of_its_name() {
+    let rule = live(by([Source::Cookie("sid".to_owned())])).await;
+    assert_eq!(told(&rule, &[("cookie", "theme=dark; sid=s1")]), Ok(Name::cookie("s1").into()));
+    assert_eq!(
+        told(&rule, &[("cookie", "theme=light"), ("cookie", "sid=s1")]),
+        Ok(Name::cookie("s1").into())
+    );
+    assert!(
+        told(&rule, &[("cookie", "sid=s1; sid=s2")]).is_err_and(|why| why.contains("several cookies sid"))
+    );
+    assert!(told(&rule, &[("cookie", "sid=")]).is_err_and(|why| why.contains("is empty")));
+    assert!(is_nobody(told(&rule, &[("cookie", "SID=s1")])));
+}
+
+fn shown(rule: &Live, subject: Option<&[u8]>) -> Result<Caller, String> {
+    let address = STRANGER.parse().expect("an address");
+    let peer = Peer { address, subject: subject.map(<[u8]>::to_vec) };
+    rule.callers().identify(&prepared_from(rule, Some(peer), &[])).map_err(|why| why.to_string())
+}
+
+#[tokio::test]
+async fn a_certificates_subject_is_the_caller() {
+    let rule = live(by([Source::Mtls])).await;
+    assert_eq!(shown(&rule, Some(b"CN=alice")), Ok(Name::mtls("CN=alice").into()));
+    assert!(is_nobody(shown(&rule, None)) && is_nobody(shown(&rule, Some(b""))));
+}
+
+#[tokio::test]
+async fn without_a_source_callers_are_told_by_authorization_as_ever() {
+    let rule = live(Identity::default()).await;
+    let token = Ok(Name::authorization("bearer", "t0ken").into());
+    assert_eq!(told(&rule, &[("authorization", "Bearer t0ken")]), token);
+    assert_eq!(told(&rule, &[]), Ok(Caller::Anonymous));
+    assert!(
+        told(&rule, &[("cookie", "a=b")]).is_err() && told(&rule, &[("authorization", "Digest a")]).is_err()
+    );
+}
+
+#[tokio::test]
+async fn authorization_as_a_source_makes_nobody_anonymous() {
+    let rule = live(by([Source::Authorization])).await;
+    assert_eq!(
+        told(&rule, &[("authorization", "Basic YTpi")]),
+        Ok(Name::authorization("basic", "YTpi").into())
+    );
+    assert!(told(&rule, &[("authorization", "Digest a")]).is_err());
+    assert!(is_nobody(told(&rule, &[])));
+}
+
+#[tokio::test]
+async fn the_first_source_that_finds_anything_decides() {
+    let mut identity = by_header();
+    identity.sources.extend([
+        Source::Jwt(vec![by_secret()]),
+        Source::ApiKey(HeaderName::from_static("x-api-key")),
+        Source::Anonymous,
+    ]);
+    let rule = live(identity).await;
+    let token = format!("Bearer {}", hs256(&claims(json!({}))));
+    let all = [("x-api-key", "k"), ("authorization", token.as_str()), ("x-user", "alice")];
+    let by = |from, headers: &[(&str, &str)]| told_from(&rule, from, headers);
+    assert_eq!(by(PROXY, &all), Ok(Name::header("alice").into()));
+    assert_eq!(by(STRANGER, &all), Ok(Name::jwt("https://id.example", "alice").into()));
+    assert_eq!(by(STRANGER, &all[..1]), Ok(Name::api_key("k").into()));
+    assert_eq!(by(STRANGER, &[]), Ok(Caller::Anonymous));
+}
+
+#[tokio::test]
+async fn a_request_of_nobody_is_told_every_way_and_the_setting_that_mends_it() {
+    let mut identity = by_header();
+    identity.sources.push(Source::Cookie("sid".to_owned()));
+    let rule = live(identity).await;
+    let why = told(&rule, &[]).expect_err("nobody");
+    assert!(
+        why.contains("x-user") && why.contains("cookie sid") && why.contains("identity.sources"),
+        "{why}"
+    );
+}

@@ -1,0 +1,166 @@
+//! What the tests share: a clock, keys, tokens, and requests.
+
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request};
+use ring::hmac;
+use ring::signature::Ed25519KeyPair;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use semel::core::scope::{Caller, Identity as Name};
+use semel::core::time::Time;
+use semel_gateway::identity::jwt::{Audience, Issuer, KeySource, Secret};
+use semel_gateway::identity::{Identity, Live, Peer, Source};
+use semel_testkit::FakeClock;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The moment that the fixtures were made for, in seconds.
+pub(crate) const NOW: u64 = 1_800_000_000;
+pub(crate) const ISSUER: &str = "https://id.example";
+pub(crate) const SECRET: &[u8] = b"a test secret of sixty-four bytes, which is as many as HS512 has";
+pub(crate) const JWKS: &str = include_str!("fixtures/jwks.json");
+pub(crate) const RSA_PEM: &[u8] = include_bytes!("fixtures/rsa.pub.pem");
+pub(crate) const P256_PEM: &[u8] = include_bytes!("fixtures/p256.pub.pem");
+pub(crate) const P384_PEM: &[u8] = include_bytes!("fixtures/p384.pub.pem");
+pub(crate) const ED25519_PEM: &[u8] = include_bytes!("fixtures/ed25519.pub.pem");
+
+pub(crate) fn clock() -> FakeClock {
+    FakeClock::at(Time::from_millis(NOW * 1_000))
+}
+
+/// A token that another implementation made.
+pub(crate) fn fixture(name: &str) -> String {
+    let tokens: Value = serde_json::from_str(include_str!("fixtures/tokens.json")).expect("JSON");
+    tokens[name].as_str().expect(name).to_owned()
+}
+
+pub(crate) fn issuer(keys: KeySource) -> Issuer {
+    Issuer::new(ISSUER, Audience::OneOf(vec!["payments".to_owned()]), keys)
+}
+
+pub(crate) fn by_secret() -> Issuer {
+    issuer(KeySource::Secret(Secret::new(SECRET)))
+}
+
+pub(crate) fn by(sources: impl Into<Vec<Source>>) -> Identity {
+    Identity { sources: sources.into(), ..Identity::default() }
+}
+
+pub(crate) fn by_token(issuer: Issuer) -> Identity {
+    by([Source::Jwt(vec![issuer])])
+}
+
+pub(crate) async fn live(identity: Identity) -> Live {
+    live_at(identity, &clock()).await
+}
+
+pub(crate) async fn live_at(identity: Identity, clock: &FakeClock) -> Live {
+    let peer = |extensions: &http::Extensions| extensions.get::<Peer>().cloned();
+    identity.start(Arc::new(clock.clone()), peer).await.expect("safe settings")
+}
+
+/// A request's head, prepared as the gateway does.
+pub(crate) fn prepared(live: &Live, from: &str, headers: &[(&str, &str)]) -> Parts {
+    let peer = Peer { address: from.parse().expect(from), subject: None };
+    prepared_from(live, Some(peer), headers)
+}
+
+pub(crate) fn prepared_from(live: &Live, peer: Option<Peer>, headers: &[(&str, &str)]) -> Parts {
+    let (mut parts, ()) = Request::post("/charges").body(()).expect("a request").into_parts();
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+        parts.headers.append(name, HeaderValue::from_str(value).expect("a value"));
+    }
+    if let Some(peer) = peer {
+        parts.extensions.insert(peer);
+    }
+    live.prepare(&mut parts.headers, &mut parts.extensions);
+    parts
+}
+
+/// Who sends these headers from an address that nobody trusts.
+pub(crate) fn told(live: &Live, headers: &[(&str, &str)]) -> Result<Caller, String> {
+    told_from(live, "203.0.113.7", headers)
+}
+
+pub(crate) fn told_from(live: &Live, from: &str, headers: &[(&str, &str)]) -> Result<Caller, String> {
+    live.callers().identify(&prepared(live, from, headers)).map_err(|why| why.to_string())
+}
+
+/// Whose token it is.
+pub(crate) fn bearer(live: &Live, token: &str) -> Result<Caller, String> {
+    told(live, &[("authorization", &format!("Bearer {token}"))])
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what it is compared with may be a refusal")]
+pub(crate) fn alice() -> Result<Caller, String> {
+    Ok(Name::jwt(ISSUER, "alice").into())
+}
+
+/// What is told of a token that is refused for this reason.
+pub(crate) fn refused(why: &str) -> Result<Caller, String> {
+    Err(format!("The bearer token is not accepted: {why}."))
+}
+
+/// Claims that are believed, with some of them replaced; `null` takes one away.
+pub(crate) fn claims(changed: Value) -> Value {
+    let mut claims = json!({ "iss": ISSUER, "sub": "alice", "aud": "payments", "exp": NOW + 300 });
+    let Value::Object(changed) = changed else { panic!("an object of claims") };
+    let members = claims.as_object_mut().expect("an object");
+    members.extend(changed);
+    members.retain(|_, value| !value.is_null());
+    claims
+}
+
+pub(crate) fn base64url(bytes: impl AsRef<[u8]>) -> String {
+    let text = semel::archive::base64::encode(bytes.as_ref());
+    text.trim_end_matches('=').replace('+', "-").replace('/', "_")
+}
+
+/// A token with this header and these claims, to the letter, signed by HMAC-SHA-256.
+pub(crate) fn hs256_of(header: &str, claims: &str, secret: &[u8]) -> String {
+    let message = format!("{}.{}", base64url(header), base64url(claims));
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message.as_bytes());
+    format!("{message}.{}", base64url(tag))
+}
+
+pub(crate) fn hs256(claims: &Value) -> String {
+    hs256_of(r#"{"alg":"HS256"}"#, &claims.to_string(), SECRET)
+}
+
+/// The key pair of the fixtures, or one that follows from a number.
+pub(crate) struct Signer {
+    pair: Ed25519KeyPair,
+}
+
+impl Signer {
+    pub(crate) fn of_fixtures() -> Self {
+        let pem = include_bytes!("fixtures/ed25519.test-key.pem");
+        let der = PrivatePkcs8KeyDer::from_pem_slice(pem).expect("a key");
+        Self { pair: Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.secret_pkcs8_der()).expect("a key") }
+    }
+
+    pub(crate) fn numbered(number: u8) -> Self {
+        Self { pair: Ed25519KeyPair::from_seed_unchecked(&[number; 32]).expect("a key") }
+    }
+
+    /// A token of alice's, signed by this key under that name.
+    pub(crate) fn token(&self, kid: &str) -> String {
+        self.token_of(&json!({ "alg": "EdDSA", "kid": kid }), &claims(json!({})))
+    }
+
+    pub(crate) fn token_of(&self, header: &Value, claims: &Value) -> String {
+        let message = format!("{}.{}", base64url(header.to_string()), base64url(claims.to_string()));
+        format!("{message}.{}", base64url(self.pair.sign(message.as_bytes())))
+    }
+
+    pub(crate) fn jwk(&self, kid: &str) -> Value {
+        use ring::signature::KeyPair as _;
+        json!({ "kty": "OKP", "crv": "Ed25519", "x": base64url(self.pair.public_key()), "kid": kid })
+    }
+}
+
+/// A set of keys as issuers publish it.
+pub(crate) fn jwks(keys: &[Value]) -> String {
+    json!({ "keys": keys }).to_string()
+}

@@ -1,0 +1,197 @@
+//! From a request to an intent.
+//!
+//! What lives here: everything that is found out about a request before the engine is asked. What must never: a call of the
+//! inner service.
+
+use crate::body::{self, Body, BoxError, Read, Whole};
+use crate::layer::Shared;
+use crate::observe::What;
+use crate::payload::{Asked, Known, Taken};
+use crate::problem::{Code, Form, Problem};
+use crate::route::Ready;
+use crate::source::NoKey;
+use crate::terms::KeyRule;
+use crate::{prefer, request, telling};
+use bytes::Bytes;
+use http::Uri;
+use http::request::Parts;
+use semel::Intent;
+use semel::core::key::{Key, Parsed};
+use semel::core::scope::{Operation, Scope};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A request on a route that protects it, as soon as it has a key.
+pub(crate) struct Asking {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ready: Arc<Ready>,
+    pub(crate) target: Uri,
+    pub(crate) form: Form,
+}
+
+/// A request that is ready to be done once.
+pub(crate) struct Prepared {
+    pub(crate) intent: Intent,
+    pub(crate) scope: Scope,
+    pub(crate) operation: Operation,
+    pub(crate) key: Key,
+    pub(crate) whole: Whole,
+    /// The client would rather not wait.
+    pub(crate) is_async: bool,
+}
+
+/// What the head of a request tells of its key.
+pub(crate) enum Early {
+    Key(Parsed),
+    /// Only the body tells.
+    InBody,
+    /// There is none, and need not be.
+    Unkeyed,
+}
+
+/// Why nothing is to be done once.
+pub(crate) enum Stop {
+    Refused(Problem),
+    /// It has no key and needs none; its body, as far as it has not been read.
+    Unprotected(Body),
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
+}
+
+impl Asking {
+    /// Finds out what is asked for, and by whom.
+    pub(crate) async fn prepare<B>(&self, parts: &mut Parts, body: B) -> Result<Prepared, Stop>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let early = match self.early_key(parts)? {
+            Early::Key(parsed) => Some(parsed),
+            Early::InBody => None,
+            Early::Unkeyed => return Err(Stop::Unprotected(Body::live(body))),
+        };
+        let operation = self.ready.operation(&parts.method, self.target.path());
+        let mut scope = None;
+        if early.is_some() {
+            request::refuse_streams(parts)?;
+            // Before its body is read: who cannot be told from others need not send it.
+            scope = Some(self.shared.scope(parts, operation.clone())?);
+        } else {
+            request::refuse_tunnels(parts)?;
+        }
+        let is_async = early.is_some() && self.takes_async(parts);
+        let whole = self.read(body).await?;
+        let (known, key) = match self.take_apart(parts, &operation, &whole, early.is_none()).await? {
+            Taken::Known(known, late) => (known, late.or(early)),
+            Taken::NoKey(no_key) => {
+                self.unless_optional(no_key)?;
+                return Err(Stop::Unprotected(Body::whole(whole)));
+            }
+        };
+        let Some(Parsed { key, warning }) = key else { return Err(Stop::Unprotected(Body::whole(whole))) };
+        if let Some(weakness) = warning {
+            self.shared.tell(&self.ready, What::WeakKey(weakness));
+        }
+        request::refuse_streams(parts)?;
+        let is_async = is_async || self.takes_async(parts);
+        let scope = match scope {
+            Some(scope) => scope,
+            None => self.shared.scope(parts, operation.clone())?,
+        };
+        let intent = self.intent(parts, &scope, &key, known, is_async);
+        Ok(Prepared { intent, scope, operation, key, whole, is_async })
+    }
+
+    /// What the head tells of the key.
+    pub(crate) fn early_key(&self, parts: &Parts) -> Result<Early, Problem> {
+        let terms = &self.ready.terms;
+        if terms.key_source.reads_body() {
+            return Ok(Early::InBody);
+        }
+        match terms.key_source.read(&parts.headers, None, terms) {
+            Ok(parsed) => Ok(Early::Key(parsed)),
+            Err(no_key) => self.unless_optional(no_key).map(|()| Early::Unkeyed),
+        }
+    }
+
+    /// Refuses a request without a key, unless it is merely absent and need not be there.
+    pub(crate) fn unless_optional(&self, no_key: NoKey) -> Result<(), Problem> {
+        let terms = &self.ready.terms;
+        match no_key {
+            NoKey::Absent if terms.key == KeyRule::Optional => Ok(()),
+            NoKey::Absent => {
+                let detail = format!(
+                    "Nothing was run. Send a key with each intent, the same on its retries: {}.",
+                    terms.key_source
+                );
+                Err(Problem::new(Code::Missing, detail))
+            }
+            NoKey::Invalid(error) => Err(Problem::new(Code::Invalid, error.to_string())),
+            NoKey::NoText => {
+                let detail = format!("The key has to be a string or a number: {}.", terms.key_source);
+                Err(Problem::new(Code::Invalid, detail))
+            }
+            NoKey::Unreadable(error) => Err(telling::fingerprint(&error)),
+        }
+    }
+
+    pub(crate) async fn take_apart(
+        &self,
+        parts: &Parts,
+        operation: &Operation,
+        whole: &Whole,
+        for_key: bool,
+    ) -> Result<Taken, Problem> {
+        let max = self.ready.terms.request_bytes_max;
+        let asked = Asked::new(parts, &self.target, operation, whole.data.clone(), max);
+        asked.take_apart(&self.ready, for_key).await.map_err(|error| telling::fingerprint(&error))
+    }
+
+    fn takes_async(&self, parts: &mut Parts) -> bool {
+        // gRPC knows no answer that says "later".
+        let may_defer = self.shared.published.is_some() && self.form == Form::Json;
+        may_defer && prefer::takes_async(&mut parts.headers)
+    }
+
+    async fn read<B>(&self, body: B) -> Result<Whole, Problem>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let max = self.ready.terms.request_bytes_max;
+        // By what it says about itself, where that is enough: nothing of it need be read.
+        if body.size_hint().lower() > max as u64 {
+            return Err(too_large(max));
+        }
+        match body::read(body, max).await {
+            Read::Whole(whole) => Ok(whole),
+            Read::Over(_) => Err(too_large(max)),
+            Read::Broken(_) => {
+                let detail = "The request's body broke off before its end. Nothing was run.";
+                Err(Problem::new(Code::Unfingerprintable, detail))
+            }
+        }
+    }
+
+    fn intent(&self, parts: &Parts, scope: &Scope, key: &Key, known: Known, is_async: bool) -> Intent {
+        let Ready { terms, policy, .. } = &*self.ready;
+        let mut intent = Intent::new(scope.clone(), key.clone(), Arc::clone(policy), known);
+        if let Some(wait) = if is_async { Some(Duration::ZERO) } else { terms.wait } {
+            intent = intent.waiting(wait);
+        }
+        if let Some(address) = self.shared.address.as_ref().and_then(|address| address(parts)) {
+            intent = intent.from_address(address);
+        }
+        intent
+    }
+}
+
+fn too_large(max: usize) -> Problem {
+    let detail =
+        format!("Nothing was run. With an idempotency key a body may have at most {max} bytes here.");
+    Problem::new(Code::TooLarge, detail)
+}

@@ -1,0 +1,95 @@
+//! What the layer tells whoever watches it.
+//!
+//! What lives here: what became of each request, for metrics, logs and reports. What must never: a raw key, a path with
+//! somebody's id in it, or anything that the layer's behaviour depends on.
+
+use crate::problem::Code;
+use semel::core::id::CallerHash;
+use semel::core::key::Weakness;
+use semel::core::record::StateName;
+
+/// Watches a layer. Called while requests wait: be quick, and never block.
+pub trait Observer: Send + Sync + 'static {
+    /// Something became of a request.
+    fn observe(&self, event: &Event<'_>);
+}
+
+/// Any function of an event.
+impl<O: Fn(&Event<'_>) + Send + Sync + 'static> Observer for O {
+    fn observe(&self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
+/// What became of one request on a route whose methods are protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// The operation, as a label: its name, else its route's template, else `other`. There are no more of them than routes.
+    pub operation: &'a str,
+    /// What became of it.
+    pub what: What,
+}
+
+impl<'a> Event<'a> {
+    pub(crate) fn new(operation: &'a str, what: What) -> Self {
+        Self { operation, what }
+    }
+}
+
+/// What became of a request. Each has one of these; [`OddWord`](Self::OddWord) and [`WeakKey`](Self::WeakKey) come besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum What {
+    /// It had no key and needed none: nothing is promised about it.
+    Unprotected,
+    /// It ran. With the state that this led to, where that was stored in time.
+    Ran(Option<StateName>),
+    /// It got the outcome that was stored before.
+    Replayed,
+    /// It got a response that was made of what was kept.
+    Rebuilt,
+    /// It was told to look later, as it preferred.
+    Accepted,
+    /// It got no outcome.
+    Refused {
+        /// Why not.
+        code: Code,
+        /// Whose key was bound to another payload; only then.
+        caller: Option<CallerHash>,
+    },
+    /// It would have got a stored outcome, and was not allowed to have it.
+    NotAuthorized,
+    /// The store could not be reached, and the request was handed on without protection, as the terms have it.
+    FailedOpen,
+    /// It was handed on in shadow mode; this is what would have become of it.
+    Shadow(Would),
+    /// The handler said of a success that nothing took effect. That is honoured: the next request runs again.
+    OddWord,
+    /// Its key was taken although it is weak.
+    WeakKey(Weakness),
+}
+
+/// What would have become of a request that was handed on in shadow mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Would {
+    /// It would have run, as it did.
+    Run,
+    /// It would have got a stored outcome instead.
+    Replay,
+    /// It would have got no outcome, for this reason; [`Code::InProgress`] after a wait.
+    Refuse(Code),
+    /// It has no key, and would have run. One with the same payload from the same caller ran before: a key might have saved
+    /// it.
+    RunAgain,
+    /// Nobody can tell: the service did not read its body, or too many were being judged.
+    NotJudged,
+}
+
+/// Nobody watches.
+pub(crate) struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observe(&self, _: &Event<'_>) {}
+}

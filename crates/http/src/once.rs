@@ -1,0 +1,242 @@
+//! A protected request: done once, and told what came of it.
+//!
+//! What lives here: the engine's call, the attempt within it, and what is asked before a replay. What must never: a call of
+//! the inner service that the engine did not ask for, but for a store that is out of reach where the terms say so.
+
+use crate::asking::{Asking, Prepared};
+use crate::body::{Body, BoxError, Whole};
+use crate::clean::Clean;
+use crate::failure::Failure;
+use crate::handle::Handle;
+use crate::observe::What;
+use crate::problem::{Code, Problem};
+use crate::response::{self, Local};
+use crate::service::pass;
+use crate::telling::{self, Speaker};
+use crate::terms::StoreDown;
+use crate::{names, rebuild, request};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use semel::core::id::OperationId;
+use semel::core::key::Key;
+use semel::core::scope::Scope;
+use semel::core::store::Kind;
+use semel::{Answer, Attempt, Ended, Error, Replayed, Told};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
+use tracing::Instrument;
+
+/// What an attempt needs, until somebody takes it. There is one, so that a request is handed on once at most.
+struct Load<S>(Arc<Mutex<Option<(S, Parts, Whole)>>>);
+
+impl<S> Load<S> {
+    fn take(&self) -> Option<(S, Parts, Whole)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Asking {
+    /// Does what is asked for, once, and tells what came of it.
+    pub(crate) async fn once<S, R>(
+        self,
+        prepared: Prepared,
+        inner: S,
+        parts: Parts,
+    ) -> Result<Response<Body>, S::Error>
+    where
+        S: tower_service::Service<Request<Body>, Response = Response<R>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let Prepared { intent, scope, operation, key, whole, is_async } = prepared;
+        let terms = &self.ready.terms;
+        let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
+        let retry = is_asked_about.then(|| parts.clone());
+        let operation = operation.to_string();
+        let load = Load(Arc::new(Mutex::new(Some((inner, parts, whole)))));
+        let (begun, began) = oneshot::channel();
+        let work = {
+            let load = Load(Arc::clone(&load.0));
+            let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
+            let (form, operation) = (self.form, operation.clone());
+            // Whoever traces the request finds its handler in there, although another task runs it.
+            let span = tracing::Span::current();
+            move |attempt: Attempt| {
+                let work = async move {
+                    let _ = begun.send(attempt.operation_id());
+                    let speaker = Speaker { shared: &shared, ready: &ready, form, operation };
+                    match load.take() {
+                        Some((inner, parts, whole)) => {
+                            run(inner, parts, whole, &key, attempt, &speaker).await
+                        }
+                        // It was handed on already, or will never be: by this attempt nothing is sent.
+                        None => speaker.unsent(attempt.operation_id()),
+                    }
+                };
+                work.instrument(span)
+            }
+        };
+        let answered = self.shared.engine.execute(intent, work);
+        let answered = if is_async {
+            tokio::select! {
+                biased;
+                Ok(id) = began => return Ok(self.accepted(id)),
+                answered = answered => match answered {
+                    Ok(Answer { operation_id, told: Told::InProgress { .. } }) => {
+                        return Ok(self.accepted(operation_id));
+                    }
+                    answered => answered,
+                },
+            }
+        } else {
+            answered.await
+        };
+        let answer = match answered {
+            Ok(answer) => answer,
+            Err(error) => {
+                if is_out_of_reach(&error)
+                    && terms.store_down == StoreDown::PassUnprotected
+                    && let Some((inner, parts, whole)) = load.take()
+                {
+                    return self.fail_open(inner, parts, whole).await;
+                }
+                return Ok(self.refuse(telling::error(&error), None));
+            }
+        };
+        Ok(self.answer(answer, retry, &scope, operation).await)
+    }
+
+    fn speaker(&self, operation: String) -> Speaker<'_> {
+        Speaker { shared: &self.shared, ready: &self.ready, form: self.form, operation }
+    }
+
+    async fn answer(
+        &self,
+        answer: Answer<Local>,
+        retry: Option<Parts>,
+        scope: &Scope,
+        operation: String,
+    ) -> Response<Body> {
+        let (id, speaker) = (answer.operation_id, self.speaker(operation));
+        match answer.told {
+            Told::Ran(ran) => {
+                self.shared.tell(&self.ready, What::Ran(ran.stored.map(|stored| stored.state)));
+                speaker.ran(id, ran)
+            }
+            Told::Replayed(replayed) => {
+                let (response, what) = self.replayed(id, &replayed, retry, &speaker).await;
+                self.shared.tell(&self.ready, what);
+                response
+            }
+            told => {
+                let problem = speaker.refusal(id, &told);
+                let is_mismatch = matches!(told, Told::Mismatch);
+                self.refuse(problem, is_mismatch.then_some(scope))
+            }
+        }
+    }
+
+    /// A stored outcome, where it may be had and is there.
+    async fn replayed(
+        &self,
+        id: OperationId,
+        replayed: &Replayed,
+        retry: Option<Parts>,
+        speaker: &Speaker<'_>,
+    ) -> (Response<Body>, What) {
+        let terms = &self.ready.terms;
+        if let (Some(authorize), Some(retry)) = (&terms.authorize, &retry)
+            && let Err(mut refusal) = authorize.ask(retry.clone()).await
+        {
+            names::strip(refusal.headers_mut());
+            refusal.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
+            return (refusal, What::NotAuthorized);
+        }
+        if let Some(response) = telling::replayed(id, replayed) {
+            return (response, What::Replayed);
+        }
+        if let (Some(rebuild), Some(retry)) = (terms.retain.rebuild(), retry)
+            && let Some(response) = rebuild::response(&**rebuild, id, &replayed.outcome, retry).await
+        {
+            return (telling::rebuilt(id, replayed, response), What::Rebuilt);
+        }
+        let refused = What::Refused { code: Code::NotRetained, caller: None };
+        (speaker.not_retained(id, replayed), refused)
+    }
+
+    /// Tells a refusal. `caller`: whose key was bound to another payload.
+    pub(crate) fn refuse(&self, problem: Problem, caller: Option<&Scope>) -> Response<Body> {
+        let caller = caller.and_then(|scope| self.shared.engine.caller_hash(scope));
+        self.shared.tell(&self.ready, What::Refused { code: problem.code(), caller });
+        problem.into_response(self.form, self.shared.prefix())
+    }
+
+    /// Hands a request on without protection. Its response says that nothing is acknowledged.
+    async fn fail_open<S, R>(&self, inner: S, parts: Parts, whole: Whole) -> Result<Response<Body>, S::Error>
+    where
+        S: tower_service::Service<Request<Body>, Response = Response<R>>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        self.shared.tell(&self.ready, What::FailedOpen);
+        let mut response = pass(inner, parts, Body::whole(whole), Clean::All).await?;
+        response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
+        Ok(response)
+    }
+
+    /// It runs; where to ask for what comes of it.
+    fn accepted(&self, id: OperationId) -> Response<Body> {
+        self.shared.tell(&self.ready, What::Accepted);
+        let mut response = Response::new(Body::from(Bytes::new()));
+        *response.status_mut() = StatusCode::ACCEPTED;
+        let headers = response.headers_mut();
+        headers.insert(names::OPERATION_ID, names::operation_id(id));
+        headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
+        if let Some(path) = self.shared.status_at(id) {
+            headers.insert(http::header::LOCATION, names::text(&path));
+        }
+        response
+    }
+}
+
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+/// Whether the store could not be asked. What it refuses, or what is shut down, is no reason to go on without it.
+fn is_out_of_reach(error: &Error) -> bool {
+    match error {
+        Error::Store(error) => matches!(error.kind(), Kind::Unavailable | Kind::Ambiguous),
+        Error::Secrets(error) => error.is_retryable(),
+        // Not where another attempt may be running: that one was claimed.
+        _ => false,
+    }
+}
+
+/// One attempt: the inner service's call, and what its response means.
+async fn run<S, R>(
+    mut inner: S,
+    parts: Parts,
+    whole: Whole,
+    key: &Key,
+    attempt: Attempt,
+    speaker: &Speaker<'_>,
+) -> Ended<Local>
+where
+    S: tower_service::Service<Request<Body>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let method = parts.method.clone();
+    let id = attempt.operation_id();
+    let handle = Handle::new(attempt);
+    let request = request::hand_on(parts, whole, key, speaker.ready.terms.policy.class, &handle);
+    let called = inner.call(request).await.map_err(|error| Failure::told_by(&*error.into()));
+    match called {
+        Ok(response) => response::ended(response, &method, &handle, speaker).await,
+        Err(failure) if failure.nothing_was_sent() => speaker.unreachable(failure, id),
+        Err(failure) => response::failed(failure),
+    }
+}

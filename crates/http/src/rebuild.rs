@@ -1,0 +1,138 @@
+//! How much of a response is kept, and how the rest is made anew.
+//!
+//! What lives here: the least that is kept, and who makes a response of it. What must never: a rebuilt response that passes
+//! for the one that was given.
+
+use crate::body::Body;
+use http::header::{ETAG, LOCATION};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use semel::core::id::OperationId;
+use semel::core::outcome::{self, Fields, Outcome, Status};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// How much of a response is kept.
+#[derive(Clone, Default)]
+pub enum Retain {
+    /// All of it, but for headers that belong to one delivery: a replay is the same to the byte.
+    #[default]
+    Whole,
+    /// The status, `Location`, `ETag` and the [name of the resource](crate::Handle::name_resource). A replay is made anew by
+    /// [`Rebuild`] and marked `Idempotency-Replayed: rebuilt`; without, it is answered as not kept.
+    Minimal(Option<Arc<dyn Rebuild>>),
+}
+
+impl Retain {
+    /// The least, and a callback that makes a replay of it.
+    pub fn rebuilt_by(rebuild: impl Rebuild) -> Self {
+        Self::Minimal(Some(Arc::new(rebuild)))
+    }
+
+    pub(crate) fn rebuild(&self) -> Option<&Arc<dyn Rebuild>> {
+        match self {
+            Self::Whole => None,
+            Self::Minimal(rebuild) => rebuild.as_ref(),
+        }
+    }
+}
+
+impl fmt::Debug for Retain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Whole => "Whole",
+            Self::Minimal(None) => "Minimal",
+            Self::Minimal(Some(_)) => "Minimal(rebuilt)",
+        })
+    }
+}
+
+/// What is left of a response of which the least was kept.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Remnant {
+    /// The operation.
+    pub operation_id: OperationId,
+    /// The status that was answered; 200 for gRPC.
+    pub status: StatusCode,
+    /// Where the resource is.
+    pub location: Option<HeaderValue>,
+    /// Which version of it there was.
+    pub etag: Option<HeaderValue>,
+    /// What the handler called it.
+    pub resource: Option<String>,
+}
+
+/// Makes a response of what is left of it, for a retry.
+pub trait Rebuild: Send + Sync + 'static {
+    /// The response; `None` where there is none to be had. Its status and, unless it brings one, its `Location` are those that
+    /// were kept. `retry` is the head of the request that asks for it; its caller is the one that asked first.
+    fn rebuild(
+        &self,
+        remnant: Remnant,
+        retry: Parts,
+    ) -> Pin<Box<dyn Future<Output = Option<Response<Body>>> + Send + '_>>;
+}
+
+/// Any function to a future.
+impl<R, F> Rebuild for R
+where
+    R: Fn(Remnant, Parts) -> F + Send + Sync + 'static,
+    F: Future<Output = Option<Response<Body>>> + Send + 'static,
+{
+    fn rebuild(
+        &self,
+        remnant: Remnant,
+        retry: Parts,
+    ) -> Pin<Box<dyn Future<Output = Option<Response<Body>>> + Send + '_>> {
+        Box::pin(self(remnant, retry))
+    }
+}
+
+/// Under which a resource's name is stored. No header can be called that, so that none is mistaken for it, and it for none.
+const RESOURCE: &str = ":resource";
+
+/// The least of a response.
+pub(crate) fn minimal(status: Status, headers: &HeaderMap, resource: Option<String>) -> Outcome {
+    let kept = [LOCATION, ETAG].into_iter().filter_map(|name| {
+        let value = headers.get(&name)?;
+        Some((name.as_str().to_owned(), value.as_bytes().to_vec()))
+    });
+    let resource = resource.map(|name| (RESOURCE.to_owned(), name.into_bytes()));
+    let headers: Fields = kept.chain(resource).collect();
+    Outcome { status, headers, body: outcome::Body::NotRetained, trailers: Fields::default() }
+}
+
+/// Whether a stored field is a header, and not a note of ours.
+pub(crate) fn is_header(name: &[u8]) -> bool {
+    name != RESOURCE.as_bytes()
+}
+
+/// A response that is made of what was kept.
+pub(crate) async fn response(
+    rebuild: &dyn Rebuild,
+    operation_id: OperationId,
+    outcome: &Outcome,
+    retry: Parts,
+) -> Option<Response<Body>> {
+    let field = |wanted: &str| {
+        let mut fields = outcome.headers.iter();
+        fields.find(|(name, _)| *name == wanted.as_bytes()).map(|(_, value)| value)
+    };
+    let header = |name| field(name).and_then(|value| HeaderValue::from_bytes(value).ok());
+    let status = match outcome.status {
+        Status::Http(status) => StatusCode::from_u16(status).ok()?,
+        Status::Grpc(_) => StatusCode::OK,
+        Status::Value => return None,
+    };
+    let (location, etag) = (header(LOCATION.as_str()), header(ETAG.as_str()));
+    let resource = field(RESOURCE).and_then(|name| String::from_utf8(name.to_vec()).ok());
+    let remnant = Remnant { operation_id, status, location: location.clone(), etag, resource };
+    let mut response = rebuild.rebuild(remnant, retry).await?;
+    *response.status_mut() = status;
+    if let Some(location) = location {
+        response.headers_mut().entry(LOCATION).or_insert(location);
+    }
+    Some(response)
+}

@@ -1,0 +1,344 @@
+//! Shadow mode: every request is handed on, and somebody learns what would have become of it.
+//!
+//! What lives here: looking on, judging aside, and reporting. What must never: a request that is refused, answered, changed
+//! or held up by any of that, or a record that could ever be replayed.
+//!
+//! Requests are judged by the engine itself, against records in a scope that no enforced request can have: what happens in
+//! shadow mode happens as often as it is asked for, and one of those times is no better than another. The work of such a
+//! record does nothing but wait for what the service says. Its class is `local`, so that a lost process leaves nothing
+//! behind that somebody would have to look into.
+
+use crate::asking::{Asking, Early};
+use crate::body::{Body, BoxError, Whole};
+use crate::clean::Clean;
+use crate::failure::Failure;
+use crate::observe::{What, Would};
+use crate::payload::Taken;
+use crate::problem::{Code, Problem};
+use crate::request;
+use crate::response::{Saying, is_endless};
+use crate::route::Ready;
+use crate::service::pass;
+use crate::source::NoKey;
+use crate::telling;
+use crate::watched::{End, Watch, Watched};
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{Request, Response, response};
+use semel::core::classify::Ending;
+use semel::core::key::{Key, Parsed};
+use semel::core::outcome::{Fields, Outcome, Status};
+use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::scope::{Operation, Scope};
+use semel::{Attempt, Ended, Intent, Told};
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// For how long a request without a key is remembered by its payload: who repeats one on purpose takes longer.
+const REPEATED_WITHIN: Duration = Duration::from_mins(10);
+
+/// A method that no request can have: no scope of an enforced route is like this.
+const SHADOW: &str = "(shadow)";
+/// The same for requests without a key, which are told apart by their payload.
+const UNKEYED: &str = "(shadow, without a key)";
+
+impl Asking {
+    /// Hands a request on as if there were no layer, and has it judged aside.
+    pub(crate) async fn in_shadow<S, B, R>(
+        self,
+        mut inner: S,
+        parts: Parts,
+        body: B,
+    ) -> Result<Response<Body>, S::Error>
+    where
+        S: tower_service::Service<Request<Body>, Response = Response<R>>,
+        S::Error: 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
+        let tell = |would| shared.tell(&ready, What::Shadow(would));
+        let early = match self.early(&parts) {
+            Ok(early) => early,
+            Err(problem) => {
+                tell(Would::Refuse(problem.code()));
+                return pass(inner, parts, body, Clean::All).await;
+            }
+        };
+        let max = self.ready.terms.request_bytes_max;
+        let Ok(permit) = Arc::clone(&shared.judging).try_acquire_many_owned(REQUEST_KIB) else {
+            tell(Would::NotJudged);
+            return pass(inner, parts, body, Clean::All).await;
+        };
+        let (ending, ended) = oneshot::channel();
+        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit };
+        let gathering = Gathering { judge: Some(judge), came: BytesMut::new(), max };
+        let body = Body::cleaned(Watched::new(Box::pin(body), gathering), Clean::All);
+        let mut response = match inner.call(Request::from_parts(parts, body)).await {
+            Ok(response) => response,
+            Err(error) => {
+                let failure = (&error as &dyn Any).downcast_ref::<Failure>();
+                let nothing_was_sent = failure.is_some_and(|failure| failure.nothing_was_sent());
+                let end = if nothing_was_sent { Ending::NotApplied(None) } else { Ending::InDoubt };
+                drop(ending.send(end));
+                return Err(error);
+            }
+        };
+        let listening = Listening::new(&ready, &mut response, ending);
+        Clean::All.from(response.headers_mut());
+        let watched = |body| Watched::new(Box::pin(body), listening);
+        Ok(response.map(|body| Body::cleaned(watched(body), Clean::All)))
+    }
+
+    /// The key, as far as the head tells it, and why the request would be refused by its head alone.
+    fn early(&self, parts: &Parts) -> Result<Early, Problem> {
+        let early = self.early_key(parts)?;
+        match early {
+            Early::Key(_) => request::refuse_streams(parts)?,
+            Early::InBody => request::refuse_tunnels(parts)?,
+            Early::Unkeyed => {}
+        }
+        Ok(early)
+    }
+}
+
+/// Whoever judges a request once its body has passed.
+struct Judge {
+    asking: Asking,
+    head: Parts,
+    early: Early,
+    ended: oneshot::Receiver<Ending>,
+    /// For what is held of the request.
+    permit: OwnedSemaphorePermit,
+}
+
+/// What a request without a body is reckoned at.
+const REQUEST_KIB: u32 = 16;
+
+impl Judge {
+    fn tell(&self, would: Would) {
+        self.asking.shared.tell(&self.asking.ready, What::Shadow(would));
+    }
+
+    /// Whether that many bytes more may be held.
+    fn may_hold(&mut self, bytes: usize) -> bool {
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let more = Arc::clone(&self.asking.shared.judging).try_acquire_many_owned(kib);
+        more.map(|more| self.permit.merge(more)).is_ok()
+    }
+
+    /// What would have become of the request.
+    async fn judge(mut self, data: Bytes) {
+        let would = self.would(data).await.unwrap_or_else(|problem| Would::Refuse(problem.code()));
+        self.tell(would);
+    }
+
+    async fn would(&mut self, data: Bytes) -> Result<Would, Problem> {
+        let Asking { shared, ready, target, .. } = &self.asking;
+        let operation = ready.operation(&self.head.method, target.path());
+        let whole = Whole { data, trailers: None };
+        let for_key = matches!(self.early, Early::InBody);
+        let taken = self.asking.take_apart(&self.head, &operation, &whole, for_key).await;
+        let early = std::mem::replace(&mut self.early, Early::Unkeyed);
+        let (known, key) = match (taken, early) {
+            (Ok(Taken::Known(known, Some(late))), _) => (known, Some(late)),
+            (Ok(Taken::Known(known, None)), Early::Key(early)) => (known, Some(early)),
+            (Ok(Taken::Known(known, None)), _) => (known, None),
+            (Ok(Taken::NoKey(NoKey::Absent)), _) => {
+                self.asking.unless_optional(NoKey::Absent)?;
+                // It would have passed; by its payload it may be a repetition all the same.
+                match self.asking.take_apart(&self.head, &operation, &whole, false).await {
+                    Ok(Taken::Known(known, _)) => (known, None),
+                    _ => return Ok(Would::Run),
+                }
+            }
+            (Ok(Taken::NoKey(no_key)), _) => {
+                self.asking.unless_optional(no_key)?;
+                return Ok(Would::Run);
+            }
+            // Without a key nobody asks whether it can be compared.
+            (Err(_), Early::Unkeyed) => return Ok(Would::Run),
+            (Err(problem), _) => return Err(problem),
+        };
+        if key.is_some() {
+            request::refuse_streams(&self.head)?;
+        }
+        let scope = match (shared.scope(&self.head, operation), &key) {
+            (Ok(scope), _) => scope,
+            (Err(_), None) => return Ok(Would::Run),
+            (Err(problem), Some(_)) => return Err(problem),
+        };
+        let (marker, key) = match key {
+            Some(Parsed { key, .. }) => (SHADOW, key),
+            None => (UNKEYED, Key::from_fingerprint(known.fingerprint())),
+        };
+        let mut policy = Policy { class: Class::Local, ..ready.terms.policy.clone() };
+        if marker == UNKEYED {
+            policy.ttl = REPEATED_WITHIN.max(policy.lease * 2);
+            policy.after_expiry = AfterExpiry::RunAsNew;
+        }
+        let mut intent = Intent::new(apart(&scope, marker), key, policy, known);
+        // As a twin would; the request itself is long gone on.
+        if let Some(wait) = ready.terms.wait {
+            intent = intent.waiting(wait);
+        }
+        let (_, gone) = oneshot::channel();
+        let ended = std::mem::replace(&mut self.ended, gone);
+        let class = ready.terms.policy.class;
+        let work = move |_: Attempt| async move { Ended::from(remembered(ended.await, class)) };
+        Ok(match shared.engine.execute(intent, work).await {
+            Ok(answer) if marker == UNKEYED => match answer.told {
+                Told::Replayed(_) | Told::InProgress { .. } => Would::RunAgain,
+                _ => Would::Run,
+            },
+            Ok(answer) => would(&answer.told, ready),
+            Err(_) if marker == UNKEYED => Would::NotJudged,
+            Err(semel::Error::Closing) => Would::NotJudged,
+            Err(error) => Would::Refuse(telling::error(&error).code()),
+        })
+    }
+}
+
+/// The same caller and operation, where no enforced request can come across it; nor do its records count as the caller's.
+fn apart(scope: &Scope, marker: &str) -> Scope {
+    let operation = Operation::route(marker, scope.operation().to_string());
+    let mut tenant = marker.as_bytes().to_vec();
+    if let Some(own) = scope.tenant() {
+        tenant.push(b' ');
+        tenant.extend_from_slice(own);
+    }
+    Scope::new(scope.caller().clone(), operation).in_tenant(tenant)
+}
+
+/// Stands in the stored status's place where the outcome would have been in doubt.
+const IN_DOUBT: &str = ":in-doubt";
+
+/// An ending without anything that could be replayed, and without a doubt that would stay.
+fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) -> Ending {
+    let status = Status::Http(200);
+    match ended {
+        Ok(Ending::InDoubt) if class == Class::Downstream => Ending::NotApplied(None),
+        Ok(Ending::InDoubt) => {
+            let headers = Fields::from_iter([(IN_DOUBT, "")]);
+            Ending::FailedReplayable(Outcome { headers, ..Outcome::not_retained(status) })
+        }
+        Ok(ending) => ending,
+        // The client hung up, which would have cancelled nothing: the outcome would be there for its retry.
+        Err(_) => Ending::Succeeded(Outcome::not_retained(status)),
+    }
+}
+
+/// What an enforced request would have got.
+fn would(told: &Told, ready: &Ready) -> Would {
+    match told {
+        Told::Ran(_) => Would::Run,
+        Told::Replayed(replayed) => {
+            let is_in_doubt = replayed.outcome.headers.iter().any(|(name, _)| name == IN_DOUBT.as_bytes());
+            if is_in_doubt { Would::Refuse(Code::Unknown) } else { Would::Replay }
+        }
+        Told::InProgress { .. } => Would::Refuse(Code::InProgress),
+        Told::Mismatch => Would::Refuse(Code::Mismatch),
+        Told::Expired => Would::Refuse(Code::Expired),
+        Told::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
+            Would::Refuse(Code::AttemptsExhausted)
+        }
+        Told::AttemptsExhausted | Told::Unknown | Told::Unreadable => Would::NotJudged,
+    }
+}
+
+/// Gathers a request's body as it passes, for the judge.
+struct Gathering {
+    judge: Option<Judge>,
+    came: BytesMut,
+    max: usize,
+}
+
+impl Watch for Gathering {
+    fn data(&mut self, data: &Bytes) {
+        if self.judge.is_none() {
+            return;
+        }
+        let would = if self.came.len() + data.len() > self.max {
+            let is_unkeyed = matches!(self.judge, Some(Judge { early: Early::Unkeyed, .. }));
+            if is_unkeyed { Would::Run } else { Would::Refuse(Code::TooLarge) }
+        } else if self.judge.as_mut().is_some_and(|judge| judge.may_hold(data.len())) {
+            self.came.extend_from_slice(data);
+            return;
+        } else {
+            Would::NotJudged
+        };
+        self.came = BytesMut::new();
+        if let Some(judge) = self.judge.take() {
+            judge.tell(would);
+        }
+    }
+
+    fn end(&mut self, end: End<'_>) {
+        let Some(judge) = self.judge.take() else { return };
+        match end {
+            End::Whole(_) => match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(judge.judge(std::mem::take(&mut self.came).freeze()))),
+                Err(_) => judge.tell(Would::NotJudged),
+            },
+            End::Broken => judge.tell(Would::NotJudged),
+        }
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        if let Some(judge) = self.judge.take() {
+            judge.tell(Would::NotJudged);
+        }
+    }
+}
+
+/// Listens to a response for what it says about its effect.
+struct Listening {
+    ready: Arc<Ready>,
+    said: Option<(response::Parts, oneshot::Sender<Ending>)>,
+    is_empty: bool,
+}
+
+impl Listening {
+    fn new<R>(ready: &Arc<Ready>, response: &mut Response<R>, ending: oneshot::Sender<Ending>) -> Self {
+        let (mut parts, ()) = Response::new(()).into_parts();
+        parts.status = response.status();
+        parts.headers = response.headers().clone();
+        parts.extensions = response.extensions().clone();
+        let endless = is_endless(&parts.headers);
+        let mut listening = Self { ready: Arc::clone(ready), said: Some((parts, ending)), is_empty: true };
+        if endless {
+            // Its end may never come, and would say nothing more.
+            listening.say(None);
+        }
+        listening
+    }
+
+    fn say(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
+        let Some((parts, ending)) = self.said.take() else { return };
+        let saying = Saying::of_end(&parts, end, None);
+        drop(ending.send(saying.ending(&self.ready.terms, Outcome::not_retained)));
+    }
+}
+
+impl Watch for Listening {
+    fn data(&mut self, data: &Bytes) {
+        self.is_empty &= data.is_empty();
+    }
+
+    fn end(&mut self, end: End<'_>) {
+        match end {
+            End::Whole(trailers) => self.say(Some((self.is_empty, trailers))),
+            End::Broken => {
+                if let Some((_, ending)) = self.said.take() {
+                    drop(ending.send(Ending::InDoubt));
+                }
+            }
+        }
+    }
+}

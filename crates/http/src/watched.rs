@@ -1,0 +1,84 @@
+//! A body that is passed on as it comes, while somebody looks on.
+//!
+//! What lives here: telling a watcher what passes, and how it ended. What must never: a frame changed, delayed or kept back.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// Looks on. `end` is called once at most: not where the body is dropped before its end.
+pub(crate) trait Watch: Send + Unpin + 'static {
+    /// Some bytes pass.
+    fn data(&mut self, data: &Bytes);
+
+    /// It is over: with these trailers, or broken off.
+    fn end(&mut self, end: End<'_>);
+}
+
+/// How a body ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum End<'a> {
+    Whole(Option<&'a HeaderMap>),
+    Broken,
+}
+
+/// A body that is watched.
+pub(crate) struct Watched<B, W> {
+    body: B,
+    watch: W,
+    is_over: bool,
+}
+
+impl<B: http_body::Body<Data = Bytes>, W: Watch> Watched<B, W> {
+    pub(crate) fn new(body: B, watch: W) -> Self {
+        let mut watched = Self { body, watch, is_over: false };
+        // Whoever is told that nothing comes does not ask for it.
+        if watched.body.is_end_stream() {
+            watched.over(End::Whole(None));
+        }
+        watched
+    }
+}
+
+impl<B, W: Watch> Watched<B, W> {
+    fn over(&mut self, end: End<'_>) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.watch.end(end);
+        }
+    }
+}
+
+impl<B: http_body::Body<Data = Bytes> + Unpin, W: Watch> http_body::Body for Watched<B, W> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    self.watch.data(data);
+                }
+                if frame.is_trailers() || self.body.is_end_stream() {
+                    self.over(End::Whole(frame.trailers_ref()));
+                }
+            }
+            Some(Err(_)) => self.over(End::Broken),
+            None => self.over(End::Whole(None)),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,111 @@
+//! A store that cannot be reached, where the terms say to go on without it.
+
+use super::world::{Bodies, Calls, Gate, Server, Watching, app, cuttable, engine_on, post, request};
+use axum::extract::Request;
+use axum::response::IntoResponse;
+use semel::{Call, Engine, Event};
+use semel_http::{Code, Layer, StoreDown, Terms, What};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn open() -> Terms {
+    Terms { store_down: StoreDown::PassUnprotected, ..Terms::default() }
+}
+
+#[tokio::test]
+async fn requests_are_handed_on_as_if_unprotected_marked_and_counted() {
+    let (store, is_cut) = cuttable();
+    let layer = Layer::new(engine_on(store).await, open()).expect("fit for use");
+    let (layer, mut watching) = Watching::over(layer);
+    let server = Server::under(layer, |call, request: Request| async move {
+        let (parts, body) = request.into_parts();
+        let header = |name| parts.headers.contains_key(name);
+        let said = format!("{call} {} {}", header("idempotency-key"), header("idempotency-attempt"));
+        let body = axum::body::to_bytes(body, 100).await.expect("a body");
+        ([("idempotency-expires", "forged")], format!("{said} {}", body.len())).into_response()
+    })
+    .await;
+    is_cut.store(true, Ordering::SeqCst);
+    for call in 1..=2 {
+        let reply = server.send(post("/charges").json("{}")).await;
+        assert_eq!((reply.status, reply.text()), (200, format!("{call} true false 2").as_str()));
+        assert_eq!(reply.header("idempotency-stored"), Some("false"));
+        assert!(reply.header("operation-id").is_none() && reply.header("idempotency-expires").is_none());
+        assert_eq!(watching.next().await, What::FailedOpen);
+    }
+    is_cut.store(false, Ordering::SeqCst);
+    assert_eq!(server.send(post("/charges").json("{}")).await.text(), "3 true true 2");
+    assert!(matches!(watching.next().await, What::Ran(Some(_))));
+    is_cut.store(true, Ordering::SeqCst);
+    let replay = server.send(post("/charges").json("{}")).await;
+    assert_eq!(
+        (replay.text(), replay.is_replay()),
+        ("3 true true 2", true),
+        "what this process knows needs no store"
+    );
+}
+
+#[tokio::test]
+async fn what_is_refused_for_another_reason_stays_refused() {
+    let (store, is_cut) = cuttable();
+    let layer = Layer::new(engine_on(store).await, open()).expect("fit for use");
+    let server = Server::under(layer, super::world::charged).await;
+    is_cut.store(true, Ordering::SeqCst);
+    server.send(post("/charges").json("{")).await.is_problem(400, "UNFINGERPRINTABLE_REQUEST", false);
+    let weak = request("POST", "/charges").header("idempotency-key", "short").json("{}");
+    server.send(weak).await.is_problem(400, "INVALID_IDEMPOTENCY_KEY", false);
+    assert_eq!(server.calls.count(), 0);
+}
+
+#[tokio::test]
+async fn a_twin_that_is_known_to_run_is_not_run_again_when_the_store_goes_away() {
+    let (store, is_cut) = cuttable();
+    let gate = Gate::new();
+    let calls = Calls::default();
+    let within = gate.clone();
+    let answer = move |call, request| {
+        let gate = within.clone();
+        async move {
+            gate.pass().await;
+            super::world::charged(call, request).await
+        }
+    };
+    let here = Layer::new(engine_on(Arc::clone(&store)).await, open()).expect("fit for use");
+    // Another node: the store goes away as soon as that has learnt of the twin.
+    let (cut, is_armed) = (Arc::clone(&is_cut), Arc::new(AtomicBool::new(false)));
+    let armed = Arc::clone(&is_armed);
+    let observer = Cutting { cut, armed };
+    let there = Engine::builder(store).observer(observer).build().await.expect("it answers");
+    let (there, mut watching) = Watching::over(Layer::new(there, open()).expect("fit for use"));
+    let here = Arc::new(Server::of(app(here, &calls, answer.clone()), calls.clone()).await);
+    let there = Server::of(app(there, &calls, answer), calls.clone()).await;
+    let first = tokio::spawn({
+        let here = Arc::clone(&here);
+        async move { here.charge(5).await }
+    });
+    gate.begun().await;
+    is_armed.store(true, Ordering::SeqCst);
+    there.charge(5).await.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
+    let refused = What::Refused { code: Code::StoreUnavailable, caller: None };
+    assert_eq!(watching.next().await, refused);
+    is_cut.store(false, Ordering::SeqCst);
+    gate.open();
+    assert_eq!(first.await.expect("no panic").text(), "charge 1");
+    assert_eq!(calls.count(), 1);
+}
+
+/// Cuts the store off once a claim was answered.
+struct Cutting {
+    cut: Arc<AtomicBool>,
+    armed: Arc<AtomicBool>,
+}
+
+impl semel::Observer for Cutting {
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::Asked { call: Call::Insert, .. } = event
+            && self.armed.swap(false, Ordering::SeqCst)
+        {
+            self.cut.store(true, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What is kept of a response, and who is asked before it is given again.
+
+use super::world::{Bodies, Server, Watching, engine, post, request};
+use axum::Extension;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use semel::core::store::{Filter, Item};
+use semel_http::{Authorize, Body, Code, Handle, Layer, Remnant, Retain, Terms, What};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// A server that names what it makes, under these terms.
+async fn naming(layer: Layer) -> Server {
+    Server::under(layer, |call, request: Request| async move {
+        Handle::of(request.extensions()).expect("it is protected").name_resource(format!("charge {call}"));
+        let headers = [("location", "/charges/7"), ("etag", "\"1\""), ("x-own", "secret")];
+        (StatusCode::CREATED, headers, "a personal body").into_response()
+    })
+    .await
+}
+
+fn rebuilding(remnant: &Remnant, retry: &Parts) -> Option<Response<Body>> {
+    if retry.headers.contains_key("x-gone") {
+        return None;
+    }
+    let text = |value: &Option<http::HeaderValue>| {
+        value.as_ref().map(|value| value.to_str().expect("ASCII").to_owned())
+    };
+    let said = format!(
+        "{} {:?} {:?} {:?} {}",
+        remnant.status.as_u16(),
+        text(&remnant.location),
+        text(&remnant.etag),
+        remnant.resource,
+        retry.headers["x-retry"].to_str().expect("ASCII"),
+    );
+    let mut response = Response::new(Body::from(Bytes::from(said)));
+    response.headers_mut().insert("idempotency-stored", http::HeaderValue::from_static("forged"));
+    Some(response)
+}
+
+#[tokio::test]
+async fn of_the_least_that_is_kept_a_replay_is_rebuilt_and_marked() {
+    let retain =
+        Retain::rebuilt_by(|remnant: Remnant, retry: Parts| async move { rebuilding(&remnant, &retry) });
+    let engine = engine().await;
+    let layer = Layer::new(engine.clone(), Terms { retain, ..Terms::default() }).expect("fit for use");
+    let (layer, mut watching) = Watching::over(layer.publishing(""));
+    let server = naming(layer).await;
+    let first = server.send(post("/charges").json("{}")).await;
+    assert_eq!((first.status, first.text(), first.header("x-own")), (201, "a personal body", Some("secret")));
+    assert!(matches!(watching.next().await, What::Ran(Some(_))));
+
+    let again = server.send(post("/charges").header("x-retry", "once more").json("{}")).await;
+    let said = "201 Some(\"/charges/7\") Some(\"\\\"1\\\"\") Some(\"charge 1\") once more";
+    assert_eq!((again.status, again.text()), (201, said));
+    assert_eq!(again.header("idempotency-replayed"), Some("rebuilt"));
+    assert_eq!(again.header("location"), Some("/charges/7"));
+    assert_eq!(again.header("operation-id"), first.header("operation-id"));
+    assert_eq!(again.header("idempotency-expires"), first.header("idempotency-expires"));
+    assert_eq!(again.header("idempotency-stored"), None);
+    assert_eq!(watching.next().await, What::Rebuilt);
+
+    let gone = server.send(post("/charges").header("x-gone", "1").json("{}")).await;
+    gone.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
+    assert_eq!(watching.next().await, What::Refused { code: Code::NotRetained, caller: None });
+    assert_eq!(server.calls.count(), 1);
+
+    let all = engine.store().page(&Filter::default(), None, 10).await.expect("it answers");
+    let stored = format!(
+        "{:?}",
+        all.items.iter().filter_map(Item::record).map(semel::core::record::Record::state).collect::<Vec<_>>()
+    );
+    assert!(
+        stored.contains("location") && !stored.contains("x-own") && stored.contains("NotRetained"),
+        "{stored}"
+    );
+    let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
+    let shown = server.send(request("GET", &path).header("idempotency-key", super::world::KEY).empty()).await;
+    let shown: serde_json::Value = serde_json::from_slice(&shown.body).expect("JSON");
+    let headers = serde_json::json!([["location", "/charges/7"], ["etag", "\"1\""]]);
+    assert_eq!((&shown["result"]["headers"], shown["result"].get("body")), (&headers, None));
+}
+
+#[tokio::test]
+async fn the_least_without_anybody_to_rebuild_it_is_answered_as_not_kept() {
+    let terms = Terms { retain: Retain::Minimal(None), ..Terms::default() };
+    let server = naming(Layer::new(engine().await, terms).expect("fit for use")).await;
+    assert_eq!(server.charge(5).await.status, 201);
+    server.charge(5).await.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
+    assert_eq!(server.calls.count(), 1);
+}
+
+#[tokio::test]
+async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_client() {
+    let (is_revoked, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let (revoked, counter) = (Arc::clone(&is_revoked), Arc::clone(&asked));
+    let authorize = Authorize::by(move |retry: Parts| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(retry.uri.path(), "/charges");
+        assert!(!retry.headers.contains_key("operation-id"));
+        let is_revoked = revoked.load(Ordering::SeqCst);
+        async move {
+            if !is_revoked {
+                return Ok(());
+            }
+            let mut refusal = Response::new(Body::from(Bytes::from("log in again")));
+            *refusal.status_mut() = StatusCode::UNAUTHORIZED;
+            refusal.headers_mut().insert("www-authenticate", http::HeaderValue::from_static("Bearer"));
+            Err(refusal)
+        }
+    });
+    let layer = Layer::new(engine().await, Terms { authorize: Some(authorize), ..Terms::default() });
+    let (layer, mut watching) = Watching::over(layer.expect("fit for use").publishing(""));
+    let server = Server::under(layer, super::world::charged).await;
+    let alice = |builder: http::request::Builder| builder.header("authorization", "Bearer alice");
+    let send = || server.send(alice(post("/charges")).json("{}"));
+    let first = send().await;
+    assert_eq!((first.status, asked.load(Ordering::SeqCst)), (201, 0), "the handler itself was asked");
+    assert!(matches!(watching.next().await, What::Ran(Some(_))));
+    assert!(send().await.is_replay());
+    assert_eq!((watching.next().await, asked.load(Ordering::SeqCst)), (What::Replayed, 1));
+
+    is_revoked.store(true, Ordering::SeqCst);
+    let refused = send().await;
+    assert_eq!((refused.status, refused.text(), refused.is_replay()), (401, "log in again", false));
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    assert_eq!(
+        (refused.header("operation-id"), refused.header("idempotency-expires")),
+        (first.header("operation-id"), None)
+    );
+    assert_eq!(watching.next().await, What::NotAuthorized);
+
+    let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
+    let shown = server.send(alice(request("GET", &path)).empty()).await;
+    let shown: serde_json::Value = serde_json::from_slice(&shown.body).expect("JSON");
+    assert_eq!((&shown["state"], shown.get("result")), (&"SUCCEEDED".into(), None), "no way around it");
+
+    is_revoked.store(false, Ordering::SeqCst);
+    assert!(send().await.is_replay());
+    assert_eq!(server.calls.count(), 1);
+}
+
+#[tokio::test]
+async fn a_handler_learns_its_attempt_and_has_the_last_word() {
+    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+    let charge = |handle: Option<Extension<Handle>>| async move {
+        let Some(Extension(handle)) = handle else { return "unprotected".into_response() };
+        handle.steer(semel_http::Steer::NotApplied);
+        handle.attempt().check().expect("it is ours");
+        let said = format!("{} {}", handle.operation_id(), handle.attempt().number());
+        if handle.attempt().number() == 1 {
+            return (StatusCode::INTERNAL_SERVER_ERROR, said).into_response();
+        }
+        handle.unsteer();
+        said.into_response()
+    };
+    let router = axum::Router::new().route("/charges", axum::routing::post(charge)).layer(layer);
+    let server = Server::of(router, super::world::Calls::default()).await;
+    let unkeyed = server.send(request("POST", "/charges").json("{}")).await;
+    assert_eq!(unkeyed.text(), "unprotected");
+    for (status, attempt, is_replay) in [(500, 1, false), (200, 2, false), (200, 2, true)] {
+        let reply = server.charge(5).await;
+        let said = format!("{} {attempt}", reply.header("operation-id").expect("an id"));
+        assert_eq!((reply.status, reply.text(), reply.is_replay()), (status, said.as_str(), is_replay));
+    }
+}

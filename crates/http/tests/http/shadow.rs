@@ -1,0 +1,321 @@
+//! Shadow mode: everything runs, nothing is promised, and somebody learns what would have become of it.
+
+use super::bodies::chunks;
+use super::world::{
+    Bodies, Calls, Gate, KEY, Server, Watching, charged, cuttable, engine, engine_on, post, reads, request,
+};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use semel::core::policy::{Class, Policy};
+use semel::core::record::StateName;
+use semel::core::store::Filter;
+use semel::quota::{Quotas, Rate};
+use semel::{Engine, memory};
+use semel_http::{Body, Code, Failure, KeyRule, KeySource, Layer, Mode, Terms, What, Would};
+use semel_testkit::faults::{Call, Fault, Faulty, Pause, Question};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tower::{Layer as _, ServiceExt};
+
+fn shadow() -> Terms {
+    Terms { mode: Mode::Shadow, ..Terms::default() }
+}
+
+fn layer(engine: &Engine, terms: Terms) -> (Layer, Watching) {
+    Watching::over(Layer::new(engine.clone(), terms).expect("fit for use"))
+}
+
+#[tokio::test]
+async fn everything_runs_unmarked_and_a_repetition_is_reported() {
+    let (layer, mut watching) = layer(&engine().await, shadow());
+    let server = Server::under(layer, reads).await;
+    for (call, would) in [(1, Would::Run), (2, Would::Replay), (3, Would::Replay)] {
+        let reply = server.charge(5).await;
+        assert_eq!((reply.status, reply.text()), (201, format!("charge {call}").as_str()));
+        for name in ["operation-id", "idempotency-replayed", "idempotency-expires", "idempotency-stored"] {
+            assert_eq!(reply.header(name), None);
+        }
+        assert_eq!(watching.next().await, What::Shadow(would));
+    }
+}
+
+#[tokio::test]
+async fn what_would_have_been_refused_runs_and_is_reported_with_its_reason() {
+    let terms = Terms { key: KeyRule::Required, request_bytes_max: 1_000, ..shadow() };
+    let (layer, mut watching) = layer(&engine().await, terms);
+    let server = Server::under(layer, reads).await;
+    let event = What::Shadow(Would::Run);
+    assert_eq!((server.charge(5).await.status, watching.next().await), (201, event));
+    let refused = [
+        (post("/charges").json("{\"amount\":6}"), Code::Mismatch),
+        (request("POST", "/charges").json("{}"), Code::Missing),
+        (request("POST", "/charges").header("idempotency-key", "short").json("{}"), Code::Invalid),
+        (post("/charges").header("cookie", "a=b").json("{}"), Code::CallerNotIdentified),
+        (post("/charges").json("{"), Code::Unfingerprintable),
+        (post("/charges").bytes(vec![0; 1_001]), Code::TooLarge),
+        (post("/charges").header("accept", "text/event-stream").json("{}"), Code::Streaming),
+    ];
+    for (request, code) in refused {
+        assert_eq!(server.send(request).await.status, 201, "{code:?}");
+        assert_eq!(watching.next().await, What::Shadow(Would::Refuse(code)));
+    }
+    let long = post("/charges").body(chunks(&[600, 600])).expect("a request");
+    assert_eq!(server.send(long).await.status, 201);
+    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::TooLarge)));
+    assert_eq!(server.calls.count(), 9);
+}
+
+#[tokio::test]
+async fn an_outcome_in_doubt_is_reported_and_leaves_nothing_to_look_into() {
+    let engine = engine().await;
+    let (layer, mut watching) = layer(&engine, shadow());
+    let server = Server::under(layer, |call, request| async move {
+        drop(reads(call, request).await);
+        StatusCode::BAD_GATEWAY.into_response()
+    })
+    .await;
+    for would in [Would::Run, Would::Refuse(Code::Unknown)] {
+        assert_eq!(server.charge(5).await.status, 502);
+        assert_eq!(watching.next().await, What::Shadow(would));
+    }
+    let unknown = Filter { state: Some(StateName::Unknown), ..Filter::default() };
+    assert!(engine.store().page(&unknown, None, 10).await.expect("it answers").items.is_empty());
+    assert_eq!(server.calls.count(), 2);
+}
+
+#[tokio::test]
+async fn where_nothing_took_effect_the_next_would_have_run() {
+    let policy = Policy { attempts_max: Some(2), ..Policy::new(Class::External) };
+    let (layer, mut watching) = layer(&engine().await, Terms { policy, ..shadow() });
+    let server = Server::under(layer, |call, request| async move {
+        drop(reads(call, request).await);
+        StatusCode::TOO_MANY_REQUESTS.into_response()
+    })
+    .await;
+    for would in [Would::Run, Would::Run, Would::Refuse(Code::AttemptsExhausted)] {
+        assert_eq!(server.charge(5).await.status, 429);
+        assert_eq!(watching.next().await, What::Shadow(would));
+    }
+}
+
+#[tokio::test]
+async fn a_twin_of_a_running_request_runs_beside_it() {
+    let gate = Gate::new();
+    let within = gate.clone();
+    let (layer, mut watching) = layer(&engine().await, Terms { wait: Some(Duration::ZERO), ..shadow() });
+    let server = Server::under(layer, move |call, request| {
+        let gate = within.clone();
+        async move {
+            let response = reads(call, request).await;
+            gate.pass().await;
+            response
+        }
+    })
+    .await;
+    let server = Arc::new(server);
+    let send = || {
+        let server = Arc::clone(&server);
+        tokio::spawn(async move { server.charge(5).await.status })
+    };
+    let first = send();
+    gate.begun().await;
+    let second = send();
+    gate.begun().await;
+    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::InProgress)));
+    gate.open();
+    gate.open();
+    assert_eq!((first.await.expect("no panic"), second.await.expect("no panic")), (201, 201));
+    assert_eq!(watching.next().await, What::Shadow(Would::Run));
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_or_never_answers_hurts_nobody() {
+    let (store, is_cut) = cuttable();
+    let engine = engine_on(store).await;
+    let (layer, mut watching) = layer(&engine, shadow());
+    let server = Server::under(layer, reads).await;
+    is_cut.store(true, Ordering::SeqCst);
+    assert_eq!(server.charge(5).await.status, 201);
+    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::StoreUnavailable)));
+
+    let plan = |call: &Call| match call.question {
+        Question::Insert => Fault::DelayBefore(Pause::until(std::future::pending())),
+        _ => Fault::Pass,
+    };
+    let silent = Faulty::new(Arc::new(memory::Store::new()), plan);
+    // Built on a store that answers; only claims hang.
+    let engine = engine_on(Arc::new(silent)).await;
+    let layer = Layer::new(engine, shadow()).expect("fit for use");
+    let server = Server::under(layer, reads).await;
+    for call in 1..=20 {
+        assert_eq!(server.charge(5).await.text(), format!("charge {call}"));
+    }
+}
+
+#[tokio::test]
+async fn once_enforced_every_key_is_new_and_nothing_of_the_shadow_is_replayed() {
+    let engine = engine().await;
+    let calls = Calls::default();
+    let (in_shadow, mut watching) = layer(&engine, shadow());
+    let enforced = Layer::new(engine.clone(), Terms::default()).expect("fit for use").publishing("");
+    let in_shadow = Server::of(super::world::app(in_shadow, &calls, reads), calls.clone()).await;
+    let enforced = Server::of(super::world::app(enforced, &calls, reads), calls.clone()).await;
+    in_shadow.charge(5).await;
+    assert_eq!(watching.next().await, What::Shadow(Would::Run));
+    let first = enforced.charge(5).await;
+    assert_eq!((first.text(), first.is_replay()), ("charge 2", false));
+    let again = enforced.charge(5).await;
+    assert_eq!((again.text(), again.is_replay()), ("charge 2", true));
+    assert_eq!(in_shadow.charge(5).await.text(), "charge 3");
+    assert_eq!(watching.next().await, What::Shadow(Would::Replay));
+    assert_eq!(in_shadow.charge(6).await.text(), "charge 4");
+    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::Mismatch)));
+    assert_eq!(enforced.charge(5).await.text(), "charge 2");
+
+    // Nor is it anybody's own operation.
+    let all = engine.store().page(&Filter::default(), None, 10).await.expect("it answers");
+    let records = all.items.iter().filter_map(semel::core::store::Item::record);
+    for record in records.filter(|record| record.operation().starts_with("(shadow)")) {
+        let path = format!("/operations/{}", record.operation_id());
+        let get = request("GET", &path).header("idempotency-key", KEY).empty();
+        enforced.send(get).await.is_problem(404, "OPERATION_NOT_FOUND", false);
+    }
+    assert_eq!(all.items.len(), 2);
+}
+
+#[tokio::test]
+async fn likely_repetitions_without_a_key_are_reported() {
+    let (layer, mut watching) = layer(&engine().await, shadow());
+    let server = Server::under(layer, reads).await;
+    let send = |body| server.send(request("POST", "/charges").json(body));
+    for (body, would) in [
+        ("{\"n\":1}", Would::Run),
+        ("{\"n\":1.0}", Would::RunAgain),
+        ("{\"n\":2}", Would::Run),
+        ("{", Would::Run),
+    ] {
+        assert_eq!(send(body).await.status, 201);
+        assert_eq!(watching.next().await, What::Shadow(would), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_in_the_body_is_found_as_the_body_passes() {
+    let source = KeySource::Pointer(semel::core::fingerprint::Pointer::parse("/id").expect("a pointer"));
+    let (layer, mut watching) = layer(&engine().await, Terms { key_source: source, ..shadow() });
+    let server = Server::under(layer, reads).await;
+    let events = [
+        ("{\"id\":1}", Would::Run),
+        ("{\"id\":1}", Would::Replay),
+        ("{\"id\":null}", Would::Refuse(Code::Invalid)),
+        ("{}", Would::Run),
+        ("{}", Would::RunAgain),
+    ];
+    for (body, would) in events {
+        assert_eq!(server.send(request("POST", "/hook").json(body)).await.status, 201);
+        assert_eq!(watching.next().await, What::Shadow(would), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_read_the_body_leaves_the_request_unjudged() {
+    let (layer, mut watching) = layer(&engine().await, shadow());
+    let server = Server::under(layer, charged).await;
+    assert_eq!(server.charge(5).await.status, 201);
+    assert_eq!(watching.next().await, What::Shadow(Would::NotJudged));
+    assert_eq!(server.send(post("/charges").empty()).await.status, 201);
+    assert_eq!(watching.next().await, What::Shadow(Would::Run), "there is nothing to read");
+}
+
+#[tokio::test]
+async fn a_shadow_uses_up_nobodys_quota() {
+    let rate = Rate { count: NonZeroU32::new(1).expect("not zero"), per: Duration::from_hours(1) };
+    let quotas = Quotas { new_per_caller: Some(rate), ..Quotas::default() };
+    let engine =
+        Engine::builder(Arc::new(memory::Store::new())).quotas(quotas).build().await.expect("it answers");
+    let (in_shadow, mut watching) = layer(&engine, shadow());
+    let in_shadow = Server::under(in_shadow, reads).await;
+    let enforced = Server::under(Layer::new(engine, Terms::default()).expect("fit for use"), reads).await;
+    in_shadow.charge(5).await;
+    assert_eq!(watching.next().await, What::Shadow(Would::Run));
+    in_shadow.send(post("/refunds").json("{}")).await;
+    assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::Quota)));
+    assert_eq!(enforced.charge(5).await.status, 201);
+}
+
+/// Sends a request to a service without a socket in between.
+async fn sent<S, R>(layer: &Layer, inner: S, kind: &str) -> Result<Response<Body>, S::Error>
+where
+    S: tower::Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<semel_http::BoxError> + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<semel_http::BoxError>,
+{
+    let request = Request::post("/x").header("idempotency-key", KEY).header("content-type", kind);
+    layer.layer(inner).oneshot(request.body(Full::new(Bytes::new())).expect("a request")).await
+}
+
+#[tokio::test]
+async fn grpc_is_judged_by_its_trailers() {
+    for (status, second) in [("0", Would::Replay), ("13", Would::Refuse(Code::Unknown)), ("16", Would::Run)] {
+        let (layer, mut watching) = layer(&engine().await, shadow());
+        let inner = tower::service_fn(move |_: Request<Body>| {
+            let trailers = [("grpc-status", status)]
+                .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")));
+            let frames = [Frame::data(Bytes::from("x")), Frame::trailers(trailers.into_iter().collect())];
+            let body = StreamBody::new(futures_util::stream::iter(frames.map(Ok::<_, std::io::Error>)));
+            let response = Response::builder().header("content-type", "application/grpc").body(body);
+            std::future::ready(Ok::<_, Failure>(response.expect("a response")))
+        });
+        for would in [Would::Run, second] {
+            let response = sent(&layer, inner, "application/grpc").await.expect("a response");
+            let body = response.into_body().collect().await.expect("a whole body");
+            assert_eq!(body.trailers().expect("trailers")["grpc-status"], status);
+            assert_eq!(watching.next().await, What::Shadow(would), "{status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_handed_through_and_counts_for_what_it_says() {
+    for (failure, second) in
+        [(Failure::Unreachable, Would::Run), (Failure::Broken, Would::Refuse(Code::Unknown))]
+    {
+        let (layer, mut watching) = layer(&engine().await, shadow());
+        let inner =
+            tower::service_fn(move |_: Request<Body>| std::future::ready(Err::<Response<Body>, _>(failure)));
+        for would in [Would::Run, second] {
+            assert_eq!(sent(&layer, inner, "text/plain").await.expect_err("it fails"), failure);
+            assert_eq!(watching.next().await, What::Shadow(would));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_would_have_found_its_outcome() {
+    let (layer, mut watching) = layer(&engine().await, shadow());
+    let gate = Gate::new();
+    let within = gate.clone();
+    let inner = tower::service_fn(move |_: Request<Body>| {
+        let gate = within.clone();
+        async move {
+            gate.pass().await;
+            Ok::<_, Failure>(Response::new(Body::from(Bytes::new())))
+        }
+    });
+    tokio::select! {
+        _ = sent(&layer, inner.clone(), "text/plain") => panic!("it waits"),
+        () = gate.begun() => {}
+    }
+    assert_eq!(watching.next().await, What::Shadow(Would::Run));
+    gate.open();
+    sent(&layer, inner, "text/plain").await.expect("a response");
+    assert_eq!(watching.next().await, What::Shadow(Would::Replay));
+}

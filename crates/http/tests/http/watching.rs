@@ -1,0 +1,106 @@
+//! What whoever watches is told of each request.
+
+use super::world::{Bodies, Server, Watching, charged, engine, post, request};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use semel::core::key::{Rules, Treatment, Weakness};
+use semel::core::record::StateName;
+use semel_http::{Code, Layer, Routes, Terms, What};
+
+#[tokio::test]
+async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
+    let named = Terms { name: Some("charge".into()), ..Terms::default() };
+    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/charges", named));
+    let routes =
+        routes.and_then(|routes| routes.with("/accounts/{id}", Terms::default())).expect("fit for use");
+    let (layer, mut watching) = Watching::over(Layer::routed(engine().await, routes).publishing(""));
+    let server = Server::under(layer, charged).await;
+    let ran = What::Ran(Some(StateName::Succeeded));
+    let told = [
+        (post("/charges").json("{}"), "charge", ran),
+        (post("/charges").json("{}"), "charge", What::Replayed),
+        (post("/accounts/7").json("{}"), "/accounts/{id}", ran),
+        (post("/accounts/8").json("{}"), "/accounts/{id}", ran),
+        (post("/anything/else").json("{}"), "other", ran),
+        (request("POST", "/charges").json("{}"), "charge", What::Unprotected),
+        (post("/charges").header("prefer", "respond-async").json("{}"), "charge", What::Replayed),
+        (post("/accounts/9").header("prefer", "respond-async").json("{}"), "/accounts/{id}", What::Accepted),
+        (post("/charges").json("{"), "charge", What::Refused { code: Code::Unfingerprintable, caller: None }),
+    ];
+    for (request, label, what) in told {
+        server.send(request).await;
+        assert_eq!(watching.next_of().await, (label.to_owned(), what));
+    }
+    // What no terms are about is nobody's business.
+    server.send(request("GET", "/charges").empty()).await;
+    server.send(request("POST", "/charges").json("{}")).await;
+    assert_eq!(watching.next().await, What::Unprotected);
+}
+
+#[tokio::test]
+async fn a_mismatch_tells_whose_key_it_was_by_a_hash() {
+    let (layer, mut watching) =
+        Watching::over(Layer::new(engine().await, Terms::default()).expect("fit for use"));
+    let server = Server::under(layer, charged).await;
+    let mut hashes = Vec::new();
+    for caller in ["alice", "bob", "alice"] {
+        for body in ["{\"n\":1}", "{\"n\":2}"] {
+            server
+                .send(post("/charges").header("authorization", format!("Bearer {caller}")).json(body))
+                .await;
+            if let What::Refused { code: Code::Mismatch, caller: Some(hash) } = watching.next().await {
+                hashes.push(hash);
+            }
+        }
+    }
+    assert_eq!(hashes.len(), 3);
+    assert!(hashes[0] == hashes[2] && hashes[0] != hashes[1]);
+}
+
+#[tokio::test]
+async fn a_success_that_took_no_effect_is_honoured_and_told_as_odd() {
+    let (layer, mut watching) =
+        Watching::over(Layer::new(engine().await, Terms::default()).expect("fit for use"));
+    let server = Server::under(layer, |_, _| async {
+        (StatusCode::OK, [("idempotency-outcome", "not-applied")], "x").into_response()
+    })
+    .await;
+    for _ in 0..2 {
+        assert_eq!(server.charge(5).await.status, 200);
+        assert_eq!(watching.next().await, What::OddWord);
+        assert_eq!(watching.next().await, What::Ran(Some(StateName::FailedNotReplayable)));
+    }
+    assert_eq!(server.calls.count(), 2);
+}
+
+#[tokio::test]
+async fn a_weak_key_that_is_taken_is_told() {
+    let rules = Rules::default().with_weak(Treatment::Warn);
+    let (layer, mut watching) = Watching::over(
+        Layer::new(engine().await, Terms { key_rules: rules, ..Terms::default() }).expect("fit for use"),
+    );
+    let server = Server::under(layer, charged).await;
+    let weak = request("POST", "/charges").header("idempotency-key", "aaaaaaaaaaaaaaaaaaaa").json("{}");
+    assert_eq!(server.send(weak).await.status, 201);
+    assert!(matches!(watching.next().await, What::WeakKey(Weakness::Repeated)));
+    assert!(matches!(watching.next().await, What::Ran(_)));
+}
+
+#[tokio::test]
+async fn a_handler_runs_in_the_span_of_its_request() {
+    use tower::{Layer as _, ServiceExt};
+    use tracing::Instrument;
+    let _guard =
+        tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
+    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use");
+    let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
+        let name = tracing::Span::current().metadata().map_or("none", tracing::Metadata::name);
+        Ok::<_, std::convert::Infallible>(http::Response::new(semel_http::Body::from(bytes::Bytes::from(
+            name,
+        ))))
+    });
+    let sent =
+        layer.layer(inner).oneshot(post("/charges").json("{}")).instrument(tracing::info_span!("request"));
+    let body = sent.await.expect("a response").into_body();
+    assert_eq!(http_body_util::BodyExt::collect(body).await.expect("a body").to_bytes(), "request");
+}
