@@ -34,6 +34,11 @@ pub(crate) fn git() -> Command {
     command
 }
 
+/// Any other program.
+pub(crate) fn program(name: &str) -> Command {
+    child(&OsString::from(name))
+}
+
 fn child(program: &OsString) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).stdin(Stdio::null());

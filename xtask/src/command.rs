@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bench, crash, fuzz, model, mutants, sim, test, tidy};
+use crate::{bench, crash, fuzz, model, mutants, sim, test, tidy, tools};
 
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +32,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "the rules of the house, lints, format, docs",
         run: tidy::run,
+    },
+    Command {
+        name: "tools",
+        arguments: "",
+        about: "install what tests speak with: curl, nginx, a browser …",
+        run: tools::run,
     },
     Command {
         name: "model",

@@ -16,6 +16,7 @@ mod stopwatch;
 mod tally;
 mod test;
 mod tidy;
+mod tools;
 mod workspace;
 
 use std::process::ExitCode;

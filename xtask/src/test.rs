@@ -11,13 +11,16 @@ use crate::command::{Failure, expect_no_arguments};
 use crate::report::{Report, Verdict};
 use crate::tally::Tally;
 use crate::tidy;
+use crate::tools::Tools;
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     expect_no_arguments(arguments)?;
     let mut report = Report::default();
     tidy::check(&mut report);
+    let tools = Tools::default();
+    report.step("tools", || tools.step());
     let mut tally = Tally::default();
-    report.step("tests", || match workspace_tests(&mut tally) {
+    report.step("tests", || match workspace_tests(&tools, &mut tally) {
         Ok(finished) => judge(finished, tally),
         Err(error) => Verdict::Failed(vec![format!("cargo test: {error}")]),
     });
@@ -27,9 +30,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 /// Runs every test and doc test of the workspace, passes the output on and counts; says whether cargo was content.
-fn workspace_tests(tally: &mut Tally) -> io::Result<bool> {
+fn workspace_tests(tools: &Tools, tally: &mut Tally) -> io::Result<bool> {
     let mut command = cargo::cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    tools.hand_to(&mut command);
     let mut child = command.spawn()?;
     if let Some(output) = child.stdout.take() {
         let mut output = BufReader::new(output);

@@ -55,6 +55,7 @@
 //! Every protected response names its `Operation-Id`, and `Idempotency-Expires` once its outcome is final and stored. What is
 //! refused is refused with a [`Problem`]; [`Code`] lists them all.
 
+mod advice;
 mod asking;
 mod authorize;
 mod body;
@@ -67,6 +68,7 @@ mod layer;
 pub mod names;
 mod observe;
 mod once;
+mod page;
 mod payload;
 mod prefer;
 mod problem;

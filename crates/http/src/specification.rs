@@ -5,6 +5,7 @@
 
 use crate::body::Body;
 use crate::layer::Shared;
+use crate::page;
 use crate::problem::Code;
 use crate::rebuild::Retain;
 use crate::terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms};
@@ -14,13 +15,12 @@ use http::{HeaderMap, HeaderValue, Response};
 use semel::core::outcome::Status;
 use semel::core::policy::AfterExpiry;
 use serde_json::{Value, json};
-use std::fmt::Write;
 
 /// The specification: JSON, or HTML for whoever asks for it.
 pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
     let accepts_html = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("text/html"));
     let (kind, text) = if headers.get_all(ACCEPT).iter().any(accepts_html) {
-        ("text/html; charset=utf-8", html(&document(shared)))
+        ("text/html; charset=utf-8", page::html(&document(shared)))
     } else {
         ("application/json", document(shared).to_string())
     };
@@ -34,7 +34,14 @@ fn document(shared: &Shared) -> Value {
     let operations: Vec<_> = shared.routes.all().map(|(route, terms)| operation(route, terms)).collect();
     let errors: Vec<_> = Code::ALL
         .iter()
-        .map(|code| json!({ "code": code.as_str(), "status": code.status(), "title": code.title() }))
+        .map(|code| {
+            json!({
+                "code": code.as_str(),
+                "status": code.status(),
+                "title": code.title(),
+                "advice": code.advice(),
+            })
+        })
         .collect();
     json!({
         "operations": operations,
@@ -98,23 +105,4 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
 /// What the guarantee rests on: the statuses that are taken for a promise that nothing took effect.
 fn statuses(terms: &Terms, of: fn(Status) -> Option<u32>) -> Vec<u32> {
     terms.rules.not_applied.iter().copied().filter_map(of).collect()
-}
-
-/// The same for people. Each error has a place of its own, which is what a problem's `type` points at.
-fn html(document: &Value) -> String {
-    let mut page =
-        String::from("<!doctype html><meta charset=utf-8><title>Idempotency</title><h1>Idempotency</h1>");
-    page.push_str("<h2>Operations</h2><pre>");
-    page.push_str(&escaped(&format!("{:#}", document["operations"])));
-    page.push_str("</pre><h2>Errors</h2><dl>");
-    for code in Code::ALL {
-        let (name, status, title) = (code.as_str(), code.status(), code.title());
-        let _ = write!(page, "<dt id=\"{name}\">{name} ({status})<dd>{}", escaped(title));
-    }
-    page.push_str("</dl>");
-    page
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,0 +1,98 @@
+//! The gateway as everybody runs it, on SQLite, in front of a service with a ledger.
+
+use crate::lossy::Lossy;
+use crate::process::{Folder, Process};
+use crate::tools;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The languages of the services.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Written {
+    /// Node's own server; it closes connections that were idle for 5 s.
+    InNode,
+    /// Python's `http.server`.
+    InPython,
+}
+
+/// A service, and the gateway in front of it.
+pub(crate) struct World {
+    pub(crate) gateway: SocketAddr,
+    // In the order in which they go.
+    _processes: [Process; 2],
+    pub(crate) folder: Folder,
+}
+
+impl World {
+    /// `None` where the service's language is missing.
+    pub(crate) fn new(written: Written) -> Option<Self> {
+        Self::with(written, Folder::new(), &[])
+    }
+
+    /// The same with TLS between client and gateway.
+    pub(crate) fn with_tls(written: Written) -> Option<Self> {
+        let folder = Folder::new();
+        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+        let certificate = folder.write("cert.pem", made.cert.pem());
+        let key = folder.write("key.pem", made.signing_key.serialize_pem());
+        Self::with(written, folder, &["--tls-cert".as_ref(), &certificate, "--tls-key".as_ref(), &key])
+    }
+
+    fn with(written: Written, folder: Folder, flags: &[&Path]) -> Option<Self> {
+        let (program, script) = match written {
+            Written::InNode => (tools::program("node")?, "services/ledger.js"),
+            Written::InPython => (tools::program("python3")?, "services/ledger.py"),
+        };
+        let ledger = folder.write("ledger", "");
+        let service = Process::start(Command::new(program).arg(source(script)).arg(&ledger));
+        let port: u16 = service.wait_for(|line| line.parse().ok());
+        let mut command = serve(&["--upstream", &format!("http://127.0.0.1:{port}")], &folder);
+        let gateway = Process::start(command.args(flags));
+        Some(Self { gateway: gateway.wait_for(listening), _processes: [gateway, service], folder })
+    }
+
+    /// What the service has done, in its own words.
+    pub(crate) fn ledger(&self) -> Vec<String> {
+        lines(&self.folder.join("ledger"))
+    }
+
+    /// A way to the gateway on which the first answer after the effect is lost.
+    pub(crate) fn lossy(&self) -> Lossy {
+        let ledger = self.folder.join("ledger");
+        Lossy::new(self.gateway, move || !lines(&ledger).is_empty())
+    }
+
+    /// The certificate that its clients have to trust.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.join("cert.pem")
+    }
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).expect("the ledger");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A script beside these tests.
+pub(crate) fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
+}
+
+/// The program itself, on a port of its own choice, with a store in `folder`.
+pub(crate) fn serve(flags: &[&str], folder: &Folder) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+    // Whoever tests may have settings of their own.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEMEL_")) {
+        command.env_remove(name);
+    }
+    let listen = ["serve", "--listen", "127.0.0.1:0", "--log-level", "error"];
+    command.args(listen).args(flags).current_dir(folder.path());
+    command
+}
+
+/// The address in the gateway's own announcement.
+pub(crate) fn listening(line: &str) -> Option<SocketAddr> {
+    let (_, url) = line.split_once("listening")?;
+    url.split_once("//")?.1.trim().parse().ok()
+}

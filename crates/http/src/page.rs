@@ -1,0 +1,231 @@
+//! The published specification as a page for people.
+//!
+//! What lives here: words, tables and looks around the document that machines get. What must never: a promise that is not
+//! in that document, or anything that a browser would have to fetch from elsewhere.
+
+use serde_json::Value;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("page.css");
+
+/// Members of an operation in the order in which people ask for them; others follow under their own names.
+const LABELS: &[(&str, &str)] = &[
+    ("methods", "Methods"),
+    ("class", "Guarantee"),
+    ("key.rule", "Key"),
+    ("key.source", "Key is read from"),
+    ("key.source.header", "Key is read from the header"),
+    ("key.source.pointer", "Key is read from the body, at"),
+    ("key.charactersMin", "Shortest key"),
+    ("key.charactersMax", "Longest key"),
+    ("retentionSeconds", "Outcomes are replayed for"),
+    ("tombstoneSeconds", "Then refused as expired for"),
+    ("waitMilliseconds", "A repeat waits for a running request"),
+    ("attemptsMax", "Most attempts"),
+    ("requestBytesMax", "Longest request body"),
+    ("keptResponseBytesMax", "Longest response that is kept"),
+    ("retained", "Of a response is kept"),
+    ("mismatchStatus", "Status of a key that belongs to another payload"),
+    ("mode", "Mode"),
+    ("whileStoreIsDown", "While records cannot be reached, requests are"),
+    ("notAppliedStatuses.http", "Statuses that are taken to mean that nothing took effect"),
+    ("notAppliedStatuses.grpc", "The same of gRPC"),
+    ("notAppliedStatuses.assumption", "These are"),
+];
+
+/// The page. Each error has a place of its own, which is what a problem's `type` points at.
+pub(crate) fn html(document: &Value) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Idempotency</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n<main>\n"
+    );
+    page.push_str(
+        "<header><h1>Idempotency</h1>\n<p>How to send a request to this service again without having it done again. \
+         Programs get the same as JSON from this address.</p>\n\
+         <nav><a href=\"#client\">For clients</a> <a href=\"#operations\">Operations</a> <a href=\"#errors\">Errors</a></nav></header>\n",
+    );
+    client(&mut page, document);
+    page.push_str("<h2 id=\"operations\">Operations</h2>\n");
+    for each in list(&document["operations"]) {
+        operation(&mut page, each);
+    }
+    page.push_str("<h2 id=\"errors\">Errors</h2>\n<p>Each is <code>application/problem+json</code>, with the name below in <code>code</code> \
+                   and whether a retry can help in <code>retryable</code>. gRPC clients find both in the metadata.</p>\n");
+    for each in list(&document["errors"]) {
+        let member = |name: &str| escaped(&shown(name, &each[name]));
+        let _ = writeln!(
+            page,
+            "<section class=\"error\" id=\"{code}\"><h3><a href=\"#{code}\">{code}</a> <span>{}</span></h3>\
+             <p><b>{}.</b> {}</p></section>",
+            member("status"),
+            member("title"),
+            member("advice"),
+            code = member("code"),
+        );
+    }
+    page.push_str("</main>\n</html>\n");
+    page
+}
+
+fn client(page: &mut String, document: &Value) {
+    let status = escaped(&shown("status", &document["status"]));
+    let callers = escaped(&shown("callers", &document["callers"]));
+    let _ = writeln!(
+        page,
+        "<h2 id=\"client\">For clients</h2>\n<ul>\n\
+         <li>Draw one key for each thing that is to happen, and send it with every attempt at it, in this header unless the table \
+         below says otherwise:\
+         <pre>Idempotency-Key: \"8e03978e-40d5-43dd-bc93-6894a57f9324\"</pre>With or without the quotes it is the same key.</li>\n\
+         <li>No answer? Send the very same request again. What was done is not done twice: you get the first answer, \
+         byte for byte, with <code>Idempotency-Replayed: true</code>.</li>\n\
+         <li><code>Idempotency-Expires</code> says until when; with it, the outcome is stored.</li>\n\
+         <li>A key belongs to its caller. How callers are told apart: {callers}.</li>\n\
+         <li>Another payload under the same key is refused, whatever became of the first.</li>\n\
+         <li>Every answer to a request with a key names its <code>Operation-Id</code>. What became of it: <code>GET {status}</code>, \
+         with your own credentials.</li>\n</ul>"
+    );
+}
+
+fn operation(page: &mut String, operation: &Value) {
+    let name = operation["name"].as_str().or(operation["route"].as_str()).unwrap_or("Every path");
+    let _ = write!(page, "<section class=\"operation\"><h3>{}</h3>\n<table>", escaped(name));
+    let mut members = Vec::new();
+    flatten("", operation, &mut members);
+    let known = LABELS.iter().filter_map(|(path, label)| {
+        let at = members.iter().position(|(member, _)| member == path)?;
+        Some(((*label).to_owned(), members[at].clone()))
+    });
+    let is_known = |path: &str| path == "name" || LABELS.iter().any(|(known, _)| *known == path);
+    let others =
+        members.iter().filter(|(path, _)| !is_known(path)).map(|member| (worded(&member.0), member.clone()));
+    for (label, (path, value)) in known.chain(others) {
+        let _ = write!(page, "\n<tr><th>{}<td>{}", escaped(&label), escaped(&shown(&path, value)));
+    }
+    page.push_str("\n</table></section>\n");
+}
+
+/// The members of an object and of those within it, by their paths. What is not set is left out.
+fn flatten<'v>(path: &str, value: &'v Value, into: &mut Vec<(String, &'v Value)>) {
+    match value {
+        Value::Null => {}
+        Value::Object(members) => {
+            for (name, value) in members {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                flatten(&path, value, into);
+            }
+        }
+        value => into.push((path.to_owned(), value)),
+    }
+}
+
+/// `keptBytesMax` as words.
+fn worded(path: &str) -> String {
+    let mut words = String::new();
+    for letter in path.chars() {
+        match letter {
+            '.' => words.push_str(", "),
+            letter if letter.is_uppercase() => {
+                words.push(' ');
+                words.extend(letter.to_lowercase());
+            }
+            letter if words.is_empty() => words.extend(letter.to_uppercase()),
+            letter => words.push(letter),
+        }
+    }
+    words
+}
+
+/// A value as people write it: the end of its name says what it is.
+fn shown(path: &str, value: &Value) -> String {
+    let number = value.as_u64();
+    match (path, value, number) {
+        ("class", Value::String(class), _) => guarantee(class),
+        (_, _, Some(count)) if path.contains("characters") => format!("{count} characters"),
+        (_, _, Some(count)) if path.ends_with("Milliseconds") => span(count),
+        (_, _, Some(count)) if path.ends_with("Seconds") => span(count.saturating_mul(1000)),
+        (_, _, Some(count)) if path.ends_with("BytesMax") => size(count),
+        (_, Value::String(text), _) => text.clone(),
+        (_, Value::Array(values), _) => {
+            values.iter().map(|value| shown("", value)).collect::<Vec<_>>().join(", ")
+        }
+        _ => value.to_string(),
+    }
+}
+
+fn guarantee(class: &str) -> String {
+    let more = match class {
+        "external" => "at most once per key; where nobody can prove what happened, you are told so",
+        "downstream" => "once per key, as long as the system that does it recognises repeats",
+        _ => "once per key",
+    };
+    format!("{class}: {more}")
+}
+
+fn span(millis: u64) -> String {
+    let units = [(86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second")];
+    let fits = |(unit, _): &&(u64, &str)| millis >= *unit && millis.is_multiple_of(*unit);
+    match units.iter().find(fits) {
+        Some((unit, name)) if millis / unit == 1 => format!("1 {name}"),
+        Some((unit, name)) => format!("{} {name}s", millis / unit),
+        None => format!("{millis} ms"),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let fit = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    fit.map_or_else(|| format!("{bytes} bytes"), |(unit, name)| format!("{} {name}", bytes / unit))
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn spans_sizes_and_names_are_written_as_people_write_them() {
+        assert_eq!(
+            [1, 1500, 2000, 60_000, 86_400_000].map(span),
+            ["1 ms", "1500 ms", "2 seconds", "1 minute", "1 day"]
+        );
+        assert_eq!([1, 1 << 10, 10 << 20].map(size), ["1 bytes", "1 KiB", "10 MiB"]);
+        assert_eq!(worded("whileStoreIsDown"), "While store is down");
+        assert_eq!(worded("notApplied.http"), "Not applied, http");
+    }
+
+    #[test]
+    fn a_member_that_the_page_does_not_know_is_shown_all_the_same_and_none_is_shown_that_is_not_set() {
+        let document = json!({ "operations": [{
+            "name": "charges", "route": null, "newThing": ["a", 7], "key": { "rule": "required" }
+        }] });
+        let page = html(&document);
+        assert!(page.contains("<h3>charges</h3>") && page.contains("<tr><th>New thing<td>a, 7"), "{page}");
+        assert!(page.contains("<tr><th>Key<td>required") && !page.contains("Route"), "{page}");
+    }
+
+    #[test]
+    fn nothing_of_a_route_is_taken_for_markup() {
+        let page = html(&json!({ "operations": [{ "route": "/<script>\"&" }] }));
+        assert!(page.contains("/&lt;script&gt;&quot;&amp;") && !page.contains("<script"), "{page}");
+    }
+
+    #[test]
+    fn nothing_is_fetched_from_elsewhere() {
+        let page = html(&json!({}));
+        assert!(
+            !page.contains("http:")
+                && !page.contains("https:")
+                && !page.contains("src=")
+                && !page.contains("@import")
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Libraries of other languages, each in a place of its own below `target/`.
+//!
+//! What lives here: how they get there, and how it is known that they are the ones asked for. What must never: a version
+//! that no committed file names, or a place outside of `target/`.
+
+use std::fs;
+use std::path::Path;
+
+use crate::cargo;
+
+const REQUIREMENTS: &str = "crates/gateway/tests/clients/requirements.txt";
+const MANIFEST: &str = "crates/gateway/tests/clients/package.json";
+
+/// A Python environment with exactly what the requirements name.
+pub(super) fn python(folder: &Path) -> Result<(), String> {
+    provide(folder, REQUIREMENTS, || {
+        let mut create = cargo::program("python3");
+        create.args(["-m", "venv", "--clear"]).arg(folder);
+        cargo::capture(create)?;
+        let mut install = cargo::program(&folder.join("bin/python").to_string_lossy());
+        install.args(["-m", "pip", "install", "--quiet", "--no-deps", "-r", REQUIREMENTS]);
+        cargo::capture(install).map(drop)
+    })
+}
+
+/// Node's modules that the manifest names.
+pub(super) fn node(folder: &Path) -> Result<(), String> {
+    provide(folder, MANIFEST, || {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        fs::copy(cargo::root().join(MANIFEST), folder.join("package.json"))
+            .map_err(|error| format!("{MANIFEST}: {error}"))?;
+        let mut install = cargo::program("npm");
+        install.args(["install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"]);
+        install.current_dir(folder);
+        cargo::capture(install).map(drop)
+    })
+}
+
+/// Installs unless what is there was installed by the same list.
+fn provide(folder: &Path, list: &str, install: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let wanted = fs::read(cargo::root().join(list)).map_err(|error| format!("{list}: {error}"))?;
+    let mark = folder.join("installed");
+    if fs::read(&mark).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    println!("installing {list}");
+    install()?;
+    // Last of all: a half-made place has no mark, and is made anew.
+    fs::write(&mark, wanted).map_err(|error| format!("{}: {error}", mark.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_by_the_same_list_is_left_and_anything_else_is_made_anew() {
+        let folder = std::env::temp_dir().join(format!("semel-xtask-provided-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let times = |expected: usize, answer: Result<(), String>| {
+            let mut installed = 0;
+            let told = provide(&folder, MANIFEST, || {
+                installed += 1;
+                answer
+            });
+            assert_eq!(installed, expected);
+            told
+        };
+        assert!(times(1, Err("no network".to_owned())).is_err());
+        assert_eq!(times(1, Ok(())), Ok(()), "a failure leaves no mark");
+        assert_eq!(times(0, Ok(())), Ok(()));
+        fs::write(folder.join("installed"), "another list").unwrap();
+        assert_eq!(times(1, Ok(())), Ok(()));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,69 @@
+//! `cargo xtask tools`: the programs and libraries that tests speak with, and that nobody here wrote.
+//!
+//! What lives here: which there are, and where tests find them. What must never: a test that passes because one of them is
+//! missing.
+
+mod libraries;
+mod packages;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::cargo;
+use crate::command::{Failure, expect_no_arguments};
+use crate::report::Verdict;
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    expect_no_arguments(arguments)?;
+    let tools = Tools::default();
+    tools.install().map_err(Failure::Stopped)?;
+    println!("everything is there: {}, and what lies in {}", packages::names(), tools.folder.display());
+    Ok(())
+}
+
+/// The tools of this checkout.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    folder: PathBuf,
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        let target = std::env::var_os("CARGO_TARGET_DIR");
+        let target = target.map_or_else(|| cargo::root().join("target"), |path| cargo::root().join(path));
+        Self { folder: target.join("services") }
+    }
+}
+
+impl Tools {
+    /// Provides whatever is missing. Quick where nothing is.
+    pub(crate) fn install(&self) -> Result<(), String> {
+        packages::install()?;
+        libraries::python(&self.python())?;
+        libraries::node(&self.node())
+    }
+
+    /// The same as a step of the test run.
+    pub(crate) fn step(&self) -> Verdict {
+        match self.install() {
+            Ok(()) => Verdict::Passed,
+            Err(reason) => Verdict::Failed(vec![reason]),
+        }
+    }
+
+    /// Tells the tests where everything is, and that nothing may be missing.
+    pub(crate) fn hand_to(&self, tests: &mut Command) {
+        tests
+            .env("SEMEL_TEST_TOOLS", "required")
+            .env("SEMEL_TEST_PYTHON", self.python().join("bin/python"))
+            .env("SEMEL_TEST_NODE_MODULES", self.node().join("node_modules"));
+    }
+
+    fn python(&self) -> PathBuf {
+        self.folder.join("python")
+    }
+
+    fn node(&self) -> PathBuf {
+        self.folder.join("node")
+    }
+}

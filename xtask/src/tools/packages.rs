@@ -1,0 +1,113 @@
+//! Programs of the system.
+//!
+//! What lives here: the programs by name, and the Debian package of each. What must never: an installation that was not
+//! announced, or a system without apt that is left guessing what to install.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cargo;
+
+/// A program, and the package that has it.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("chromium", "chromium"),
+    ("curl", "curl"),
+    ("haproxy", "haproxy"),
+    ("nginx", "nginx"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("python3", "python3"),
+];
+
+/// Where daemons lie, which is not in everybody's `PATH`.
+const DAEMONS: &str = "/usr/sbin";
+
+/// Every program's name.
+pub(super) fn names() -> String {
+    let names: Vec<_> = PROGRAMS.iter().map(|(program, _)| *program).collect();
+    names.join(", ")
+}
+
+/// Installs what is missing; where that is not ours to do, the error says what is.
+pub(super) fn install() -> Result<(), String> {
+    let mut missing = missing(&places());
+    if !has_venv() {
+        missing.push("python3-venv");
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if !is_root() {
+        return Err(format!(
+            "the tests need {list}; as root: apt-get install --no-install-recommends {list}"
+        ));
+    }
+    println!("installing {list}");
+    if apt(&missing).is_ok() {
+        return Ok(());
+    }
+    // A fresh machine has no lists of packages, and an old one has lists of packages that are gone.
+    let mut update = apt_get();
+    update.args(["update", "-q"]);
+    cargo::capture(update)?;
+    apt(&missing)
+}
+
+fn apt(packages: &[&str]) -> Result<(), String> {
+    let mut install = apt_get();
+    install.args(["install", "-y", "-q", "--no-install-recommends"]).args(packages);
+    cargo::capture(install).map(drop)
+}
+
+fn apt_get() -> Command {
+    let mut command = cargo::program("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// The packages of the programs that are in none of these places.
+fn missing(places: &[PathBuf]) -> Vec<&'static str> {
+    let is_there = |program: &str| places.iter().any(|place| place.join(program).is_file());
+    PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect()
+}
+
+fn places() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain([Path::new(DAEMONS).to_owned()]).collect()
+}
+
+/// Debian keeps what makes Python's environments in a package of its own.
+fn has_venv() -> bool {
+    let mut command = cargo::program("python3");
+    command.args(["-c", "import venv, ensurepip"]);
+    cargo::answers(command)
+}
+
+fn is_root() -> bool {
+    let mut command = cargo::program("id");
+    command.arg("-u");
+    cargo::capture(command).is_ok_and(|id| id.trim() == "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_nowhere_is_missed_by_its_package() {
+        let all: Vec<_> = PROGRAMS.iter().map(|(_, package)| *package).collect();
+        assert_eq!(missing(&[cargo::root().join("docs")]), all);
+        assert!(names().contains("nginx"));
+    }
+
+    #[test]
+    fn a_program_in_any_of_the_places_is_there() {
+        let folder = std::env::temp_dir().join(format!("semel-xtask-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("curl"), "").unwrap();
+        let missed = missing(&[cargo::root(), folder.clone()]);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(!missed.contains(&"curl") && missed.contains(&"nginx"), "{missed:?}");
+    }
+}
