@@ -38,6 +38,8 @@ impl Scratch {
         let path = self.0.join(format!("{records}.db"));
         if records > 0 {
             std::fs::copy(filled(runtime, records)?, &path)?;
+            // Or else the first checkpoint would wait for the disk to take the whole copy.
+            std::fs::OpenOptions::new().write(true).open(&path)?.sync_all()?;
         }
         Ok(path)
     }

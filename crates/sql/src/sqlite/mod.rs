@@ -31,6 +31,7 @@ mod options;
 mod pen;
 mod queue;
 mod reader;
+mod recent;
 mod row;
 mod scan;
 mod schema;

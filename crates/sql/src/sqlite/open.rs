@@ -27,7 +27,9 @@ const RESTART_TRIES: i32 = 50;
 
 /// Pages are small, because a random place in an index costs a whole page in the log.
 pub(super) const PAGE_BYTES: u32 = 4096;
-const WRITER_CACHE_KIB: i32 = 64 * 1024;
+/// Enough for the pages of one batch and the inner pages of large indexes. More is no gain: at the end of a transaction that
+/// has split a page SQLite looks through all that it holds, and what it does not hold comes from the system's cache.
+const WRITER_CACHE_KIB: i32 = 16 * 1024;
 const READER_CACHE_KIB: i32 = 8 * 1024;
 
 /// A file and how it is opened.

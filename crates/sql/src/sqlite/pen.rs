@@ -4,6 +4,7 @@
 //! a change where the condition was not judged by the entry's own bytes; an entry that cannot be read meets none.
 
 use super::fault::Fault;
+use super::recent::{Known, Recent};
 use super::row::{self, Row};
 use super::write::{Place, Said, Standing, Work};
 use bytes::Bytes;
@@ -23,6 +24,7 @@ pub(super) struct Pen<'c> {
     select: Statement<'c>,
     insert: Statement<'c>,
     update: Statement<'c>,
+    update_known: Statement<'c>,
     replace: Statement<'c>,
     delete: Statement<'c>,
     count_of_state: Statement<'c>,
@@ -31,6 +33,7 @@ pub(super) struct Pen<'c> {
     deltas: [i64; STATES],
     /// And how many records of each caller.
     caller_deltas: BTreeMap<i64, i64>,
+    recent: Recent,
 }
 
 /// A row as it stands.
@@ -54,6 +57,10 @@ impl<'c> Pen<'c> {
             update: connection.prepare(
                 "UPDATE semel_records SET state = ?2, due_at = ?3, updated_at = ?4, entry = ?5 WHERE row = ?1",
             )?,
+            update_known: connection.prepare(
+                "UPDATE semel_records SET state = ?2, due_at = ?3, updated_at = ?4, entry = ?5 \
+                 WHERE row = ?1 AND command_id = ?6 AND state = ?7 AND entry = ?8",
+            )?,
             replace: connection.prepare(
                 "UPDATE semel_records SET state = ?2, due_at = ?3, updated_at = ?4, entry = ?5, caller = ?6, \
                  key = ?7, operation = ?8 WHERE row = ?1",
@@ -66,6 +73,7 @@ impl<'c> Pen<'c> {
             )?,
             deltas: [0; STATES],
             caller_deltas: BTreeMap::new(),
+            recent: Recent::default(),
         })
     }
 
@@ -73,6 +81,7 @@ impl<'c> Pen<'c> {
     pub(super) fn begin(&mut self) {
         self.deltas = [0; STATES];
         self.caller_deltas.clear();
+        self.recent.begin();
     }
 
     /// Right before the transaction is committed.
@@ -89,12 +98,22 @@ impl<'c> Pen<'c> {
         Ok(())
     }
 
+    /// The transaction is committed.
+    pub(super) fn committed(&mut self) {
+        self.recent.committed();
+    }
+
     /// Applies one write. An error leaves the transaction in doubt: it has to be rolled back.
     pub(super) fn apply(&mut self, work: &Work, now: Time) -> rusqlite::Result<Said> {
         match work {
             Work::Insert { place, row } => self.insert(*place, row, now),
             Work::Swap { place, expect: Expect::Absent, next } => self.insert(*place, next, now),
             Work::Swap { place, expect, next } => {
+                if let Some(known) = self.recent.take(&place.id, expect)
+                    && self.put_over(*place, &known, next)?
+                {
+                    return Ok(Said::Done(now));
+                }
                 self.change(*place, now, |found| expect.met_by(found), Some(next))
             }
             Work::Remove { place, expect } => self.change(*place, now, |found| expect.met_by(found), None),
@@ -107,7 +126,7 @@ impl<'c> Pen<'c> {
     }
 
     fn insert(&mut self, place: Place, row: &Row, now: Time) -> rusqlite::Result<Said> {
-        let Row { state, due_at, updated_at, caller, key, operation, entry } = row;
+        let Row { state, due_at, updated_at, caller, key, operation, entry, unchanged: _ } = row;
         let inserted = self.insert.execute(params![
             place.operation_id.as_bytes(),
             place.id.as_bytes(),
@@ -122,6 +141,7 @@ impl<'c> Pen<'c> {
         if inserted == 1 {
             self.count(*state, 1);
             self.count_caller(*caller, 1);
+            self.recent.note(place.id, self.connection.last_insert_rowid(), row);
             return Ok(Said::Done(now));
         }
         Ok(match self.standing(place)? {
@@ -153,7 +173,10 @@ impl<'c> Pen<'c> {
             return Ok(Said::Refused(now, Standing::Read(entry)));
         }
         match (next, &entry) {
-            (Some(next), Ok(Entry::Record(record))) => self.put(&standing, record, next)?,
+            (Some(next), Ok(Entry::Record(record))) => {
+                self.put(&standing, record, next)?;
+                self.recent.note(place.id, standing.row, next);
+            }
             // What cannot be read meets no condition, and a marker none that a swap can have.
             (Some(_), _) => return Ok(Said::Refused(now, Standing::Read(entry))),
             // A trigger counts it off, and takes away a caller who has none left: not before those are counted that this
@@ -168,8 +191,33 @@ impl<'c> Pen<'c> {
         Ok(Said::Done(now))
     }
 
+    /// Puts `next` over what this store wrote, where that still stands there to the last byte. `false` where it does not, or
+    /// where that cannot be said by one statement; nothing was changed then.
+    fn put_over(&mut self, place: Place, known: &Known, next: &Row) -> rusqlite::Result<bool> {
+        if !next.same_command_as(&known.row) {
+            return Ok(false);
+        }
+        let changed = self.update_known.execute(params![
+            known.number,
+            next.state,
+            next.due_at,
+            next.updated_at,
+            next.entry,
+            place.id.as_bytes(),
+            known.row.state,
+            known.row.entry,
+        ])?;
+        if changed == 0 {
+            return Ok(false);
+        }
+        self.count(known.row.state, -1);
+        self.count(next.state, 1);
+        self.recent.note(place.id, known.number, next);
+        Ok(true)
+    }
+
     fn put(&mut self, standing: &Stored, record: &Record, next: &Row) -> rusqlite::Result<()> {
-        let Row { state, due_at, updated_at, caller, key, operation, entry } = next;
+        let Row { state, due_at, updated_at, caller, key, operation, entry, unchanged: _ } = next;
         if next.same_command(record) {
             self.update.execute(params![standing.row, state, due_at, updated_at, entry])?;
         } else {

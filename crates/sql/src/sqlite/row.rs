@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rusqlite::types::ValueRef;
 use semel_core::codec;
 use semel_core::id::{CallerHash, CommandId, KeyHash};
+use semel_core::machine::Expect;
 use semel_core::record::{Entry, Record, StateName};
 use semel_core::time::Time;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub(super) struct Row {
     pub(super) key: Option<i64>,
     pub(super) operation: Option<Arc<str>>,
     pub(super) entry: Vec<u8>,
+    /// What a swap expects that was computed from this; a marker is never swapped.
+    pub(super) unchanged: Option<Expect>,
 }
 
 impl Row {
@@ -70,6 +73,7 @@ impl Row {
             key: Some(key(&record.key_hash())),
             operation: Some(record.operation().clone()),
             entry: codec::encode_record(record),
+            unchanged: Some(Expect::unchanged(record)),
         }
     }
 
@@ -83,7 +87,18 @@ impl Row {
             key: None,
             operation: None,
             entry,
+            unchanged: None,
         }
+    }
+
+    /// Whether what stands there waits for an outcome.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.state == state(StateName::Claimed) || self.state == state(StateName::Processing)
+    }
+
+    /// Whether this differs from `other` only in what every write changes.
+    pub(super) fn same_command_as(&self, other: &Self) -> bool {
+        (self.caller, self.key, &self.operation) == (other.caller, other.key, &other.operation)
     }
 
     /// Whether this differs from `record` only in what every write changes.

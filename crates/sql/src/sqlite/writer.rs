@@ -124,6 +124,7 @@ fn write(
         let fault = Fault::of_commit(&error, rolled_back);
         return Err(if rolled_back { Failure::All(fault) } else { Failure::Stuck(fault) });
     }
+    pen.committed();
     Ok(said)
 }
 

@@ -1,0 +1,133 @@
+//! What this store wrote last, and where.
+//!
+//! What lives here: for claims that wait for their outcome, the number of the row and the very bytes that were put there. A
+//! swap that expects them need not look the row up, read it and decode it: one statement changes it where those bytes
+//! still stand there. What must never: an answer from memory. Whatever is remembered is compared with the file, byte by
+//! byte, in the statement that writes; and what no commit has made true is not remembered at all.
+
+use super::row::Row;
+use semel_core::id::CommandId;
+use semel_core::machine::Expect;
+use std::collections::{HashMap, VecDeque};
+
+/// How many claims are remembered; far more than are under way at once in most services.
+const COUNT_MAX: usize = 4096;
+/// Entries beyond this are not remembered: they are rare, and reading them back costs little beside writing them.
+const ENTRY_BYTES_MAX: usize = 2048;
+
+/// A row as this store wrote it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) number: i64,
+    pub(super) row: Row,
+}
+
+impl Known {
+    /// Whether what was written is what `expect` names, so that the same bytes meet it whenever they stand there.
+    fn meets(&self, expect: &Expect) -> bool {
+        self.row.unchanged.as_ref() == Some(expect)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    known: HashMap<CommandId, Known>,
+    /// In the order of arrival. Those that have been taken since are passed over.
+    order: VecDeque<CommandId>,
+    /// Written in a transaction that is still open.
+    pending: Vec<(CommandId, Known)>,
+}
+
+impl Recent {
+    /// A transaction begins. What the one before wrote and did not commit is forgotten.
+    pub(super) fn begin(&mut self) {
+        self.pending.clear();
+    }
+
+    /// This was written where a swap is to be expected, and counts once it is committed.
+    pub(super) fn note(&mut self, id: CommandId, number: i64, row: &Row) {
+        if row.is_unfinished() && row.entry.len() <= ENTRY_BYTES_MAX {
+            self.pending.push((id, Known { number, row: row.clone() }));
+        }
+    }
+
+    /// What was noted is in the file.
+    pub(super) fn committed(&mut self) {
+        for (id, known) in self.pending.drain(..) {
+            if self.known.insert(id, known).is_none() {
+                self.order.push_back(id);
+            }
+        }
+        // Twice as many, so that it is not the finished ones that push the waiting ones out.
+        while self.known.len() > COUNT_MAX || self.order.len() > 2 * COUNT_MAX {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.known.remove(&oldest);
+        }
+    }
+
+    /// What this store wrote under that id, where it is what `expect` names. Forgotten by that: the next to come changes it.
+    pub(super) fn take(&mut self, id: &CommandId, expect: &Expect) -> Option<Known> {
+        self.known.remove(id).filter(|known| known.meets(expect))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::row;
+    use semel_core::record::{StateName, Token};
+
+    fn id(number: usize) -> CommandId {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+        CommandId::from_bytes(bytes)
+    }
+
+    fn expect(version: u64) -> Expect {
+        Expect::Unchanged { version, token: Token::from_random(7), state: StateName::Processing }
+    }
+
+    fn written(state: StateName, version: u64) -> Row {
+        Row { state: row::state(state), unchanged: Some(expect(version)), ..Row::marker() }
+    }
+
+    #[test]
+    fn what_was_not_committed_is_not_remembered() {
+        let mut recent = Recent::default();
+        recent.begin();
+        recent.note(id(1), 1, &written(StateName::Processing, 1));
+        assert!(recent.take(&id(1), &expect(1)).is_none(), "not before the commit");
+        recent.begin();
+        recent.committed();
+        assert!(recent.take(&id(1), &expect(1)).is_none(), "not after a roll-back");
+    }
+
+    #[test]
+    fn only_what_a_swap_names_exactly_is_handed_out_and_only_once() {
+        let mut recent = Recent::default();
+        for number in 1..=2 {
+            recent.note(id(number), 5, &written(StateName::Processing, 1));
+        }
+        recent.committed();
+        assert!(recent.take(&id(1), &expect(2)).is_none());
+        assert_eq!(recent.take(&id(2), &expect(1)).map(|known| known.number), Some(5));
+        assert!(recent.take(&id(2), &expect(1)).is_none());
+    }
+
+    #[test]
+    fn what_needs_no_more_swaps_is_not_kept_and_what_is_kept_is_bounded() {
+        let mut recent = Recent::default();
+        recent.note(id(0), 1, &written(StateName::Succeeded, 1));
+        recent.note(id(0), 1, &Row { entry: vec![0; ENTRY_BYTES_MAX + 1], ..written(StateName::Claimed, 1) });
+        recent.committed();
+        assert!(recent.known.is_empty());
+        for number in 0..3 * COUNT_MAX {
+            recent.note(id(number), 1, &written(StateName::Claimed, 1));
+            recent.committed();
+            drop(recent.take(&id(number), &expect(1)));
+            recent.note(id(number), 1, &written(StateName::Claimed, 2));
+            recent.committed();
+        }
+        assert!(recent.known.len() <= COUNT_MAX && recent.order.len() <= 2 * COUNT_MAX);
+    }
+}
