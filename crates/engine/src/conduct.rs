@@ -144,12 +144,7 @@ async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ending
     let attempt = ownership.record().attempt();
     let kept = node.sealed_ending(ownership.id, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), ""));
-    let in_time = tokio::select! {
-        biased;
-        finished = &mut finish => Some(finished),
-        () = node.clock.sleep(node.settings.finish_wait) => None,
-    };
-    let Some(finished) = in_time else {
+    let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
         let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });
         answer(reply, &ownership.record(), told);
         let finished = finish.await;

@@ -79,12 +79,12 @@ impl Engine {
         if node.tasks.is(Closing::Draining) {
             return Err(Error::Closing);
         }
-        let recognised = Recognised::new(node, &intent)?;
+        let recognised = Recognised::new(node, intent)?;
         let command = recognised.command();
         if let Some(answer) = self.known_outcome(&recognised) {
             return Ok(answer);
         }
-        let wait_until = node.clock.uptime() + intent.wait.unwrap_or(node.settings.wait);
+        let wait_until = node.clock.uptime() + recognised.intent.wait.unwrap_or(node.settings.wait);
         let place = loop {
             let twin = match node.running.enter(recognised.id()) {
                 Ok(place) => break place,

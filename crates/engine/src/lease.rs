@@ -47,7 +47,7 @@ impl Engine {
     /// A caller that goes away before it has its lease leaves none behind: it is given back.
     pub async fn claim(&self, intent: &Intent) -> Result<Claimed, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
-        let recognised = Recognised::new(&self.node, intent)?;
+        let recognised = Recognised::new(&self.node, intent.clone())?;
         let node = Arc::clone(&self.node);
         let (reply, claimed) = oneshot::channel();
         self.node.spawn.spawn(Box::pin(async move {

@@ -25,8 +25,12 @@ use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
 use semel_core::store::{self, Cursor, Fresh, Item, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
 
 /// One engine, as its own tasks see it.
 pub(crate) struct Node {
@@ -184,13 +188,9 @@ impl Node {
         told: impl FnOnce(&T) -> Time,
     ) -> Result<T, store::Error> {
         let asked = self.clock.uptime();
-        let result = tokio::select! {
-            biased;
-            result = answer => result,
-            () = self.clock.sleep(self.settings.store_timeout) => {
-                Err(store::Error::new(Kind::Ambiguous, format!("waiting for the answer to {}", call.name())))
-            }
-        };
+        let result = self.within(self.settings.store_timeout, answer).await.unwrap_or_else(|| {
+            Err(store::Error::new(Kind::Ambiguous, format!("waiting for the answer to {}", call.name())))
+        });
         let received = self.clock.uptime();
         if let Ok(value) = &result {
             self.timeline.note(told(value), asked, received);
@@ -198,5 +198,19 @@ impl Node {
         let took = received.saturating_sub(asked);
         self.observe(&Event::Asked { call, took, error: result.as_ref().err() });
         result
+    }
+
+    /// What `future` yields, unless that takes longer than `span`. Sets a timer only for what is not ready at once.
+    pub(crate) async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        let at_once = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+        if let Poll::Ready(value) = at_once {
+            return Some(value);
+        }
+        tokio::select! {
+            biased;
+            value = future => Some(value),
+            () = self.clock.sleep(span) => None,
+        }
     }
 }

@@ -14,11 +14,11 @@ use semel_core::policy::Policy;
 use semel_core::store::{self, Kind};
 use std::sync::Arc;
 
-/// An intent that has been recognised. Its payload has been read, and is read again only where a record was claimed under
+/// An intent that has been recognised; cheap to clone. Its payload has been read, and is read again only where a record was claimed under
 /// another selection.
 #[derive(Clone)]
 pub(crate) struct Recognised {
-    pub(crate) intent: Intent,
+    pub(crate) intent: Arc<Intent>,
     pub(crate) view: View,
     current: Ids,
     old: Option<Ids>,
@@ -51,22 +51,22 @@ static NO_PAYLOAD: Fingerprint = Fingerprint::from_bytes([0; 32]);
 
 impl Recognised {
     /// Recognises an intent under the secrets of this moment.
-    pub(crate) fn new(node: &Node, intent: &Intent) -> Result<Self, Error> {
+    pub(crate) fn new(node: &Node, intent: Intent) -> Result<Self, Error> {
         intent.policy.check().map_err(Error::Policy)?;
         let view = node.secrets.view().map_err(Error::Secrets)?;
         let fingerprint = intent.payload.fingerprint(&intent.policy.selection).map_err(Error::Fingerprint)?;
         let (policy, payload) = (Arc::clone(&intent.policy), Arc::clone(&intent.payload));
         let read = Read { policy, fingerprint, payload };
-        Self::under(view, Intent { payload: Arc::new(read), ..intent.clone() })
+        Self::under(view, Arc::new(Intent { payload: Arc::new(read), ..intent }))
     }
 
     /// The same intent under the secrets of this moment.
     pub(crate) fn again(&self, node: &Node) -> Result<Self, Error> {
-        Self::under(node.secrets.view().map_err(Error::Secrets)?, self.intent.clone())
+        Self::under(node.secrets.view().map_err(Error::Secrets)?, Arc::clone(&self.intent))
     }
 
-    fn under(view: View, intent: Intent) -> Result<Self, Error> {
-        let Intent { scope, key, policy, payload, .. } = &intent;
+    fn under(view: View, intent: Arc<Intent>) -> Result<Self, Error> {
+        let Intent { scope, key, policy, payload, .. } = &*intent;
         let commands =
             view.commands(scope, key, Arc::clone(policy), &**payload).map_err(Error::Fingerprint)?;
         let current = Ids::of(&commands.current);

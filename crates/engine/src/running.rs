@@ -6,7 +6,7 @@
 use semel_core::id::CommandId;
 use semel_core::record::Record;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 /// How far the attempt of this process has come.
@@ -35,7 +35,34 @@ pub(crate) struct Standing {
 /// The attempts under way in this process, by command.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
-    slots: Mutex<HashMap<CommandId, watch::Receiver<Progress>>>,
+    slots: Mutex<HashMap<CommandId, Arc<Mutex<Slot>>>>,
+}
+
+/// One attempt. Most have no twins, and a channel is made for the first that comes: telling one that nobody listens to
+/// would cost more than all the rest of this file.
+#[derive(Debug)]
+struct Slot {
+    progress: Progress,
+    twins: Option<watch::Sender<Progress>>,
+}
+
+impl Slot {
+    fn show(&mut self, progress: Progress) {
+        if let Some(twins) = &self.twins {
+            twins.send_replace(progress.clone());
+        }
+        self.progress = progress;
+    }
+
+    fn watch(&mut self) -> watch::Receiver<Progress> {
+        let Self { progress, twins } = self;
+        twins.get_or_insert_with(|| watch::channel(progress.clone()).0).subscribe()
+    }
+}
+
+/// No code of others runs under the locks of this file, so that what they hold is whole even after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A place in [`Running`], given up when it is dropped. Twins that wait learn at once.
@@ -43,47 +70,40 @@ pub(crate) struct Running {
 pub(crate) struct Place {
     id: CommandId,
     running: Arc<Running>,
-    progress: watch::Sender<Progress>,
+    slot: Arc<Mutex<Slot>>,
 }
 
 impl Running {
     /// Takes the place of the command, or yields the twin that has it.
     pub(crate) fn enter(self: &Arc<Self>, id: CommandId) -> Result<Place, watch::Receiver<Progress>> {
-        let mut slots = self.slots();
+        let mut slots = lock(&self.slots);
         if let Some(twin) = slots.get(&id) {
-            return Err(twin.clone());
+            return Err(lock(twin).watch());
         }
-        let (progress, receiver) = watch::channel(Progress::Claiming);
-        slots.insert(id, receiver);
-        Ok(Place { id, running: Arc::clone(self), progress })
+        let slot = Arc::new(Mutex::new(Slot { progress: Progress::Claiming, twins: None }));
+        slots.insert(id, Arc::clone(&slot));
+        Ok(Place { id, running: Arc::clone(self), slot })
     }
 
     /// How many attempts are under way.
     pub(crate) fn len(&self) -> usize {
-        self.slots().len()
-    }
-
-    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<CommandId, watch::Receiver<Progress>>> {
-        self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.slots).len()
     }
 }
 
 impl Place {
     pub(crate) fn show(&self, progress: Progress) {
-        self.progress.send_replace(progress);
+        lock(&self.slot).show(progress);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.running.slots().remove(&self.id);
-        self.progress.send_if_modified(|progress| {
-            let ended = matches!(progress, Progress::Ended(_));
-            if !ended {
-                *progress = Progress::Left;
-            }
-            !ended
-        });
+        lock(&self.running.slots).remove(&self.id);
+        let mut slot = lock(&self.slot);
+        if !matches!(slot.progress, Progress::Ended(_)) {
+            slot.show(Progress::Left);
+        }
     }
 }
 
@@ -102,5 +122,18 @@ mod tests {
         drop(place);
         assert!(matches!(*twin.borrow(), Progress::Left));
         assert!(running.enter(id).is_ok());
+    }
+
+    #[test]
+    fn a_twin_sees_what_was_shown_before_it_came_and_is_told_of_what_comes_after() {
+        let running = Arc::new(Running::default());
+        let id = CommandId::from_bytes([1; 32]);
+        let place = running.enter(id).expect("nobody is there");
+        place.show(Progress::Left);
+        let mut twin = running.enter(id).expect_err("the first is there");
+        assert!(matches!(*twin.borrow_and_update(), Progress::Left));
+        place.show(Progress::Claiming);
+        assert!(twin.has_changed().expect("the first is still there"));
+        assert!(matches!(*twin.borrow_and_update(), Progress::Claiming));
     }
 }

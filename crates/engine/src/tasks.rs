@@ -2,8 +2,10 @@
 //!
 //! What lives here: counting what is under way, and the three stages of closing. What must never: what a task does.
 
+use std::pin::pin;
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{Notify, watch};
 
 /// How far the engine has come in closing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,22 +21,32 @@ pub(crate) enum Closing {
 #[derive(Debug)]
 pub(crate) struct Tasks {
     closing: watch::Sender<Closing>,
-    under_way: Arc<watch::Sender<usize>>,
+    under_way: Arc<UnderWay>,
+}
+
+/// A number, and whoever waits for it to be zero. Not a channel: every command counts itself in and out, and a channel
+/// would look for listeners each time.
+#[derive(Debug, Default)]
+struct UnderWay {
+    count: AtomicUsize,
+    none: Notify,
 }
 
 /// Counts as one task until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Guard(Arc<watch::Sender<usize>>);
+pub(crate) struct Guard(Arc<UnderWay>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.send_modify(|under_way| *under_way -= 1);
+        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.none.notify_waiters();
+        }
     }
 }
 
 impl Tasks {
     pub(crate) fn new() -> Self {
-        Self { closing: watch::channel(Closing::Open).0, under_way: Arc::new(watch::channel(0).0) }
+        Self { closing: watch::channel(Closing::Open).0, under_way: Arc::default() }
     }
 
     /// One more task, unless the engine is closing.
@@ -46,7 +58,7 @@ impl Tasks {
 
     /// One more task, also while the engine is closing: for what it has begun before.
     pub(crate) fn enter_anyway(&self) -> Guard {
-        self.under_way.send_modify(|under_way| *under_way += 1);
+        self.under_way.count.fetch_add(1, Ordering::SeqCst);
         Guard(Arc::clone(&self.under_way))
     }
 
@@ -72,18 +84,39 @@ impl Tasks {
 
     /// Ends once no task is under way.
     pub(crate) async fn idle(&self) {
-        let mut under_way = self.under_way.subscribe();
-        let _ = under_way.wait_for(|under_way| *under_way == 0).await;
+        loop {
+            let none = self.under_way.none.notified();
+            let mut none = pin!(none);
+            // Listening before looking: the last one may leave in between.
+            none.as_mut().enable();
+            if self.under_way() == 0 {
+                return;
+            }
+            none.await;
+        }
     }
 
     pub(crate) fn under_way(&self) -> usize {
-        *self.under_way.borrow()
+        self.under_way.count.load(Ordering::SeqCst)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt as _;
+
+    #[tokio::test]
+    async fn whoever_waits_for_the_last_task_is_woken_by_it_and_not_before() {
+        let tasks = Tasks::new();
+        let (first, last) = (tasks.enter().expect("open"), tasks.enter().expect("open"));
+        let mut idle = pin!(tasks.idle());
+        assert!(idle.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(idle.as_mut().now_or_never().is_none());
+        drop(last);
+        assert!(idle.as_mut().now_or_never().is_some());
+    }
 
     #[tokio::test]
     async fn nothing_new_is_taken_once_the_engine_closes_and_the_last_one_out_is_noticed() {
