@@ -63,7 +63,7 @@ impl Engine {
     pub async fn attend(&self, intent: &Intent) -> Result<Answer, Error> {
         let node = &self.node;
         let until = node.clock.uptime() + intent.wait.unwrap_or(node.settings.wait);
-        let recognised = Recognised::new(node, intent)?;
+        let recognised = Recognised::new(node, intent.clone())?;
         let shown = claim::look(node, &recognised).await?;
         Ok(wait::for_remote(node, &recognised.command(), shown, None, until).await?)
     }

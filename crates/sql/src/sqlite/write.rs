@@ -9,11 +9,14 @@ use semel_core::machine::Expect;
 use semel_core::record::Entry;
 use semel_core::store::{Error, Reading, Setting, Written};
 use semel_core::time::Time;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// One write, encoded, with whom to answer.
 pub(super) struct Job {
     pub(super) work: Work,
+    /// Where the task that asked runs, if that can be told.
+    pub(super) runtime: Option<Handle>,
     reply: oneshot::Sender<Result<Said, Error>>,
 }
 
@@ -102,7 +105,7 @@ impl Said {
 impl Job {
     pub(super) fn new(work: Work) -> (Self, Answer) {
         let (reply, answer) = oneshot::channel();
-        (Self { work, reply }, answer)
+        (Self { work, runtime: Handle::try_current().ok(), reply }, answer)
     }
 
     /// Whoever asked may be gone; what was written stays written.

@@ -4,6 +4,7 @@
 //! one: one transaction, one sync, then everybody is answered. Nobody is waited for.
 //! What must never: an answer before the commit; encoding, or anything else that a caller's own task can do.
 
+use super::answers;
 use super::checkpoint::Pulse;
 use super::fault::Fault;
 use super::pen::Pen;
@@ -64,7 +65,7 @@ fn serve(connection: &Connection, pen: &mut Pen<'_>, clock: &dyn Clock, batch: &
     loop {
         match write(connection, pen, clock, batch) {
             Ok(said) => {
-                batch.drain(..).zip(said).for_each(|(job, said)| job.answer(Ok(said)));
+                answers::tell(batch.drain(..).zip(said));
                 return true;
             }
             Err(Failure::Offender(index, fault)) if offenders < OFFENDERS_MAX => {
