@@ -26,6 +26,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--help") {
+        println!("{}", arguments::HELP);
+        return ExitCode::SUCCESS;
+    }
     let role = match arguments::read(&arguments) {
         Ok(role) => role,
         Err(error) => {

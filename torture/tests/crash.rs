@@ -17,6 +17,13 @@ fn torture(name: &str, arguments: &[&str]) -> Output {
         .expect("the torture starts")
 }
 
+#[test]
+fn help_is_an_answer_and_no_error() {
+    let output = torture("help", &["--help"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("usage: cargo xtask crash"), "{output:?}");
+}
+
 /// The count that a row of the summary gives.
 fn count(output: &Output, row: &str) -> u64 {
     let text = String::from_utf8_lossy(&output.stdout);
