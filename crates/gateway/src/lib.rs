@@ -12,6 +12,7 @@ pub mod forward;
 pub mod identity;
 pub mod listen;
 pub mod logging;
+pub mod metrics;
 pub mod serve;
 pub mod stores;
 pub mod upstream;

@@ -1,0 +1,143 @@
+//! Numbers that only grow, and how long things took.
+//!
+//! What lives here: counters by labels, histograms. What must never: a label whose values nobody bounds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How many label sets one family has at most; what comes on top is counted under `other`.
+const SETS_MAX: usize = 1_000;
+
+/// A counter for each set of labels.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    by_labels: RwLock<BTreeMap<String, Arc<AtomicU64>>>,
+}
+
+impl Counters {
+    /// Counts one more under these labels.
+    pub(super) fn add(&self, labels: &[(&str, &str)]) {
+        self.add_many(labels, 1);
+    }
+
+    /// Counts `many` more under these labels.
+    pub(super) fn add_many(&self, labels: &[(&str, &str)], many: u64) {
+        let key = written(labels);
+        let known = |map: &BTreeMap<String, Arc<AtomicU64>>| map.get(&key).cloned();
+        let found = known(&self.by_labels.read().unwrap_or_else(PoisonError::into_inner));
+        let counter = found.unwrap_or_else(|| {
+            let mut map = self.by_labels.write().unwrap_or_else(PoisonError::into_inner);
+            let is_full = map.len() >= SETS_MAX && !map.contains_key(&key);
+            let others: Vec<_> = labels.iter().map(|(name, _)| (*name, "other")).collect();
+            Arc::clone(map.entry(if is_full { written(&others) } else { key.clone() }).or_default())
+        });
+        counter.fetch_add(many, Ordering::Relaxed);
+    }
+
+    /// The family as Prometheus reads it.
+    pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n");
+        for (labels, counter) in &*self.by_labels.read().unwrap_or_else(PoisonError::into_inner) {
+            let _ = writeln!(text, "{name}{labels} {}", counter.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// Labels as Prometheus reads them: `{operation="charge"}`, nothing where there are none.
+fn written(labels: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in labels {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let _ = write!(text, "{name}=\"{value}\"");
+    }
+    if !text.is_empty() {
+        text.push('}');
+    }
+    text
+}
+
+/// The bounds of a histogram's buckets, in microseconds.
+const BOUNDS_MICROS: [u64; 12] =
+    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000, 10_000_000];
+
+/// How long something took.
+#[derive(Debug, Default)]
+pub(super) struct Histogram {
+    buckets: [AtomicU64; BOUNDS_MICROS.len()],
+    count: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Histogram {
+    pub(super) fn record(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        if let Some(at) = BOUNDS_MICROS.iter().position(|bound| micros <= *bound) {
+            self.buckets[at].fetch_add(1, Ordering::Relaxed);
+        }
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its samples, under one more label.
+    pub(super) fn write(&self, name: &str, label: (&str, &str), text: &mut String) {
+        let (label, value) = label;
+        let mut sum = 0;
+        for (bucket, bound) in self.buckets.iter().zip(BOUNDS_MICROS) {
+            sum += bucket.load(Ordering::Relaxed);
+            let _ = writeln!(text, "{name}_bucket{{{label}=\"{value}\",le=\"{}\"}} {sum}", seconds(bound));
+        }
+        // Read last, so that no bucket is larger than the whole.
+        let count = self.count.load(Ordering::Relaxed).max(sum);
+        let _ = writeln!(text, "{name}_bucket{{{label}=\"{value}\",le=\"+Inf\"}} {count}");
+        let micros = self.micros.load(Ordering::Relaxed);
+        let _ = writeln!(text, "{name}_sum{{{label}=\"{value}\"}} {}", seconds(micros));
+        let _ = writeln!(text, "{name}_count{{{label}=\"{value}\"}} {count}");
+    }
+}
+
+/// Microseconds as seconds, exactly.
+pub(super) fn seconds(micros: u64) -> String {
+    let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_cannot_break_out_of_their_quotes() {
+        assert_eq!(written(&[("a", "x\"} 1\n"), ("b", "\\")]), "{a=\"x\\\"} 1\\n\",b=\"\\\\\"}");
+        assert_eq!(written(&[]), "");
+    }
+
+    #[test]
+    fn a_flood_of_labels_ends_up_under_other() {
+        let counters = Counters::default();
+        for number in 0..SETS_MAX + 500 {
+            counters.add(&[("caller", &number.to_string())]);
+        }
+        let mut text = String::new();
+        counters.write("x_total", "X.", &mut text);
+        assert!(text.contains("x_total{caller=\"other\"} 500\n"), "{text}");
+        assert_eq!(text.lines().count(), SETS_MAX + 1 + 2);
+    }
+
+    #[test]
+    fn buckets_hold_all_that_is_not_longer() {
+        let histogram = Histogram::default();
+        for micros in [50, 51, 20_000_000] {
+            histogram.record(Duration::from_micros(micros));
+        }
+        let mut text = String::new();
+        histogram.write("took_seconds", ("call", "get"), &mut text);
+        assert!(text.contains("took_seconds_bucket{call=\"get\",le=\"0.00005\"} 1\n"), "{text}");
+        assert!(text.contains("took_seconds_bucket{call=\"get\",le=\"0.0001\"} 2\n"), "{text}");
+        assert!(text.contains("took_seconds_bucket{call=\"get\",le=\"+Inf\"} 3\n"), "{text}");
+        assert!(text.contains("took_seconds_sum{call=\"get\"} 20.000101\n"), "{text}");
+    }
+}
