@@ -14,11 +14,13 @@ use crate::observe::Event;
 use crate::ownership::{Finished, Ownership, Unwritten};
 use crate::recognise::Recognised;
 use crate::telling::{self, Subject};
+use crate::wait;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Found, Reply};
-use semel_core::record::Token;
+use semel_core::record::{State, Token};
 use semel_core::store;
+use semel_core::time::Time;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -54,6 +56,16 @@ impl Engine {
         }));
         // No answer: the task was torn down, and whatever it had claimed was handed to nobody.
         claimed.await.unwrap_or(Err(Error::Closing))
+    }
+
+    /// What a twin of a running attempt is told, once that has ended or the [wait](Intent::waiting) of `intent` is over:
+    /// for whoever was told by [`claim`](Self::claim) that it is in progress. Begins no attempt, whatever it finds.
+    pub async fn attend(&self, intent: &Intent) -> Result<Answer, Error> {
+        let node = &self.node;
+        let until = node.clock.uptime() + intent.wait.unwrap_or(node.settings.wait);
+        let recognised = Recognised::new(node, intent)?;
+        let shown = claim::look(node, &recognised).await?;
+        Ok(wait::for_remote(node, &recognised.command(), shown, None, until).await?)
     }
 
     /// A lease that was claimed before, by its command and its token: for a worker that comes back in another request.
@@ -124,6 +136,15 @@ impl Lease {
     /// Grows with every attempt.
     pub fn fence(&self) -> u64 {
         self.ownership.record().fence()
+    }
+
+    /// Until when nobody else takes the attempt for dead, by the store's clock, as far as this node knows; `None` where it
+    /// is over.
+    pub fn until(&self) -> Option<Time> {
+        match self.ownership.record().state() {
+            State::Claimed { lease_until } | State::Processing { lease_until } => Some(*lease_until),
+            _ => None,
+        }
     }
 
     /// Extends the lease from now.

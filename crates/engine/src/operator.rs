@@ -4,9 +4,12 @@
 //! what it refuses is refused to operators too.
 
 use crate::engine::Engine;
-use semel_core::id::{CommandId, OperationId};
+use crate::secrets;
+use semel_core::id::{CommandId, KeyHash, OperationId};
+use semel_core::key::Key;
 use semel_core::machine::{self, Refusal, Stamp, Verdict, Write};
-use semel_core::record::Record;
+use semel_core::outcome::Outcome;
+use semel_core::record::{Record, State};
 use semel_core::store::{self, Kind, Written};
 use semel_core::time::Time;
 use std::fmt;
@@ -65,6 +68,27 @@ impl Engine {
         let item = item.ok_or(NotDone::NotFound)?;
         let record = item.record().cloned().ok_or(NotDone::Unreadable)?;
         Ok(Looked { id: item.id, record, now })
+    }
+
+    /// The outcome that is kept with a record, opened where it was sealed: what is replayed, or what the last attempt that took
+    /// no effect was answered. Where it cannot be opened, it is one that was not retained.
+    pub fn outcome(&self, looked: &Looked) -> Option<Outcome> {
+        let outcome = match looked.record.state() {
+            State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
+            State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
+            State::Claimed { .. }
+            | State::Processing { .. }
+            | State::Unknown { .. }
+            | State::Expired { .. } => None,
+        };
+        outcome.map(|outcome| self.node.opened(looked.id, looked.record.operation_id(), outcome))
+    }
+
+    /// What the records of `key` are found by: one hash, and while the hashing secret is being replaced, one more.
+    pub fn key_hashes(&self, key: &Key) -> Result<Vec<KeyHash>, secrets::Error> {
+        let view = self.node.secrets.view()?;
+        let old = view.outgoing.as_ref().map(|outgoing| outgoing.old.secret.key_hash(key));
+        Ok(std::iter::once(view.current.secret.key_hash(key)).chain(old).collect())
     }
 
     /// Settles an unknown outcome, or an attempt whose lease is dead, by an operator's word. `who` and `why` stand in

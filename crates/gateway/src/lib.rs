@@ -4,6 +4,7 @@
 //! other crates define. **What must never**: a rule about what a record means, or about what a client is told of it; those
 //! are [`semel::core::machine`] and [`semel_http`].
 
+pub mod admin;
 pub mod cli;
 pub mod demo;
 pub mod difference;

@@ -2,7 +2,7 @@
 //!
 //! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
 
-use crate::clean::{Clean, Cleaned};
+use crate::clean::Clean;
 use crate::failure::Failure;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// Any error of a body or a service.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -21,8 +21,16 @@ pub struct Body(Kind);
 
 enum Kind {
     Whole(Whole),
-    /// What came already, then the rest of it.
-    Live(Bytes, UnsyncBoxBody<Bytes, BoxError>),
+    Live(Live),
+}
+
+/// A body that still comes.
+struct Live {
+    /// What came already.
+    came: Bytes,
+    rest: UnsyncBoxBody<Bytes, BoxError>,
+    /// What its trailers must not say.
+    clean: Option<Clean>,
 }
 
 /// A body that was read to its end.
@@ -52,12 +60,12 @@ impl Body {
     }
 
     /// The same, without what its trailers must not say.
-    pub(crate) fn cleaned<B>(body: B, clean: Clean) -> Self
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        Self::live(Cleaned { body: Box::pin(body), clean })
+    pub(crate) fn cleaned(mut self, clean: Clean) -> Self {
+        match &mut self.0 {
+            Kind::Whole(whole) => whole.clean(clean),
+            Kind::Live(live) => live.clean = Some(clean),
+        }
+        self
     }
 
     pub(crate) fn whole(whole: Whole) -> Self {
@@ -68,7 +76,7 @@ impl Body {
     pub(crate) fn data(&self) -> Option<Bytes> {
         match &self.0 {
             Kind::Whole(whole) => Some(whole.data.clone()),
-            Kind::Live(..) => None,
+            Kind::Live(_) => None,
         }
     }
 
@@ -77,7 +85,7 @@ impl Body {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self(Kind::Live(came, rest.map_err(Into::into).boxed_unsync()))
+        Self(Kind::Live(Live { came, rest: rest.map_err(Into::into).boxed_unsync(), clean: None }))
     }
 }
 
@@ -105,8 +113,7 @@ where
             Ok(data) => {
                 came.push(data);
                 if came.len() > max {
-                    let rest = Cleaned { body, clean: Clean::All };
-                    return Read::Over(Body::resumed(came.into_bytes(), rest));
+                    return Read::Over(Body::resumed(came.into_bytes(), body).cleaned(Clean::All));
                 }
             }
             Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
@@ -117,10 +124,10 @@ where
 }
 
 impl Whole {
-    /// Takes off what only Semel may say.
-    pub(crate) fn clean(&mut self) {
+    /// Takes off what its trailers must not say.
+    pub(crate) fn clean(&mut self, clean: Clean) {
         if let Some(trailers) = &mut self.trailers {
-            Clean::All.from(trailers);
+            clean.from(trailers);
         }
         self.trailers.take_if(|trailers| trailers.is_empty());
     }
@@ -164,13 +171,17 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let (data, rest) = match &mut self.0 {
             Kind::Whole(Whole { data, .. }) => (data, None),
-            Kind::Live(came, rest) => (came, Some(rest)),
+            Kind::Live(Live { came, rest, clean }) => (came, Some((rest, *clean))),
         };
         if !data.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))));
         }
-        if let Some(rest) = rest {
-            return Pin::new(rest).poll_frame(context);
+        if let Some((rest, clean)) = rest {
+            let frame = ready!(Pin::new(rest).poll_frame(context));
+            return Poll::Ready(match (frame, clean) {
+                (Some(Ok(frame)), Some(clean)) => clean.frame(frame).map(Ok),
+                (frame, _) => frame,
+            });
         }
         let Kind::Whole(Whole { trailers, .. }) = &mut self.0 else { return Poll::Ready(None) };
         Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
@@ -179,7 +190,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Whole(Whole { data, trailers }) => data.is_empty() && trailers.is_none(),
-            Kind::Live(came, rest) => came.is_empty() && rest.is_end_stream(),
+            Kind::Live(Live { came, rest, .. }) => came.is_empty() && rest.is_end_stream(),
         }
     }
 
@@ -192,7 +203,7 @@ impl http_body::Body for Body {
                 hint.set_lower(data.len() as u64);
                 hint
             }
-            Kind::Live(came, rest) => {
+            Kind::Live(Live { came, rest, .. }) => {
                 let (rest, came) = (rest.size_hint(), came.len() as u64);
                 let mut hint = SizeHint::new();
                 hint.set_lower(rest.lower().saturating_add(came));
@@ -210,7 +221,7 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Whole(whole) => write!(f, "Body({} bytes)", whole.data.len()),
-            Kind::Live(..) => f.write_str("Body(live)"),
+            Kind::Live(_) => f.write_str("Body(live)"),
         }
     }
 }

@@ -67,11 +67,11 @@ const HOP_BY_HOP: &[&str] = &[
 ];
 
 impl Kept {
-    /// The headers of a response that are stored with its body, in order.
+    /// The headers of a response that are stored with its body of so many bytes, in order.
     ///
     /// A `Content-Length` that is not the body's would make every replay a lie; it is kept where it is right, and where the
     /// response has no body because of its method or status (`bodiless`).
-    pub(crate) fn of<'h>(
+    pub fn of<'h>(
         &self,
         headers: &'h HeaderMap,
         body_bytes: usize,

@@ -50,7 +50,8 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     let is_known = *scope.caller() != Caller::Anonymous || own.is_key;
     // Where somebody is to be asked before a replay, this is no way around it.
     let ready = shared.routes.of_record(own.record.operation());
-    let may_see = is_known && ready.is_none_or(|ready| ready.terms.authorize.is_none());
+    let is_asked_about = ready.map_or(shared.routes.ask(), |ready| ready.terms.authorize.is_some());
+    let may_see = is_known && !is_asked_about;
     let body = described(&own, may_see).to_string();
     let mut response = Response::new(Body::from(Bytes::from(body)));
     let headers = response.headers_mut();

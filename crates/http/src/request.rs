@@ -4,6 +4,7 @@
 //! header changed on the way, except for the headers that only Semel may set.
 
 use crate::body::{Body, Whole};
+use crate::clean::Clean;
 use crate::handle::Handle;
 use crate::names;
 use crate::problem::{Code, Problem};
@@ -69,7 +70,7 @@ pub(crate) fn hand_on(
     headers.insert(names::FENCE, HeaderValue::from(attempt.fence()));
     parts.extensions.insert(attempt.clone());
     parts.extensions.insert(handle.clone());
-    body.clean();
+    body.clean(Clean::All);
     Request::from_parts(parts, Body::whole(body))
 }
 

@@ -41,7 +41,7 @@ where
     let terms = &speaker.ready.terms;
     let (mut parts, body) = response.into_parts();
     let read = if is_endless(&parts.headers) {
-        Read::Over(Body::cleaned(body, Clean::All))
+        Read::Over(Body::live(body).cleaned(Clean::All))
     } else {
         body::read(body, terms.response_bytes_max).await
     };
@@ -56,7 +56,7 @@ where
         Read::Whole(mut whole) => {
             let kept = |status| kept(&parts, &whole, method, status, handle, terms);
             let ending = said(Some(&whole)).ending(terms, kept);
-            whole.clean();
+            whole.clean(Clean::All);
             (ending, Body::whole(whole))
         }
         Read::Over(body) => {

@@ -73,6 +73,11 @@ impl Routes {
         routes.chain([(None, &self.default.terms)])
     }
 
+    /// Whether any of them has somebody asked before a replay.
+    pub(crate) fn ask(&self) -> bool {
+        self.all().any(|(_, terms)| terms.authorize.is_some())
+    }
+
     /// The terms that a record of this name was claimed under, by today's routes.
     pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<Ready>> {
         let mut named = self.by_template.iter().map(|(_, ready)| ready).chain([&self.default]);

@@ -84,7 +84,7 @@ where
     let ready =
         shared.routes.of(&parts.method, target.path()).filter(|ready| ready.terms.key != KeyRule::Off);
     let Some(ready) = ready.map(Arc::clone) else {
-        return pass(inner, parts, body, Clean::Outcome).await;
+        return pass(inner, parts, Body::live(body), Clean::Outcome).await;
     };
     let form = Form::of(&parts.headers);
     let asking = Asking { shared, ready, target, form };
@@ -102,21 +102,19 @@ where
 }
 
 /// Hands a request on that nothing is promised about. `clean`: what its response must not say.
-pub(crate) async fn pass<S, B, R>(
+pub(crate) async fn pass<S, R>(
     mut inner: S,
     parts: Parts,
-    body: B,
+    body: Body,
     clean: Clean,
 ) -> Result<Response<Body>, S::Error>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let request = Request::from_parts(parts, Body::cleaned(body, Clean::All));
+    let request = Request::from_parts(parts, body.cleaned(Clean::All));
     let mut response = inner.call(request).await?;
     clean.from(response.headers_mut());
-    Ok(response.map(|body| Body::cleaned(body, clean)))
+    Ok(response.map(|body| Body::live(body).cleaned(clean)))
 }

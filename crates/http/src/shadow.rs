@@ -14,7 +14,7 @@ use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::observe::{What, Would};
 use crate::payload::Taken;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, is_grpc};
 use crate::request;
 use crate::response::{Saying, is_endless};
 use crate::route::Ready;
@@ -66,18 +66,18 @@ impl Asking {
             Ok(early) => early,
             Err(problem) => {
                 tell(Would::Refuse(problem.code()));
-                return pass(inner, parts, body, Clean::All).await;
+                return pass(inner, parts, Body::live(body), Clean::All).await;
             }
         };
         let max = self.ready.terms.request_bytes_max;
         let Ok(permit) = Arc::clone(&shared.judging).try_acquire_many_owned(REQUEST_KIB) else {
             tell(Would::NotJudged);
-            return pass(inner, parts, body, Clean::All).await;
+            return pass(inner, parts, Body::live(body), Clean::All).await;
         };
         let (ending, ended) = oneshot::channel();
         let judge = Judge { asking: self, head: parts.clone(), early, ended, permit };
         let gathering = Gathering { judge: Some(judge), came: BytesMut::new(), max };
-        let body = Body::cleaned(Watched::new(Box::pin(body), gathering), Clean::All);
+        let body = Body::live(Watched::new(Box::pin(body), gathering)).cleaned(Clean::All);
         let mut response = match inner.call(Request::from_parts(parts, body)).await {
             Ok(response) => response,
             Err(error) => {
@@ -91,7 +91,7 @@ impl Asking {
         let listening = Listening::new(&ready, &mut response, ending);
         Clean::All.from(response.headers_mut());
         let watched = |body| Watched::new(Box::pin(body), listening);
-        Ok(response.map(|body| Body::cleaned(watched(body), Clean::All)))
+        Ok(response.map(|body| Body::live(watched(body)).cleaned(Clean::All)))
     }
 
     /// The key, as far as the head tells it, and why the request would be refused by its head alone.
@@ -339,6 +339,16 @@ impl Watch for Listening {
                     drop(ending.send(Ending::InDoubt));
                 }
             }
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Not read to its end, as the answer to HEAD: its status has been said all the same. That of gRPC has not.
+        let has_said = self.said.as_ref().is_some_and(|(parts, _)| !is_grpc(&parts.headers));
+        if has_said {
+            self.say(None);
         }
     }
 }

@@ -17,9 +17,63 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
+/// The bytes of `text`, if it is exactly what [`encode`] makes of them: padded, nothing in between, no stray bits.
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let groups = text.as_bytes().chunks(4);
+    let last = groups.len();
+    for (index, group) in groups.enumerate() {
+        let [a, b, c, d] = group else { return None };
+        let padding = usize::from(*d == b'=') + usize::from((*c, *d) == (b'=', b'='));
+        if padding > 0 && index + 1 < last {
+            return None;
+        }
+        let mut bits = 0;
+        for digit in &[*a, *b, *c, *d][..4 - padding] {
+            bits = bits << 6 | value(*digit)?;
+        }
+        bits <<= 6 * padding;
+        let [_, whole @ ..] = bits.to_be_bytes();
+        if whole[3 - padding..].iter().any(|stray| *stray != 0) {
+            return None;
+        }
+        bytes.extend_from_slice(&whole[..3 - padding]);
+    }
+    Some(bytes)
+}
+
+fn value(digit: u8) -> Option<u32> {
+    let value = match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(u32::from(value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_byte_survives_the_way_to_text_and_back() {
+        let all: Vec<u8> = (0..=255).collect();
+        for length in 0..=all.len() {
+            assert_eq!(decode(&encode(&all[..length])).as_deref(), Some(&all[..length]), "{length}");
+        }
+    }
+
+    #[test]
+    fn text_that_no_bytes_are_written_as_is_refused() {
+        for bad in
+            ["Z", "Zg", "Zg=", "Zh==", "Zm9=", "====", "Z===", "Zg==Zg==", "Zm 9", "Zm9v\n", "Zm-_", "Zgé"]
+        {
+            assert_eq!(decode(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn the_examples_of_the_rfc_come_out() {

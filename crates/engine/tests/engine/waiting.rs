@@ -2,8 +2,9 @@
 
 use super::world::{World, charge, intent, intent_under, never, secs};
 use semel::core::classify::Ending;
+use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
-use semel::{Attempt, Claimed, Engine, Failed, RunError};
+use semel::{Attempt, Claimed, Engine, Failed, RunError, Told};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -159,4 +160,28 @@ async fn only_final_outcomes_are_kept_in_memory() {
     assert_eq!(other.run(intent("k", "5"), charge).await.expect("the second attempt").value, 2);
     let done = one.run(intent("k", "5"), never).await.expect("what the other node did");
     assert_eq!(done.value, 2);
+}
+
+#[tokio::test]
+async fn whoever_attends_is_told_the_outcome_or_that_it_still_runs_and_begins_nothing() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {
+        panic!("nobody else is there")
+    };
+    let attend = |wait| {
+        let (engine, intent) = (engine.clone(), intent("k", "5").waiting(wait));
+        tokio::spawn(async move { engine.attend(&intent).await.expect("an answer").told })
+    };
+    let (short, long) = (attend(secs(1)), attend(secs(10)));
+    world.pass(secs(2)).await;
+    assert!(matches!(short.await.expect("no panic"), Told::InProgress { .. }));
+    lease.finish(Ending::NotApplied(Some(Outcome::value("refused")))).await.expect("stored");
+    world.pass(secs(1)).await;
+    let Told::Replayed(replayed) = long.await.expect("no panic") else { panic!("it has ended") };
+    assert_eq!(replayed.outcome, Outcome::value("refused"));
+    let late = attend(secs(1));
+    world.pass(secs(2)).await;
+    assert!(matches!(late.await.expect("no panic"), Told::Replayed(_)));
+    assert_eq!(world.record().await.attempt(), 1);
 }

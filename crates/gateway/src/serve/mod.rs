@@ -5,14 +5,13 @@
 
 mod alarms;
 mod announce;
-mod answer;
 pub mod demo;
 mod signals;
 
-use crate::listen::{self, Bound};
+use crate::forward::{self, Client, Inbound, Outbound};
+use crate::listen::{self, Bound, Peer};
 use crate::stores::{self, Opened};
 use crate::upstream::{self, Upstream};
-use answer::Answering;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::{Callers, Layer, Terms};
 use std::io::Write as _;
@@ -48,7 +47,7 @@ pub struct Gateway {
     bound: Bound,
     engine: Engine,
     store: Opened,
-    service: Answering<semel_http::Service<Upstream>>,
+    service: Inbound<semel_http::Service<Outbound>>,
 }
 
 impl Gateway {
@@ -69,9 +68,14 @@ impl Gateway {
         let layer = Layer::new(engine.clone(), plan.terms.clone()).map_err(|error| error.to_string())?;
         let layer = layer
             .callers(plan.callers.clone())
-            .address(|parts| parts.extensions.get::<listen::Peer>().map(|peer| peer.address.ip()))
+            .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
             .publishing("");
-        let service = Answering(layer.layer(upstream));
+        let forwarding = forward::Options::default().client(|extensions| {
+            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
+            Some(Client { address: address.ip(), is_tls: *is_tls })
+        });
+        let guarded = layer.layer(Outbound::new(upstream, forwarding));
+        let service = Inbound::new(guarded, forward::Rules::default());
         Ok(Self { plan, bound, engine, store, service })
     }
 

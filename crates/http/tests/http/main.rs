@@ -9,6 +9,7 @@ mod identity;
 mod once;
 mod published;
 mod retained;
+mod settings;
 mod shadow;
 mod sources;
 mod streams;

@@ -1,0 +1,177 @@
+//! Answers as they pass through the admin address: what a worker or an operator brings, and what is shown of a stored one.
+//!
+//! What lives here: the way between a JSON document and an [`Outcome`]. What must never: a header kept that would make a
+//! replay lie about its own length, or a byte changed.
+
+use super::input::whole;
+use super::problem::Problem;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use semel::archive::base64;
+use semel::core::outcome::{Body, Fields, Outcome, Status};
+use semel_http::Kept;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+/// An answer to be kept and replayed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = GivenResponse)]
+pub(super) struct Given {
+    /// The HTTP status.
+    #[serde(deserialize_with = "status")]
+    #[schema(minimum = 200, maximum = 599)]
+    status: u16,
+    /// Headers in order, each as name and value; those that belong to one delivery are not kept.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<HeaderPair>>)]
+    headers: Option<Vec<(String, String)>>,
+    /// The body, where it is text.
+    body: Option<String>,
+    /// The body in base64, where it is not.
+    #[schema(
+        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+    )]
+    body_base64: Option<String>,
+}
+
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    let status = whole(deserializer)?.and_then(|status| status.try_into().ok());
+    status.ok_or_else(|| D::Error::custom("not a status"))
+}
+
+/// A header: its name, then its value.
+#[derive(ToSchema)]
+#[schema(as = Header, min_items = 2, max_items = 2)]
+#[expect(dead_code, reason = "describes two texts in a row to those who read the description")]
+pub(super) struct HeaderPair(Vec<String>);
+
+impl Given {
+    /// Whether the answer reads as a refusal.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.status >= 400
+    }
+
+    /// What is kept of it.
+    pub(super) fn into_outcome(self) -> Result<Outcome, Problem> {
+        if !(200..600).contains(&self.status) {
+            return Err(Problem::invalid("The status of the response has to be one from 200 to 599."));
+        }
+        let body = match (self.body, self.body_base64) {
+            (Some(_), Some(_)) => {
+                return Err(Problem::invalid("The response has either a body or a body_base64, not both."));
+            }
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(text)) => {
+                base64::decode(&text).ok_or_else(|| Problem::invalid("body_base64 is not base64."))?
+            }
+            (None, None) => Vec::new(),
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in self.headers.unwrap_or_default() {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let value = HeaderValue::from_bytes(value.as_bytes());
+            let (Ok(name), Ok(value)) = (name, value) else {
+                return Err(Problem::invalid("A header of the response is none that HTTP could carry."));
+            };
+            headers
+                .try_append(name, value)
+                .map_err(|_| Problem::invalid("The response has too many headers."))?;
+        }
+        let kept = Kept::default().of(&headers, body.len(), false);
+        Ok(Outcome::http(self.status, kept, body))
+    }
+}
+
+/// An answer that is kept.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StoredResponse)]
+pub(super) struct Stored {
+    /// How the status is to be read: `http`, `grpc` or `value`.
+    protocol: &'static str,
+    /// The status; a value has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u32>,
+    /// Whether its bytes were kept.
+    retained: bool,
+    /// Headers in order, each as name and value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<HeaderPair>>)]
+    headers: Option<Vec<(String, String)>>,
+    /// The body, where it is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+    /// The body in base64, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+    /// Trailers in order (gRPC).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<HeaderPair>>)]
+    trailers: Option<Vec<(String, String)>>,
+}
+
+impl Stored {
+    /// All of it, for whoever may see it.
+    pub(super) fn whole(outcome: &Outcome) -> Self {
+        let trailers = (!outcome.trailers.is_empty()).then(|| pairs(&outcome.trailers));
+        let mut stored = Self { headers: Some(pairs(&outcome.headers)), trailers, ..Self::outside(outcome) };
+        if let Body::Kept(bytes) = &outcome.body {
+            match str::from_utf8(bytes) {
+                Ok(text) => stored.body = Some(text.to_owned()),
+                Err(_) => stored.body_base64 = Some(base64::encode(bytes)),
+            }
+        }
+        stored
+    }
+
+    /// What can be seen without looking inside.
+    pub(super) fn outside(outcome: &Outcome) -> Self {
+        let (protocol, status) = match outcome.status {
+            Status::Http(status) => ("http", Some(u32::from(status))),
+            Status::Grpc(status) => ("grpc", Some(status)),
+            Status::Value => ("value", None),
+        };
+        let retained = outcome.body != Body::NotRetained;
+        let (headers, body, body_base64, trailers) = (None, None, None, None);
+        Self { protocol, status, retained, headers, body, body_base64, trailers }
+    }
+}
+
+fn pairs(fields: &Fields) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    fields.iter().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(text: &str) -> Result<Outcome, Problem> {
+        serde_json::from_str::<Given>(text).expect("a response").into_outcome()
+    }
+
+    #[test]
+    fn an_answer_is_kept_byte_for_byte_without_what_belongs_to_one_delivery() {
+        let outcome = given(
+            r#"{"status": 201, "headers": [["Link", "</a>"], ["Set-Cookie", "s=1"], ["link", "</b>"],
+                ["Content-Length", "999"], ["Transfer-Encoding", "chunked"], ["Operation-Id", "x"]], "body_base64": "//4A"}"#,
+        );
+        let expected = Outcome::http(201, [("link", "</a>"), ("link", "</b>")], vec![0xff, 0xfe, 0]);
+        assert_eq!(outcome.expect("fit"), expected);
+        assert_eq!(given(r#"{"status": 204}"#).expect("fit"), Outcome::http::<&str, &str>(204, [], ""));
+    }
+
+    #[test]
+    fn what_no_response_could_be_is_refused() {
+        for bad in [
+            r#"{"status": 100}"#,
+            r#"{"status": 600}"#,
+            r#"{"status": 200, "body": "a", "body_base64": "YQ=="}"#,
+            r#"{"status": 200, "body_base64": "YQ"}"#,
+            r#"{"status": 200, "headers": [["a b", "c"]]}"#,
+            r#"{"status": 200, "headers": [["a", "b\r\nc: d"]]}"#,
+        ] {
+            assert!(given(bad).is_err(), "{bad}");
+        }
+    }
+}

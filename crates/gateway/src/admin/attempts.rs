@@ -1,0 +1,300 @@
+//! What a worker does with the attempt that it claimed: renew it, begin it, end it, look at it.
+//!
+//! What lives here: every step by the attempt's token, each fit to be sent again where its answer was lost. What must never:
+//! state between two requests. The lease lives in the store; any node, and one that was started since, can take the next step.
+
+use super::Shared;
+use super::answer::Given;
+use super::claims::lost;
+use super::digits;
+use super::input::{Id, Json};
+use super::output::json;
+use super::problem::{Document, Problem, Situation};
+use super::records::not_shown;
+use super::view::{Name, lease_until};
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use semel::archive::rfc3339;
+use semel::core::classify::Ending;
+use semel::core::id::OperationId;
+use semel::core::outcome::{Body, Outcome};
+use semel::core::record::{Doubt, Record, State as RecordState, StateName, Token};
+use semel::{Lease, Looked, NotYours, Stored};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// How long a worker waits for its outcome to be stored. The engine goes on trying.
+const STORED_WITHIN: Duration = Duration::from_secs(5);
+/// When a worker whose outcome was not stored in time should ask again.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// A sign of life.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Renew)]
+pub(super) struct Renewal {
+    /// What the claim was answered.
+    #[schema(pattern = "^[0-9a-fA-F]{32}$")]
+    token: String,
+    /// The effect of a reserved attempt is about to begin.
+    begin: Option<bool>,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum How {
+    /// The effect happened. The response is replayed from now on; none is an empty one of status 204.
+    Succeeded,
+    /// It was refused for good. The response (of a status from 400 on) is replayed from now on.
+    Failed,
+    /// Nothing took effect: the next claim is the next attempt.
+    NotApplied,
+    /// Nobody can tell whether it happened.
+    Unknown,
+}
+
+/// What came of an attempt.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Outcome)]
+pub(super) struct Came {
+    /// What the claim was answered.
+    #[schema(pattern = "^[0-9a-fA-F]{32}$")]
+    token: String,
+    /// How it ended.
+    outcome: How,
+    /// What every later claim of the command is answered.
+    response: Option<Given>,
+}
+
+/// An attempt, as it stands.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Attempt)]
+pub(super) struct Standing {
+    /// The public name of the command.
+    operation_id: String,
+    /// The operation's name.
+    operation: String,
+    /// The state.
+    state: Name,
+    /// How many attempts have begun.
+    attempt: u32,
+    /// Grows with every attempt.
+    fence: u64,
+    /// Until when the owner is taken to be alive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_expires_at: Option<String>,
+    /// Until when the outcome is replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+}
+
+impl Standing {
+    /// As it stands once it has ended.
+    fn ended(record: &Record, stored: Stored) -> Self {
+        let expires_at = stored.expires_at.map(rfc3339::text);
+        Self { state: stored.state.into(), lease_expires_at: None, expires_at, ..Self::of(record) }
+    }
+
+    fn of(record: &Record) -> Self {
+        Self {
+            operation_id: record.operation_id().to_string(),
+            operation: record.operation().to_string(),
+            state: record.state_name().into(),
+            attempt: record.attempt(),
+            fence: record.fence(),
+            lease_expires_at: lease_until(record).map(rfc3339::text),
+            expires_at: record.expires_at().map(rfc3339::text),
+        }
+    }
+}
+
+/// Shows how a command stands. What was answered is for those who claim it: by key and payload.
+#[utoipa::path(get, path = "/v1/claims/{id}", operation_id = "showClaim", tag = "claims",
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
+    (status = 200, body = Standing),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 409, description = "It cannot be read", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn show(State(shared): State<Arc<Shared>>, Id(id): Id) -> Result<Response, Problem> {
+    let looked = look(&shared, id).await?;
+    Ok(json(StatusCode::OK, &Standing::of(&looked.record)))
+}
+
+/// Extends the lease from now; with `begin`, also says that the effect of a reserved attempt is about to begin.
+///
+/// On any answer but 200, begin nothing.
+#[utoipa::path(post, path = "/v1/claims/{id}/renew", operation_id = "renewClaim", tag = "claims",
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Renewal, responses(
+    (status = 200, description = "Still yours", body = Standing),
+    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 409, description = "No longer yours, or over", body = Document, content_type = "application/problem+json"),
+    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
+    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer: begin nothing", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn renew(
+    State(shared): State<Arc<Shared>>,
+    Id(id): Id,
+    Json(renewal): Json<Renewal>,
+) -> Result<Response, Problem> {
+    let token = token(&renewal.token)?;
+    let begin = renewal.begin.unwrap_or(false);
+    let (looked, lease) = own(&shared, id, token).await?;
+    let written = if begin && looked.record.state_name() == StateName::Claimed {
+        lease.start().await
+    } else {
+        lease.renew().await
+    };
+    match written {
+        Ok(()) => {}
+        Err(NotYours::Store(error)) => return Err(Problem::store(&error)),
+        // The same step may have come a moment before, from a twin of this request.
+        Err(NotYours::Lost) => {
+            let (_, lease) = own(&shared, id, token).await?;
+            let renewed = lease.renew().await;
+            renewed.map_err(|error| match error {
+                NotYours::Store(error) => Problem::store(&error),
+                NotYours::Lost => lost(id, Some(&looked)),
+            })?;
+        }
+    }
+    let looked = look(&shared, id).await?;
+    let is_under_way = !begin || looked.record.state_name() == StateName::Processing;
+    if looked.record.token() != token || lease_until(&looked.record).is_none() || !is_under_way {
+        return Err(lost(id, Some(&looked)));
+    }
+    Ok(json(StatusCode::OK, &Standing::of(&looked.record)))
+}
+
+/// Stores how an attempt ended. May be sent again until it is answered: the same outcome is answered the same.
+#[utoipa::path(post, path = "/v1/claims/{id}/outcome", operation_id = "endClaim", tag = "claims",
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Came, responses(
+    (status = 200, description = "Stored; the attempt as it stands", body = Standing),
+    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 409, description = "No longer yours, or settled otherwise", body = Document, content_type = "application/problem+json"),
+    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
+    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "Not stored yet, or the store did not answer: send it again", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn outcome(
+    State(shared): State<Arc<Shared>>,
+    Id(id): Id,
+    Json(came): Json<Came>,
+) -> Result<Response, Problem> {
+    let token = token(&came.token)?;
+    let ending = ending(came.outcome, came.response)?;
+    let (looked, lease) = own(&shared, id, token).await?;
+    if says_so(&shared, &looked, token, &ending) {
+        return Ok(json(StatusCode::OK, &Standing::of(&looked.record)));
+    }
+    if looked.record.state_name() == StateName::Claimed && !matches!(ending, Ending::NotApplied(_)) {
+        // It was begun without a word about it. That is told now, while the record is still this attempt's.
+        if let Err(NotYours::Store(error)) = lease.start().await {
+            return Err(Problem::store(&error));
+        }
+    }
+    let finished = tokio::time::timeout(STORED_WITHIN, lease.finish(ending.clone())).await;
+    let Ok(finished) = finished else {
+        let detail = "The outcome could not be stored so far; this node goes on trying. Send it again.";
+        return Err(Problem::new(Situation::NotStoredYet, detail).after(ASK_AGAIN).about(id, None));
+    };
+    if let Ok(stored) = finished {
+        return Ok(json(StatusCode::OK, &Standing::ended(&looked.record, stored)));
+    }
+    let looked = look(&shared, id).await?;
+    if says_so(&shared, &looked, token, &ending) {
+        return Ok(json(StatusCode::OK, &Standing::of(&looked.record)));
+    }
+    Err(if looked.record.token() == token { settled(id, &looked) } else { lost(id, Some(&looked)) })
+}
+
+fn ending(how: How, response: Option<Given>) -> Result<Ending, Problem> {
+    match (how, response) {
+        (How::Succeeded, None) => Ok(Ending::Succeeded(Outcome::http::<&str, &str>(204, [], ""))),
+        (How::Succeeded, Some(response)) => Ok(Ending::Succeeded(response.into_outcome()?)),
+        (How::Failed, Some(response)) if response.is_refusal() => {
+            Ok(Ending::FailedReplayable(response.into_outcome()?))
+        }
+        (How::Failed, _) => Err(Problem::invalid(
+            "failed needs a response with a status from 400 on: it is what every retry gets.",
+        )),
+        (How::NotApplied, response) => Ok(Ending::NotApplied(response.map(Given::into_outcome).transpose()?)),
+        (How::Unknown, None) => Ok(Ending::InDoubt),
+        (How::Unknown, Some(_)) => {
+            Err(Problem::invalid("unknown takes no response: nobody can tell what it would be."))
+        }
+    }
+}
+
+/// Whether the record says already what `ending` says, of the same attempt.
+fn says_so(shared: &Shared, looked: &Looked, token: Token, ending: &Ending) -> bool {
+    let record = &looked.record;
+    if record.token() != token {
+        return false;
+    }
+    let kept = |known: &Outcome| shared.engine.outcome(looked).is_some_and(|kept| is_same(&kept, known));
+    match (ending, record.state()) {
+        (Ending::Succeeded(known), RecordState::Succeeded { .. })
+        | (Ending::FailedReplayable(known), RecordState::FailedReplayable { .. }) => kept(known),
+        (Ending::NotApplied(_), RecordState::FailedNotReplayable { .. })
+        | (Ending::InDoubt, RecordState::Unknown { doubt: Doubt::Owner, .. }) => true,
+        // This attempt took no effect; whether an earlier one did stays open.
+        (Ending::NotApplied(_), RecordState::Unknown { doubt: Doubt::Owner, .. }) => record.earlier_doubt(),
+        _ => false,
+    }
+}
+
+/// Whether an outcome was kept of `known`: with its body, or without it where that was too much.
+fn is_same(kept: &Outcome, known: &Outcome) -> bool {
+    kept == known || (kept.body == Body::NotRetained && kept.status == known.status)
+}
+
+/// The attempt's, and ended in another way.
+fn settled(id: OperationId, looked: &Looked) -> Problem {
+    let detail = "The attempt was settled otherwise before: by an operator, by an earlier word of its own, or by the end of its \
+                  time. What stands there was left as it is; somebody should look at it.";
+    Problem::new(Situation::Refused, detail).about(id, Some(looked.record.state_name()))
+}
+
+async fn look(shared: &Shared, id: OperationId) -> Result<Looked, Problem> {
+    shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))
+}
+
+/// The record and the lease, where both are the token's.
+async fn own(shared: &Shared, id: OperationId, token: Token) -> Result<(Looked, Lease), Problem> {
+    let looked = look(shared, id).await?;
+    let lease = shared.engine.lease(looked.id, token).await.map_err(|error| Problem::store(&error))?;
+    match lease {
+        Some(lease) => Ok((looked, lease)),
+        None => Err(lost(id, Some(&looked))),
+    }
+}
+
+fn token(text: &str) -> Result<Token, Problem> {
+    let bits = digits::bytes(text).map(u128::from_be_bytes);
+    let bits = bits.ok_or_else(|| {
+        Problem::invalid("token has to be the 32 hexadecimal digits that the claim was answered.")
+    })?;
+    Ok(Token::from_random(bits))
+}

@@ -1,0 +1,381 @@
+//! Claims by workers that speak HTTP: one attempt for each command, whoever asks first.
+//!
+//! What lives here: from a claim's document to an intent, and from what the engine answers to a response. What must never: an
+//! answer that says "yours" about an attempt that is not known to be stored.
+
+use super::Shared;
+use super::answer::Stored;
+use super::digits;
+use super::input::{Json, whole};
+use super::output::json;
+use super::problem::{Document, Problem};
+use super::view::Name;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use semel::archive::{base64, rfc3339};
+use semel::core::fingerprint::{self, ErrorKind, Fingerprint};
+use semel::core::id::OperationId;
+use semel::core::key::Key;
+use semel::core::policy::{self, Policy};
+use semel::core::scope::{Caller, Identity, Operation, Scope};
+use semel::{Answer, Claimed, Error, Intent, Told, payload};
+use semel_http::Code;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// The longest that a claim waits for a running twin.
+const WAIT_MAX: Duration = Duration::from_mins(1);
+/// The shortest and the longest lease: renewing has to be possible over a network, and a crash holds a key up for this long.
+const LEASE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_hours(1));
+/// The longest of any other span.
+const SPAN_MAX: Duration = Duration::from_hours(366 * 24);
+/// The most characters that name an operation, a caller or a tenant.
+const NAME_MAX: usize = 255;
+
+/// How the effect happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Class {
+    /// In a system that deduplicates by the operation id that it is handed: an attempt in doubt is run again.
+    Downstream,
+    /// Anywhere else: at most once; an attempt in doubt becomes unknown.
+    External,
+}
+
+/// How an attempt begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Mode {
+    /// The effect may begin at once.
+    #[default]
+    Processing,
+    /// There is something to do before: the effect begins after a renewal with `begin`, and a crash until then costs nothing.
+    Reserved,
+}
+
+/// What a worker wants to do once. Of `fingerprint`, `payload` and `payload_base64` it brings exactly one.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(as = Claim)]
+pub(super) struct Wanted {
+    /// What is asked for. The same key under another operation is another command.
+    #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    operation: String,
+    /// What names this one intent, the same on every retry.
+    #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    key: String,
+    /// For whom. Whoever has no caller shares the keys of all who have none.
+    #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    caller: Option<String>,
+    /// In which tenant.
+    #[schema(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    tenant: Option<String>,
+    /// A hash of the worker's own over everything that makes two intents the same.
+    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
+    fingerprint: Option<String>,
+    /// What has to be the same for two intents to be the same, compared as JSON: the order of members does not matter, numbers
+    /// count by their value.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+    /// The same as bytes, compared one by one.
+    #[serde(rename = "payload_base64")]
+    #[schema(
+        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+    )]
+    payload_base64: Option<String>,
+    /// How the effect happens; `external` where it is left out.
+    class: Option<Class>,
+    /// How the attempt begins; `processing` where it is left out.
+    mode: Option<Mode>,
+    /// How long the claim holds without renewal.
+    #[serde(default, deserialize_with = "whole")]
+    #[schema(minimum = 500, maximum = 3_600_000)]
+    lease_ms: Option<u64>,
+    /// The longest that the effect can still be under way after it was sent: before lease and this are over, nobody is
+    /// believed that it did not happen.
+    #[serde(default, deserialize_with = "whole")]
+    #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
+    work_deadline_ms: Option<u64>,
+    /// How long the outcome is replayed.
+    #[serde(default, deserialize_with = "whole")]
+    #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
+    ttl_ms: Option<u64>,
+    /// How long the system of a `downstream` effect remembers.
+    #[serde(default, deserialize_with = "whole")]
+    #[schema(minimum = 1, maximum = 31_622_400_000_i64)]
+    dedup_window_ms: Option<u64>,
+    /// How long to wait for the outcome of an attempt that runs already.
+    #[serde(default, deserialize_with = "whole")]
+    #[schema(minimum = 0, maximum = 60_000)]
+    wait_ms: Option<u64>,
+}
+
+/// `null` is a payload; to be left out is not.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// The attempt is the worker's.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Claimed)]
+pub(super) struct Yours {
+    /// Always `claimed`.
+    result: &'static str,
+    /// The public name of the command, the same on every attempt: hand it to whatever system the effect happens in.
+    operation_id: String,
+    /// What proves that the attempt is yours. Whoever knows it can end the attempt.
+    token: String,
+    /// Which attempt it is.
+    attempt: u32,
+    /// Grows with every attempt: a system that remembers the highest it has seen can refuse a late one.
+    fence: u64,
+    /// Until when nobody else takes the attempt for dead. Begin nothing after it.
+    lease_expires_at: String,
+}
+
+/// It was done before, and this came of it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Replayed)]
+pub(super) struct Done {
+    /// Always `replayed`.
+    result: &'static str,
+    /// The public name of the command.
+    operation_id: String,
+    /// The state that it led to. `FAILED_NOT_REPLAYABLE` only where this claim waited: the next one is the next attempt.
+    state: Name,
+    /// Until when it is replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    /// What was answered.
+    response: Stored,
+}
+
+/// Claims an attempt, or tells what came of it before.
+#[utoipa::path(post, path = "/v1/claims", operation_id = "claim", tag = "claims", request_body = Wanted, responses(
+    (status = 200, description = "It was done before", body = Done),
+    (status = 201, description = "The attempt is yours", body = Yours),
+    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 409, description = "In progress (Retry-After), outcome unknown, or attempts used up", body = Document, content_type = "application/problem+json"),
+    (status = 410, description = "Done so long ago that the outcome is no longer kept", body = Document, content_type = "application/problem+json"),
+    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
+    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 422, description = "The key belongs to another payload", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often, or too many new keys", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer: nothing may be begun", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn claim(
+    State(shared): State<Arc<Shared>>,
+    Json(wanted): Json<Wanted>,
+) -> Result<Response, Problem> {
+    let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
+    let policy = terms(&shared.options.claims, &wanted)?;
+    let (operation, class) = (wanted.operation.clone(), policy.class);
+    let intent = intent(wanted, policy)?.waiting(wait.unwrap_or_default());
+    let engine = &shared.engine;
+    let answer = match engine.claim(&intent).await.map_err(|error| not_run(&error))? {
+        Claimed::Yours(lease) => return Ok(json(StatusCode::CREATED, &yours(&lease))),
+        Claimed::Told(answer) if wait.is_some() && matches!(answer.told, Told::InProgress { .. }) => {
+            engine.attend(&intent).await.map_err(|error| not_run(&error))?
+        }
+        Claimed::Told(answer) => answer,
+    };
+    let doubt_ends = class == policy::Class::Downstream || engine.has_reconciler(&operation);
+    told(answer, doubt_ends)
+}
+
+fn yours(lease: &semel::Lease) -> Yours {
+    Yours {
+        result: "claimed",
+        operation_id: lease.operation_id().to_string(),
+        token: digits::text(&lease.token().bits().to_be_bytes()),
+        attempt: lease.attempt(),
+        fence: lease.fence(),
+        lease_expires_at: lease.until().map(rfc3339::text).unwrap_or_default(),
+    }
+}
+
+/// What a worker is told that has nothing to run.
+fn told(answer: Answer, doubt_ends: bool) -> Result<Response, Problem> {
+    let Answer { operation_id: id, told } = answer;
+    let problem = match told {
+        Told::Replayed(replayed) => {
+            let document = Done {
+                result: "replayed",
+                operation_id: id.to_string(),
+                state: replayed.stored.state.into(),
+                expires_at: replayed.stored.expires_at.map(rfc3339::text),
+                response: Stored::whole(&replayed.outcome),
+            };
+            return Ok(json(StatusCode::OK, &document));
+        }
+        Told::InProgress { retry_after } => {
+            let detail = "Another attempt is under way. Claim again later, with the same key and payload.";
+            semel_http::Problem::new(Code::InProgress, detail).retryable_after(retry_after)
+        }
+        Told::Mismatch => {
+            let detail = "The key was used for another payload. Nothing was claimed; a different intent needs a key of its own.";
+            semel_http::Problem::new(Code::Mismatch, detail)
+        }
+        Told::Expired => {
+            let detail = "It was done, so long ago that its outcome is no longer kept. Nothing was claimed.";
+            semel_http::Problem::new(Code::Expired, detail)
+        }
+        Told::AttemptsExhausted => {
+            let detail = "Every attempt that is allowed was made, and none took effect. Nothing was claimed.";
+            semel_http::Problem::new(Code::AttemptsExhausted, detail)
+        }
+        // A claim runs nothing by itself.
+        Told::Unknown | Told::Unreadable | Told::Ran(_) => unknown(doubt_ends),
+    };
+    Err(problem.about(id).into())
+}
+
+fn unknown(doubt_ends: bool) -> semel_http::Problem {
+    let detail = "Whether an earlier attempt took effect cannot be told. Nothing was claimed; somebody has to find out and \
+                  resolve the record.";
+    semel_http::Problem::new(Code::Unknown, detail).retryable(doubt_ends)
+}
+
+/// Why there is no answer at all.
+fn not_run(error: &Error) -> Problem {
+    match error {
+        Error::Fingerprint(error) => unfingerprintable(error).into(),
+        Error::Policy(error) => Problem::invalid(format!("The terms are not fit for use: {error}.")),
+        Error::Quota(exceeded) => {
+            let detail = "Too many new keys. Nothing was claimed; claim again later, with the same key.";
+            semel_http::Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after).into()
+        }
+        error => {
+            tracing::warn!(%error, "nothing could be claimed");
+            let detail = "Whether this was done before cannot be told just now. Nothing was claimed, so begin nothing; claim again \
+                          later, with the same key.";
+            let problem = semel_http::Problem::new(Code::StoreUnavailable, detail);
+            problem.retryable_after(Duration::from_secs(1)).into()
+        }
+    }
+}
+
+fn unfingerprintable(error: &fingerprint::Error) -> semel_http::Problem {
+    let code = match error.kind() {
+        ErrorKind::TooLarge => Code::TooLarge,
+        _ => Code::Unfingerprintable,
+    };
+    let detail =
+        format!("The payload cannot be compared with that of a retry, so nothing was claimed. {error}");
+    semel_http::Problem::new(code, detail)
+}
+
+fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
+    named("operation", &wanted.operation)?;
+    let key = Key::from_source(&wanted.key).map_err(|error| {
+        Problem::from(semel_http::Problem::new(Code::Invalid, format!("Nothing was claimed. {error}")))
+    })?;
+    let caller = match wanted.caller {
+        Some(caller) => {
+            named("caller", &caller)?;
+            Identity::header(caller).into()
+        }
+        None => Caller::Anonymous,
+    };
+    let scope = Scope::new(caller, Operation::named(wanted.operation));
+    let scope = match wanted.tenant {
+        Some(tenant) => {
+            named("tenant", &tenant)?;
+            scope.in_tenant(tenant)
+        }
+        None => scope,
+    };
+    let intent = match (wanted.fingerprint, wanted.payload, wanted.payload_base64) {
+        (Some(hash), None, None) => {
+            let hash = digits::bytes(&hash);
+            let hash =
+                hash.ok_or_else(|| Problem::invalid("fingerprint has to be 64 hexadecimal digits."))?;
+            Intent::new(scope, key, policy, Fingerprint::from_bytes(hash))
+        }
+        (None, Some(value), None) => {
+            let payload = payload::Json::of(&value);
+            let payload = payload.map_err(|_| Problem::invalid("payload cannot be read as JSON."))?;
+            Intent::new(scope, key, policy, payload)
+        }
+        (None, None, Some(text)) => {
+            let bytes =
+                base64::decode(&text).ok_or_else(|| Problem::invalid("payload_base64 is not base64."))?;
+            Intent::new(scope, key, policy, payload::Raw::from(bytes))
+        }
+        _ => {
+            let detail = "A claim has exactly one of payload, payload_base64 and fingerprint: what a retry is compared with.";
+            return Err(Problem::invalid(detail));
+        }
+    };
+    Ok(match wanted.mode.unwrap_or_default() {
+        Mode::Processing => intent,
+        Mode::Reserved => intent.reserved(),
+    })
+}
+
+fn named(what: &str, name: &str) -> Result<(), Problem> {
+    let fits = (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    let detail =
+        || Problem::invalid(format!("{what} has 1 to {NAME_MAX} characters, and no control characters."));
+    if fits { Ok(()) } else { Err(detail()) }
+}
+
+/// The terms of a claim: those of the address, where it does not say otherwise.
+fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
+    let any = (Duration::from_millis(1), SPAN_MAX);
+    let mut policy = defaults.clone();
+    if let Some(class) = wanted.class {
+        policy.class = match class {
+            Class::Downstream => policy::Class::Downstream,
+            Class::External => policy::Class::External,
+        };
+    }
+    if let Some(lease) = span("leaseMs", wanted.lease_ms, LEASE)? {
+        policy.lease = lease;
+        // What is too short for the lease would be refused; nobody chose it.
+        policy.denied_ttl = policy.denied_ttl.max(lease * 2);
+    }
+    let spans = [
+        ("workDeadlineMs", wanted.work_deadline_ms, &mut policy.work_deadline),
+        ("ttlMs", wanted.ttl_ms, &mut policy.ttl),
+        ("dedupWindowMs", wanted.dedup_window_ms, &mut policy.dedup_window),
+    ];
+    for (name, given, kept) in spans {
+        if let Some(given) = span(name, given, any)? {
+            *kept = given;
+        }
+    }
+    policy.check().map_err(|error| Problem::invalid(format!("The terms are not fit for use: {error}.")))?;
+    Ok(policy)
+}
+
+fn span(
+    name: &str,
+    millis: Option<u64>,
+    (min, max): (Duration, Duration),
+) -> Result<Option<Duration>, Problem> {
+    let span = millis.map(Duration::from_millis);
+    if span.is_none_or(|span| (min..=max).contains(&span)) {
+        return Ok(span);
+    }
+    let detail = format!("{name} has to be one from {} to {}.", min.as_millis(), max.as_millis());
+    Err(Problem::invalid(detail))
+}
+
+/// Whose attempt it is not.
+pub(super) fn lost(id: OperationId, looked: Option<&semel::Looked>) -> Problem {
+    let detail = "The record is no longer this token's attempt: its lease died and another attempt followed, or the token is \
+                  not its. Begin nothing more under it.";
+    let state = looked.map(|looked| looked.record.state_name());
+    Problem::new(super::problem::Situation::ClaimLost, detail).about(id, state)
+}

@@ -1,0 +1,186 @@
+//! Who is let in, and to what.
+//!
+//! What lives here: the way from a request to somebody with roles, and the role that each path asks for. What must never: a
+//! path that is open because nobody thought of it: what is not listed as open asks for a token.
+
+use super::host;
+use super::options::{LOOPBACK, Role, TokenHash};
+use super::problem::{Problem, Situation};
+use super::{Peer, Shared};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Somebody who was let in.
+#[derive(Debug, Clone)]
+pub(super) struct Who {
+    /// The name that stands in histories.
+    pub(super) name: Arc<str>,
+    roles: Arc<[Role]>,
+}
+
+impl Who {
+    pub(super) fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+}
+
+/// What a path asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Nothing: whoever runs the process has to be able to ask whether it lives.
+    Nothing,
+    /// Somebody who may be here at all.
+    Somebody,
+    Role(Role),
+}
+
+impl Need {
+    fn of(method: &Method, path: &str) -> Self {
+        let is_read = *method == Method::GET || *method == Method::HEAD;
+        let under =
+            |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        match path {
+            "/healthz" | "/readyz" => Self::Nothing,
+            "/metrics" => Self::Role(Role::Read),
+            _ if under("/v1/claims") => Self::Role(Role::Claim),
+            _ if under("/v1/records") && is_read => Self::Role(Role::Read),
+            _ if under("/v1") => Self::Role(Role::Operate),
+            _ => Self::Somebody,
+        }
+    }
+}
+
+/// Lets a request through, or refuses it.
+pub(super) async fn gate(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
+    let need = Need::of(request.method(), request.uri().path());
+    if need == Need::Nothing {
+        return next.run(request).await;
+    }
+    match let_in(&shared, &request, need) {
+        Ok(who) => {
+            request.extensions_mut().insert(who);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn let_in(shared: &Shared, request: &Request, need: Need) -> Result<Who, Problem> {
+    // Whoever binds the service names the peer; without that nobody can be told from anybody.
+    let Some(peer) = request.extensions().get::<Peer>() else {
+        return Err(Problem::new(Situation::Forbidden, "Nobody can tell where the request came from."));
+    };
+    let address = peer.address.ip();
+    let who = if shared.options.tokens.is_empty() {
+        from_this_machine(request, peer)?
+    } else {
+        by_token(shared, request.headers(), address)?
+    };
+    if let Need::Role(role) = need
+        && !who.has(role)
+    {
+        let detail = format!("This asks for the role {}, which the token does not have.", role.name());
+        let challenge = "Bearer realm=\"semel\", error=\"insufficient_scope\"";
+        return Err(Problem::new(Situation::Forbidden, detail).challenging(challenge));
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let taken = shared.writes.take(address, shared.clock.uptime());
+        taken.map_err(|wait| {
+            Problem::new(Situation::TooMany, "Too many writes from this address.").after(wait)
+        })?;
+    }
+    Ok(who)
+}
+
+/// Without tokens, whoever is on this machine may do everything but read stored answers.
+fn from_this_machine(request: &Request, peer: &Peer) -> Result<Who, Problem> {
+    if !peer.address.ip().to_canonical().is_loopback() {
+        let detail = "Without tokens, this address answers its own machine only.";
+        return Err(Problem::new(Situation::Forbidden, detail));
+    }
+    if !host::is_own(request.uri(), request.headers(), peer.local.port()) {
+        let detail =
+            "Without tokens, this address answers only to localhost or a loopback address, with its port.";
+        return Err(Problem::new(Situation::Misdirected, detail));
+    }
+    Ok(Who { name: LOOPBACK.into(), roles: [Role::Read, Role::Operate, Role::Claim].into() })
+}
+
+fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Who, Problem> {
+    let mut lines = headers.get_all(AUTHORIZATION).iter();
+    let Some(line) = lines.next() else {
+        let problem = Problem::new(Situation::Unauthenticated, "Send a token as Authorization: Bearer …");
+        return Err(problem.challenging("Bearer realm=\"semel\""));
+    };
+    let now = shared.clock.uptime();
+    if let Some(wait) = shared.failures.wait(address, now) {
+        let detail =
+            "Too many wrong tokens from this address; what it presents is not looked at for a while.";
+        return Err(Problem::new(Situation::TooMany, detail).after(wait));
+    }
+    let sent = bearer(line.as_bytes()).filter(|_| lines.next().is_none()).map(TokenHash::of);
+    if let Some(who) = sent.and_then(|sent| known(shared, &sent)) {
+        return Ok(who);
+    }
+    // Refused as wrong even where it used up the last of what was allowed: the next one is refused unseen.
+    shared.failures.take(address, now).ok();
+    tracing::warn!(target: "semel::audit", %address, "a wrong token was presented at the admin address");
+    let problem = Problem::new(Situation::Unauthenticated, "The token is not known here.");
+    Err(problem.challenging("Bearer realm=\"semel\", error=\"invalid_token\""))
+}
+
+/// The credentials of `Bearer …`.
+fn bearer(line: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = line.split_at_checked(7)?;
+    let credentials = rest.trim_ascii();
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !credentials.is_empty()).then_some(credentials)
+}
+
+/// Compares with every token there is, so that the time it takes tells nothing about which one came close.
+fn known(shared: &Shared, sent: &TokenHash) -> Option<Who> {
+    let mut found = None;
+    for token in &shared.options.tokens {
+        if token.hash.is(sent) {
+            found = Some(token);
+        }
+    }
+    found.map(|token| Who { name: token.name.as_str().into(), roles: token.roles.as_slice().into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_asks_for_its_role_and_an_unknown_one_for_somebody() {
+        let need = |method: &str, path| Need::of(&method.parse().expect("a method"), path);
+        assert_eq!(need("GET", "/healthz"), Need::Nothing);
+        assert_eq!(need("POST", "/readyz"), Need::Nothing);
+        assert_eq!(need("GET", "/metrics"), Need::Role(Role::Read));
+        assert_eq!(need("GET", "/v1/records"), Need::Role(Role::Read));
+        assert_eq!(need("HEAD", "/v1/records/x"), Need::Role(Role::Read));
+        assert_eq!(need("POST", "/v1/records/x/resolve"), Need::Role(Role::Operate));
+        assert_eq!(need("DELETE", "/v1/records/x"), Need::Role(Role::Operate));
+        assert_eq!(need("GET", "/v1/claims/x"), Need::Role(Role::Claim));
+        assert_eq!(need("POST", "/v1/claims"), Need::Role(Role::Claim));
+        assert_eq!(need("POST", "/v1/claimsx"), Need::Role(Role::Operate));
+        assert_eq!(need("GET", "/v1"), Need::Role(Role::Operate));
+        for path in ["/", "/openapi.json", "/healthz/", "//healthz", "/healthz/x", "/metrics/"] {
+            assert_eq!(need("GET", path), Need::Somebody, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_bearer_token_is_what_follows_the_scheme() {
+        assert_eq!(bearer(b"Bearer abc"), Some(b"abc".as_slice()));
+        assert_eq!(bearer(b"bEARER  abc "), Some(b"abc".as_slice()));
+        for bad in ["", "Bearer", "Bearer ", "Basic abc", "Bearerabc", "abc"] {
+            assert_eq!(bearer(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether the process lives, whether it can serve, and its metrics.
+//!
+//! What lives here: answers for probes and scrapers. What must never: a way to load the store by asking often.
+
+use super::Shared;
+use super::output::json;
+use super::problem::{Document, Situation};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use semel::core::store::Count;
+use semel_http::Code;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// How long the store may take to answer whoever asks for readiness.
+const READY_WITHIN: Duration = Duration::from_secs(2);
+/// How long an answer of the store is good for everybody who asks.
+const GOOD_FOR: Duration = Duration::from_millis(250);
+
+/// The process lives.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Alive {
+    /// Always true: who does not live does not answer.
+    alive: bool,
+}
+
+/// Whether requests should be sent here.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(super) struct Ready {
+    /// Whether they should.
+    ready: bool,
+    /// Why not.
+    reasons: Vec<String>,
+}
+
+/// The last answer of the store, and when it came, by the uptime.
+#[derive(Default)]
+pub(super) struct LastAsked(tokio::sync::Mutex<Option<(Duration, Option<String>)>>);
+
+/// Tells that the process lives. Asks nobody.
+#[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = Alive)))]
+pub(super) async fn healthz() -> Response {
+    json(StatusCode::OK, &Alive { alive: true })
+}
+
+/// Tells whether requests should be sent here: the store answers, and the process is not about to end.
+#[utoipa::path(get, path = "/readyz", tag = "health", security(()), responses(
+    (status = 200, description = "Ready", body = Ready),
+    (status = 503, description = "Not ready, and why", body = Ready),
+))]
+pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
+    let mut reasons = Vec::new();
+    if (shared.sources.is_draining)() {
+        reasons.push("the process is shutting down and takes no new requests".to_owned());
+    }
+    reasons.extend(shared.ready.ask(&shared).await);
+    let ready = reasons.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &Ready { ready, reasons })
+}
+
+impl LastAsked {
+    /// Why the store cannot be worked with, if it cannot. One question at a time, however many ask.
+    async fn ask(&self, shared: &Shared) -> Option<String> {
+        let mut last = self.0.lock().await;
+        let now = shared.clock.uptime();
+        if let Some((asked_at, reason)) = &*last
+            && now.saturating_sub(*asked_at) < GOOD_FOR
+        {
+            return reason.clone();
+        }
+        let answer = tokio::time::timeout(READY_WITHIN, shared.engine.store().count(Count::Records, 1)).await;
+        let reason = match answer {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(format!("the store does not answer: {}", error.kind())),
+            Err(_) => Some(format!("the store has not answered within {} s", READY_WITHIN.as_secs())),
+        };
+        *last = Some((shared.clock.uptime(), reason.clone()));
+        reason
+    }
+}
+
+/// The metrics of this process, as Prometheus reads them.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+    (status = 200, body = String, content_type = "text/plain; version=0.0.4; charset=utf-8"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+    let text = (shared.sources.metrics)();
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// One situation that a request can be refused for.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Described {
+    /// The name that a program can rely on.
+    code: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// The situation in a few words.
+    title: &'static str,
+}
+
+/// Every situation that a request can be refused for: what a problem's `type` leads to.
+#[utoipa::path(get, path = "/.well-known/idempotency", tag = "description", responses(
+    (status = 200, body = Vec<Described>),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn situations() -> Response {
+    let own = Situation::ALL.iter().map(|situation| Described {
+        code: situation.code(),
+        status: situation.status(),
+        title: situation.title(),
+    });
+    let shared = Code::ALL.iter().map(|code| Described {
+        code: code.as_str(),
+        status: code.status(),
+        title: code.title(),
+    });
+    json(StatusCode::OK, &shared.chain(own).collect::<Vec<_>>())
+}

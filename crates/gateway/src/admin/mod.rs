@@ -1,0 +1,169 @@
+//! The admin address: health, metrics, records for operators, claims for workers.
+//!
+//! **What lives here**: the HTTP service of that address, over [`semel::Engine`]. **What must never**: a rule about what a
+//! record means; what the machine refuses is refused here in HTTP's words. Nor a key, a stored body or a token in a log.
+//!
+//! | path | role |
+//! |---|---|
+//! | `GET /healthz`, `GET /readyz` | none |
+//! | `GET /metrics` | `read` |
+//! | `GET /openapi.json`, `GET /.well-known/idempotency` | any |
+//! | `GET /v1/records`, `GET /v1/records/{id}` | `read` (what was answered: `bodies`, too) |
+//! | `POST /v1/records/{id}/resolve`, `POST /v1/records/{id}/release` | `operate` |
+//! | `POST /v1/claims`, `GET /v1/claims/{id}`, `POST /v1/claims/{id}/renew`, `POST /v1/claims/{id}/outcome` | `claim` |
+//!
+//! Whoever binds it puts a [`Peer`] among each request's extensions; without one, everything but health is refused.
+
+mod answer;
+mod attempts;
+mod claims;
+mod description;
+mod digits;
+mod gate;
+mod health;
+mod host;
+mod input;
+mod limiter;
+mod options;
+mod output;
+mod problem;
+mod records;
+mod settle;
+mod view;
+
+pub use options::{LOOPBACK, Options, OptionsError, Role, Token, TokenHash};
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response as AxumResponse};
+use axum::routing::get;
+use bytes::Bytes;
+use health::LastAsked;
+use http::header::CONTENT_TYPE;
+use http::{Request, Response};
+use limiter::Limiter;
+use problem::{Problem, Situation};
+use semel::{Clock, Engine};
+use semel_http::{Body, BoxError};
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower_service::Service;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Both ends of the connection that a request came by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The client's end.
+    pub address: SocketAddr,
+    /// Our end.
+    pub local: SocketAddr,
+}
+
+/// What the address shows that others know.
+#[derive(Clone)]
+pub struct Sources {
+    /// The metrics of the process, as Prometheus reads them.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Whether the process is about to end and should be sent nothing more.
+    pub is_draining: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// What rates are measured by.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    engine: Engine,
+    options: Options,
+    sources: Sources,
+    clock: Arc<dyn Clock>,
+    failures: Limiter,
+    writes: Limiter,
+    ready: LastAsked,
+}
+
+/// The service of the admin address. Cheap to clone; every clone is the same service.
+#[derive(Clone)]
+pub struct Admin {
+    router: Router,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin").finish_non_exhaustive()
+    }
+}
+
+/// The service of the admin address over `engine`. Fails where the options fail their [check](Options::check).
+pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Admin, OptionsError> {
+    options.check()?;
+    let clock = Arc::clone(&sources.clock);
+    let (failures, writes) = (Limiter::new(options.failures), Limiter::new(options.writes));
+    let shared = Shared { engine, options, sources, clock, failures, writes, ready: LastAsked::default() };
+    let shared = Arc::new(shared);
+    let (router, api) = routes().split_for_parts();
+    let described = Bytes::from(description::whole(&api).to_string());
+    let describe = get(move || async move { ([(CONTENT_TYPE, "application/json")], described) });
+    let router = router
+        .route("/openapi.json", describe)
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(not_by_this_method)
+        .layer(from_fn_with_state(Arc::clone(&shared), gate::gate))
+        .layer(from_fn(output::guarded))
+        .with_state(shared);
+    Ok(Admin { router })
+}
+
+fn routes() -> OpenApiRouter<Arc<Shared>> {
+    OpenApiRouter::with_openapi(description::begun())
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(health::situations))
+        .routes(routes!(records::list))
+        .routes(routes!(records::show))
+        .routes(routes!(settle::resolve))
+        .routes(routes!(settle::release))
+        .routes(routes!(claims::claim))
+        .routes(routes!(attempts::show))
+        .routes(routes!(attempts::renew))
+        .routes(routes!(attempts::outcome))
+}
+
+async fn nothing_here() -> AxumResponse {
+    Problem::new(Situation::NoSuchPath, "There is nothing at this path; /openapi.json lists what there is.")
+        .into_response()
+}
+
+async fn not_by_this_method() -> AxumResponse {
+    Problem::new(Situation::Method, "Not by this method; Allow names those that are.").into_response()
+}
+
+impl<B> Service<Request<B>> for Admin
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // A router is ready whenever it is asked.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let answering = self.router.call(request.map(axum::body::Body::new));
+        Box::pin(async move { answering.await.map(|response| response.map(Body::live)) })
+    }
+}

@@ -1,0 +1,259 @@
+//! How the admin address is set up.
+//!
+//! What lives here: who may do what there, and within which bounds. What must never: a token in clear. What is configured is
+//! its hash, and what was sent is hashed before it is compared.
+
+use semel::core::policy::{Class, Policy, PolicyError};
+use semel::quota::Rate;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+
+/// What a token is good for. None of them includes another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Metrics, and records without what was answered.
+    Read,
+    /// Resolve and release.
+    Operate,
+    /// The claims API.
+    Claim,
+    /// Stored answers and fingerprints, where the record itself may be read.
+    Bodies,
+}
+
+impl Role {
+    /// Every role there is.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Operate, Self::Claim, Self::Bodies];
+
+    /// The role as it is written in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Claim => "claim",
+            Self::Bodies => "bodies",
+        }
+    }
+}
+
+/// The SHA-256 hash of a token. A token has to be random (32 bytes will do): then its hash gives nothing away.
+#[derive(Clone, Copy)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// The hash of a token, as it is sent after `Bearer`.
+    pub fn of(token: impl AsRef<[u8]>) -> Self {
+        Self(Sha256::digest(token.as_ref()).into())
+    }
+
+    /// A hash as it is configured: 64 hexadecimal digits, as `sha256sum` prints them.
+    pub fn parse(text: &str) -> Option<Self> {
+        super::digits::bytes(text).map(Self)
+    }
+
+    /// Whether both are the same, told in a time that does not depend on where they differ.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash(…)")
+    }
+}
+
+/// Somebody who may do something at the admin address.
+#[derive(Debug, Clone)]
+pub struct Token {
+    /// The name that stands in histories and logs for what its holder did. Two tokens may share it, so that one can replace
+    /// the other.
+    pub name: String,
+    /// The hash of what its holder sends.
+    pub hash: TokenHash,
+    /// What it is good for.
+    pub roles: Vec<Role>,
+}
+
+/// Who acts at an address that has no tokens.
+pub const LOOPBACK: &str = "loopback";
+
+/// How the admin address is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Who may do what. With none, whoever reaches it may do everything but read stored answers; only a loopback address
+    /// may be set up so.
+    pub tokens: Vec<Token>,
+    /// The longest request body.
+    pub body_bytes_max: usize,
+    /// How many wrong tokens one address may present. Beyond it, what that address presents is not looked at.
+    pub failures: Rate,
+    /// How many requests that write one address may make.
+    pub writes: Rate,
+    /// The terms of claims that do not say otherwise.
+    pub claims: Policy,
+}
+
+impl Default for Options {
+    /// `127.0.0.1:9090`, no tokens, bodies up to 16 MiB, 10 wrong tokens in 10 s, 5000 writes in 10 s, claims of the class
+    /// `external` with its defaults.
+    fn default() -> Self {
+        const SPAN: Duration = Duration::from_secs(10);
+        const fn rate(count: u32) -> Rate {
+            Rate { count: NonZeroU32::new(count).expect("not zero"), per: SPAN }
+        }
+        Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)),
+            tokens: Vec::new(),
+            body_bytes_max: 16 << 20,
+            failures: rate(10),
+            writes: rate(5_000),
+            claims: Policy::new(Class::External),
+        }
+    }
+}
+
+impl Options {
+    /// Says what is wrong, if anything is: what fails here must not be served.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        if self.tokens.is_empty() && !self.address.ip().to_canonical().is_loopback() {
+            return Err(OptionsError::OpenToOthers(self.address));
+        }
+        for (index, token) in self.tokens.iter().enumerate() {
+            let name = || token.name.clone();
+            let fits = (1..=semel::core::history::WHO_BYTES_MAX).contains(&token.name.len());
+            if !fits || token.name.chars().any(char::is_control) || token.name == LOOPBACK {
+                return Err(OptionsError::UnfitName(name()));
+            }
+            if token.roles.is_empty() {
+                return Err(OptionsError::NoRole(name()));
+            }
+            if self.tokens[..index].iter().any(|other| other.hash.is(&token.hash)) {
+                return Err(OptionsError::SameToken(name()));
+            }
+        }
+        if self.claims.class == Class::Local {
+            return Err(OptionsError::LocalClaims);
+        }
+        self.claims.check().map_err(OptionsError::Claims)
+    }
+}
+
+/// Why the admin address cannot be served as it is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OptionsError {
+    /// Others can reach the address, and there is no token.
+    OpenToOthers(SocketAddr),
+    /// A token's name cannot stand in a history.
+    UnfitName(String),
+    /// A token is good for nothing.
+    NoRole(String),
+    /// A token was configured before, with other roles or under another name.
+    SameToken(String),
+    /// Claims were to be of the class `local`.
+    LocalClaims,
+    /// The terms of claims are not fit for use.
+    Claims(PolicyError),
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenToOthers(address) => write!(
+                f,
+                "the admin address {address} can be reached from other machines, and no token is configured: anybody could \
+                 settle records; configure a token, or listen on 127.0.0.1"
+            ),
+            Self::UnfitName(name) => write!(
+                f,
+                "{name:?} cannot be a token's name: 1 to 64 bytes without control characters, and not \"{LOOPBACK}\", which \
+                 stands for requests without a token"
+            ),
+            Self::NoRole(name) => {
+                write!(f, "the token {name:?} has no role: give it one of read, operate, claim, bodies")
+            }
+            Self::SameToken(name) => {
+                write!(
+                    f,
+                    "the token {name:?} is configured twice: whose roles would count? remove one of them"
+                )
+            }
+            Self::LocalClaims => f.write_str(
+                "claims cannot be of the class local: nobody but the database of the effect can offer that",
+            ),
+            Self::Claims(error) => write!(f, "the terms of claims are not fit for use: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OptionsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(name: &str, secret: &str) -> Token {
+        Token { name: name.into(), hash: TokenHash::of(secret), roles: vec![Role::Read] }
+    }
+
+    fn with(change: impl FnOnce(&mut Options)) -> Result<(), OptionsError> {
+        let mut options = Options::default();
+        change(&mut options);
+        options.check()
+    }
+
+    #[test]
+    fn an_address_that_others_reach_needs_a_token() {
+        assert_eq!(with(|_| {}), Ok(()));
+        for open in ["0.0.0.0:9090", "[::]:9090", "10.0.0.1:9090", "[2001:db8::1]:9090"] {
+            let address = open.parse().expect("an address");
+            assert_eq!(with(|options| options.address = address), Err(OptionsError::OpenToOthers(address)));
+            let guarded = with(|options| {
+                options.address = address;
+                options.tokens = vec![token("ops", "s3cret")];
+            });
+            assert_eq!(guarded, Ok(()), "{open}");
+        }
+        for own in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(with(|options| options.address = own.parse().expect("an address")), Ok(()), "{own}");
+        }
+    }
+
+    #[test]
+    fn each_unfit_set_up_is_told_apart() {
+        let tokens = |tokens: Vec<Token>| with(|options| options.tokens = tokens);
+        for name in ["", "loopback", "a\nb", &"x".repeat(65)] {
+            assert_eq!(tokens(vec![token(name, "1")]), Err(OptionsError::UnfitName(name.into())));
+        }
+        assert_eq!(tokens(vec![token(&"x".repeat(64), "1")]), Ok(()));
+        assert_eq!(
+            tokens(vec![Token { roles: vec![], ..token("a", "1") }]),
+            Err(OptionsError::NoRole("a".into()))
+        );
+        assert_eq!(tokens(vec![token("a", "1"), token("a", "2")]), Ok(()), "one replaces the other");
+        assert_eq!(tokens(vec![token("a", "1"), token("b", "1")]), Err(OptionsError::SameToken("b".into())));
+        assert_eq!(
+            with(|options| options.claims = Policy::new(Class::Local)),
+            Err(OptionsError::LocalClaims)
+        );
+        assert_eq!(
+            with(|options| options.claims.lease = Duration::ZERO),
+            Err(OptionsError::Claims(PolicyError::NoLease))
+        );
+    }
+
+    #[test]
+    fn a_hash_is_what_sha256sum_prints_and_debug_output_hides_it() {
+        let printed = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let parsed = TokenHash::parse(printed).expect("64 digits");
+        assert!(parsed.is(&TokenHash::of("abc")) && !parsed.is(&TokenHash::of("abd")));
+        assert!(TokenHash::parse(&printed[1..]).is_none() && TokenHash::parse("x").is_none());
+        assert_eq!(format!("{parsed:?}"), "TokenHash(…)");
+    }
+}

@@ -1,0 +1,217 @@
+//! What a request is refused with.
+//!
+//! What lives here: the situations that only the admin address knows. Those that clients of protected services meet too are
+//! [`semel_http::Code`]'s, and are told here in the same words. What must never: a key, a stored body, or a store's own words
+//! about where it lives.
+
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use semel::core::id::OperationId;
+use semel::core::record::StateName;
+use semel_http::{Code, Form, SPECIFICATION};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// How long whoever met a store that did not answer should wait.
+const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+macro_rules! situations {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $status:literal, $title:literal;)*) => {
+        /// The situations that only the admin address knows.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Situation { $($(#[$doc])* $name,)* }
+
+        impl Situation {
+            pub(super) const ALL: &[Self] = &[$(Self::$name,)*];
+
+            pub(super) const fn code(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            pub(super) const fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)* }
+            }
+
+            pub(super) const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+        }
+    };
+}
+
+situations! {
+    /// Malformed, or not allowed in this form.
+    Invalid = "INVALID_REQUEST", 400, "The request is not valid";
+    /// No token, or none that is known.
+    Unauthenticated = "UNAUTHENTICATED", 401, "A token is needed";
+    /// The token is not good for this.
+    Forbidden = "FORBIDDEN", 403, "The token does not allow this";
+    /// No such page.
+    NoSuchPath = "PATH_NOT_FOUND", 404, "There is nothing at this path";
+    /// Not by this method.
+    Method = "METHOD_NOT_ALLOWED", 405, "The method is not allowed at this path";
+    /// The record does not allow it, now or ever.
+    Refused = "RECORD_STATE_CONFLICT", 409, "The record does not allow this";
+    /// The record is another attempt's by now.
+    ClaimLost = "CLAIM_LOST", 409, "The attempt is no longer the token's";
+    /// The record stands there and cannot be read.
+    Unreadable = "RECORD_UNREADABLE", 409, "The record cannot be read";
+    /// The body is too long.
+    TooLarge = "REQUEST_TOO_LARGE", 413, "The request body is too large";
+    /// Not JSON.
+    MediaType = "UNSUPPORTED_MEDIA_TYPE", 415, "The request body has to be application/json";
+    /// Sent to another name.
+    Misdirected = "HOST_NOT_ALLOWED", 421, "The request was sent to another host";
+    /// Too often.
+    TooMany = "TOO_MANY_REQUESTS", 429, "Too many requests";
+    /// The engine goes on trying.
+    NotStoredYet = "OUTCOME_NOT_STORED_YET", 503, "The outcome is not stored yet";
+}
+
+/// A refusal.
+#[derive(Debug)]
+pub(super) enum Problem {
+    Own(Own),
+    Shared(semel_http::Problem),
+}
+
+/// A situation of the admin address, as one request meets it.
+#[derive(Debug)]
+pub(super) struct Own {
+    situation: Situation,
+    detail: Cow<'static, str>,
+    retry_after: Option<Duration>,
+    operation_id: Option<OperationId>,
+    state: Option<StateName>,
+    challenge: Option<&'static str>,
+}
+
+impl Problem {
+    pub(super) fn new(situation: Situation, detail: impl Into<Cow<'static, str>>) -> Self {
+        let detail = detail.into();
+        let (retry_after, operation_id, state, challenge) = (None, None, None, None);
+        Self::Own(Own { situation, detail, retry_after, operation_id, state, challenge })
+    }
+
+    pub(super) fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Situation::Invalid, detail)
+    }
+
+    /// The store did not answer. What it said is for logs.
+    pub(super) fn store(error: &dyn std::error::Error) -> Self {
+        tracing::warn!(%error, "the admin address could not reach the store");
+        let detail = "The store did not answer; try again. What was asked for may or may not have been done.";
+        semel_http::Problem::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER).into()
+    }
+
+    /// No such operation.
+    pub(super) fn no_such_operation() -> Self {
+        semel_http::Problem::new(Code::NotFound, "There is no such operation.").into()
+    }
+
+    /// The same request may be granted after this long.
+    #[must_use]
+    pub(super) fn after(mut self, span: Duration) -> Self {
+        match &mut self {
+            Self::Own(own) => own.retry_after = Some(span),
+            Self::Shared(problem) => *problem = problem.clone().retryable_after(span),
+        }
+        self
+    }
+
+    /// Which operation it is about, and the state that it is in.
+    #[must_use]
+    pub(super) fn about(mut self, operation_id: OperationId, state: Option<StateName>) -> Self {
+        match &mut self {
+            Self::Own(own) => (own.operation_id, own.state) = (Some(operation_id), state),
+            Self::Shared(problem) => *problem = problem.clone().about(operation_id),
+        }
+        self
+    }
+
+    /// What a client without a token is told about tokens.
+    #[must_use]
+    pub(super) fn challenging(mut self, challenge: &'static str) -> Self {
+        if let Self::Own(own) = &mut self {
+            own.challenge = Some(challenge);
+        }
+        self
+    }
+}
+
+impl From<semel_http::Problem> for Problem {
+    fn from(problem: semel_http::Problem) -> Self {
+        Self::Shared(problem)
+    }
+}
+
+/// A refusal, as RFC 9457 has it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Problem)]
+pub(super) struct Document {
+    /// Where the situation is described.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The situation in a few words, the same every time.
+    title: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// The situation, by the name that a program can rely on.
+    code: &'static str,
+    /// What is the matter with this request.
+    detail: Cow<'static, str>,
+    /// Whether the same request may succeed later.
+    retryable: bool,
+    /// Which operation it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation_id: Option<String>,
+    /// The state that the operation is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Own(own) => own.into_response(),
+            Self::Shared(problem) => problem.into_response(Form::Json, "").map(axum::body::Body::new),
+        }
+    }
+}
+
+impl IntoResponse for Own {
+    fn into_response(self) -> Response {
+        let situation = self.situation;
+        let document = Document {
+            kind: format!("{SPECIFICATION}#{}", situation.code()),
+            title: situation.title(),
+            status: situation.status(),
+            code: situation.code(),
+            detail: self.detail,
+            retryable: self.retry_after.is_some(),
+            operation_id: self.operation_id.map(|id| id.to_string()),
+            state: self.state.map(StateName::as_str),
+        };
+        let status = StatusCode::from_u16(situation.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = super::output::json(status, &document);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(span) = self.retry_after {
+            let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if let Some(id) = self.operation_id
+            && let Ok(id) = HeaderValue::from_str(&id.to_string())
+        {
+            headers.insert(semel_http::names::OPERATION_ID, id);
+        }
+        if let Some(challenge) = self.challenge {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        response
+    }
+}

@@ -1,0 +1,232 @@
+//! Finding and showing records.
+//!
+//! What lives here: the list, its filters and its pages, and one record in full. What must never: a page whose length a
+//! client chooses without bounds, or a record that is left out because it cannot be read.
+
+#![expect(unused_qualifications, reason = "the description of a query is written out with whole paths")]
+
+use super::Shared;
+use super::digits;
+use super::gate::Who;
+use super::input::{Asked, Id};
+use super::options::Role;
+use super::output::json;
+use super::problem::{Document, Problem, Situation};
+use super::view::{InFull, Listed, Name};
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use semel::NotDone;
+use semel::archive::rfc3339;
+use semel::core::id::{CallerHash, KeyHash, OperationId};
+use semel::core::key::Key;
+use semel::core::store::{Cursor, Filter, Kind, Page};
+use semel::core::time::Time;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::{IntoParams, ToSchema};
+
+/// How many records a page has, where nobody says otherwise, and at most.
+const LIMIT: (usize, usize) = (50, 500);
+/// How long the store may take for a page.
+const PAGE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Which records are wanted. Everything named must hold.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(super) struct Wanted {
+    /// In this state.
+    #[param(inline)]
+    state: Option<Name>,
+    /// Of this operation.
+    operation: Option<String>,
+    /// Of the caller with this hash.
+    #[param(pattern = "^[0-9a-fA-F]{64}$")]
+    caller_hash: Option<String>,
+    /// Of the key with this hash.
+    #[param(pattern = "^[0-9a-fA-F]{64}$")]
+    key_hash: Option<String>,
+    /// Of this key. It is hashed here; where addresses are logged on the way, send its hash instead.
+    #[param(min_length = 1, max_length = 255, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    key: Option<String>,
+    /// Last written at this moment or later.
+    #[param(format = DateTime)]
+    updated_from: Option<String>,
+    /// Last written before this moment.
+    #[param(format = DateTime)]
+    updated_before: Option<String>,
+    /// Where the last page ended: its `next`.
+    after: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<usize>,
+}
+
+/// Some records, the oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RecordPage)]
+pub(super) struct Found {
+    /// The records. A page may hold few, or none, and still have a next one.
+    records: Vec<Listed>,
+    /// What stands there and cannot be read by this node. It is left as it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    unreadable: Vec<Unreadable>,
+    /// Where the next page begins; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// A record that cannot be read.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = UnreadableRecord)]
+pub(super) struct Unreadable {
+    /// The public name of the command.
+    operation_id: String,
+    /// Why it cannot be read.
+    reason: String,
+}
+
+/// Lists records.
+#[utoipa::path(get, path = "/v1/records", operation_id = "listRecords", tag = "records", params(Wanted), responses(
+    (status = 200, body = Found),
+    (status = 400, description = "Not a valid query", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn list(
+    State(shared): State<Arc<Shared>>,
+    Asked(wanted): Asked<Wanted>,
+) -> Result<Response, Problem> {
+    let limit = wanted.limit.unwrap_or(LIMIT.0);
+    if !(1..=LIMIT.1).contains(&limit) {
+        return Err(Problem::invalid(format!("limit has to be one from 1 to {}.", LIMIT.1)));
+    }
+    let keys = keys(&shared, &wanted)?;
+    if keys.is_empty() {
+        return Ok(json(StatusCode::OK, &Found { records: Vec::new(), unreadable: Vec::new(), next: None }));
+    }
+    let (index, after) = match wanted.after.as_deref() {
+        None | Some("") => (0, None),
+        Some(text) => place(text, keys.len()).ok_or_else(no_such_place)?,
+    };
+    let filter = filter(wanted, keys[index])?;
+    let asked = shared.engine.store().page(&filter, after.as_ref(), limit);
+    let page = match tokio::time::timeout(PAGE_WITHIN, asked).await {
+        Ok(Ok(page)) => page,
+        Ok(Err(error)) if after.is_some() && error.kind() == Kind::Unfit => return Err(no_such_place()),
+        Ok(Err(error)) => return Err(Problem::store(&error)),
+        Err(late) => return Err(Problem::store(&late)),
+    };
+    Ok(json(StatusCode::OK, &found(&page, index, keys.len())))
+}
+
+fn found(page: &Page, index: usize, keys: usize) -> Found {
+    let mut found = Found { records: Vec::new(), unreadable: Vec::new(), next: None };
+    for item in &page.items {
+        match (item.record(), &item.entry) {
+            (Some(record), _) => found.records.push(Listed::of(record, page.now)),
+            (None, Err(error)) => {
+                let operation_id = OperationId::of(&item.id).to_string();
+                found.unreadable.push(Unreadable { operation_id, reason: error.to_string() });
+            }
+            // A marker is no record.
+            (None, Ok(_)) => {}
+        }
+    }
+    let of_the_next_key = || (index + 1 < keys).then(|| format!("{}-", index + 1));
+    let here = page.next.as_ref().map(|next| format!("{index}-{}", digits::text(next.as_bytes())));
+    found.next = here.or_else(of_the_next_key);
+    found
+}
+
+/// Which of the hashes of the key a page is of, and where in it.
+fn place(text: &str, keys: usize) -> Option<(usize, Option<Cursor>)> {
+    let (index, rest) = text.split_once('-')?;
+    let index = index.parse().ok().filter(|index| *index < keys)?;
+    let cursor = if rest.is_empty() { None } else { Some(Cursor::from_bytes(digits::any(rest)?)) };
+    Some((index, cursor))
+}
+
+fn no_such_place() -> Problem {
+    Problem::invalid("after has to be the next of an earlier page with the same filters.")
+}
+
+/// The hashes that the key is found by, of which the named one is wanted, where one is named; one that does not matter, where no
+/// key is wanted. None at all where the key is not the hash's.
+fn keys(shared: &Shared, wanted: &Wanted) -> Result<Vec<Option<KeyHash>>, Problem> {
+    let named = wanted.key_hash.as_ref().map(|hash| hash_of("keyHash", hash)).transpose()?;
+    let named = named.map(KeyHash::from_bytes);
+    let Some(key) = &wanted.key else { return Ok(vec![named]) };
+    let key = Key::from_source(key).map_err(|error| Problem::invalid(format!("key: {error}.")))?;
+    let mut hashes = shared.engine.key_hashes(&key).map_err(|error| Problem::store(&error))?;
+    hashes.retain(|hash| named.is_none_or(|named| named == *hash));
+    Ok(hashes.into_iter().map(Some).collect())
+}
+
+fn filter(wanted: Wanted, key: Option<KeyHash>) -> Result<Filter, Problem> {
+    let caller = wanted.caller_hash.map(|hash| hash_of("callerHash", &hash)).transpose()?;
+    Ok(Filter {
+        state: wanted.state.map(Into::into),
+        operation: wanted.operation,
+        caller: caller.map(CallerHash::from_bytes),
+        key,
+        updated_from: wanted.updated_from.map(|text| moment("updatedFrom", &text)).transpose()?,
+        updated_before: wanted.updated_before.map(|text| moment("updatedBefore", &text)).transpose()?,
+    })
+}
+
+fn hash_of(name: &str, text: &str) -> Result<[u8; 32], Problem> {
+    digits::bytes(text).ok_or_else(|| Problem::invalid(format!("{name} has to be 64 hexadecimal digits.")))
+}
+
+fn moment(name: &str, text: &str) -> Result<Time, Problem> {
+    let expected = || Problem::invalid(format!("{name} has to be a moment such as 2026-11-15T19:05:00Z."));
+    rfc3339::parse(text).ok_or_else(expected)
+}
+
+/// Shows a record with its history.
+#[utoipa::path(get, path = "/v1/records/{id}", operation_id = "showRecord", tag = "records",
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
+    (status = 200, body = InFull),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 409, description = "It cannot be read", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
+    Id(id): Id,
+) -> Result<Response, Problem> {
+    let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
+    let outcome = shared.engine.outcome(&looked);
+    let with_bodies = who.has(Role::Bodies);
+    if with_bodies && outcome.is_some() {
+        tracing::info!(target: "semel::audit", who = &*who.name, action = "read-body", operation_id = %id, "a stored answer was read");
+    }
+    Ok(json(StatusCode::OK, &InFull::of(&looked.record, looked.now, outcome.as_ref(), with_bodies)))
+}
+
+/// Why a record cannot be shown.
+pub(super) fn not_shown(error: &NotDone, id: OperationId) -> Problem {
+    match error {
+        NotDone::NotFound => Problem::no_such_operation(),
+        NotDone::Unreadable => {
+            let detail = "The record stands there and cannot be read by this node: damaged, or written by a newer one. It was \
+                          left as it is.";
+            Problem::new(Situation::Unreadable, detail).about(id, None)
+        }
+        error => Problem::store(error),
+    }
+}

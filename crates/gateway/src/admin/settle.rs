@@ -1,0 +1,242 @@
+//! What operators do: settle an unknown outcome, let go of a key.
+//!
+//! What lives here: from a request to a verdict, and its trace. What must never: an action without a reason, or a way around
+//! what the machine refuses.
+
+use super::Shared;
+use super::answer::Given;
+use super::gate::Who;
+use super::input::{Id, Json};
+use super::options::Role;
+use super::output::json;
+use super::problem::{Document, Problem, Situation};
+use super::records::not_shown;
+use super::view::InFull;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use semel::core::history::WHY_BYTES_MAX;
+use semel::core::id::OperationId;
+use semel::core::machine::{Refusal, Verdict};
+use semel::core::record::Record;
+use semel::core::time::Time;
+use semel::{Looked, NotDone};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// What an operator found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Truth {
+    /// It happened. Without a response, later requests learn that it did and that its answer was not kept.
+    Applied,
+    /// It did not happen: the next request with the key is the next attempt.
+    NotApplied,
+    /// It was refused for good, with this response (of a status from 400 on).
+    Failed,
+}
+
+impl Truth {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Applied => "resolve-applied",
+            Self::NotApplied => "resolve-not-applied",
+            Self::Failed => "resolve-failed",
+        }
+    }
+}
+
+/// What became of an effect in doubt.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Resolve)]
+pub(super) struct Resolution {
+    /// What was found out.
+    outcome: Truth,
+    /// What every later request with the key is answered.
+    response: Option<Given>,
+    /// How it was found out, in at most 256 bytes. Stands in the record's history.
+    #[schema(
+        min_length = 1,
+        max_length = 256,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+    )]
+    reason: String,
+}
+
+/// Why a key is let go of.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Release)]
+pub(super) struct Letting {
+    /// In at most 256 bytes. Stands in the record's history.
+    #[schema(
+        min_length = 1,
+        max_length = 256,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+    )]
+    reason: String,
+}
+
+/// Settles an unknown outcome, or an attempt whose owner's lease is dead.
+///
+/// Where the owner did not end the attempt itself, `not-applied` and `failed` are refused until the quiet period is over: it
+/// may still act.
+#[utoipa::path(post, path = "/v1/records/{id}/resolve", operation_id = "resolveRecord", tag = "records",
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Resolution, responses(
+    (status = 200, description = "Settled; the record as it is now", body = InFull),
+    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 409, description = "The record does not allow it, or not yet (Retry-After)", body = Document, content_type = "application/problem+json"),
+    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
+    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn resolve(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
+    Id(id): Id,
+    Json(resolution): Json<Resolution>,
+) -> Result<Response, Problem> {
+    let reason = reasoned(resolution.reason)?;
+    let truth = resolution.outcome;
+    let verdict = verdict(truth, resolution.response)?;
+    let settled = shared.engine.resolve(id, verdict, &who.name, &reason).await;
+    told(&shared, &who, id, truth.name(), &reason, settled).await
+}
+
+/// Lets go of a key under which nothing took effect: the next request with it is the next attempt, whatever its payload.
+#[utoipa::path(post, path = "/v1/records/{id}/release", operation_id = "releaseRecord", tag = "records",
+    params(("id" = String, Path, format = "uuid", description = "The operation id")), request_body = Letting, responses(
+    (status = 200, description = "Released; the record as it is now", body = InFull),
+    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 409, description = "The record does not allow it, or not yet (Retry-After)", body = Document, content_type = "application/problem+json"),
+    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
+    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn release(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
+    Id(id): Id,
+    Json(letting): Json<Letting>,
+) -> Result<Response, Problem> {
+    let reason = reasoned(letting.reason)?;
+    let released = shared.engine.release(id, &who.name, &reason).await;
+    told(&shared, &who, id, "release", &reason, released).await
+}
+
+/// A reason that a history can keep whole, and a log on one line.
+fn reasoned(reason: String) -> Result<String, Problem> {
+    if reason.trim().is_empty() {
+        return Err(Problem::invalid(
+            "A reason has to be given: whoever looks at the record later will want to know.",
+        ));
+    }
+    if reason.len() > WHY_BYTES_MAX || reason.chars().any(char::is_control) {
+        let detail = format!("A reason has at most {WHY_BYTES_MAX} bytes, and no control characters.");
+        return Err(Problem::invalid(detail));
+    }
+    Ok(reason)
+}
+
+fn verdict(truth: Truth, response: Option<Given>) -> Result<Verdict, Problem> {
+    match (truth, response) {
+        (Truth::Applied, response) => Ok(Verdict::Applied(response.map(Given::into_outcome).transpose()?)),
+        (Truth::Failed, Some(response)) if response.is_refusal() => {
+            Ok(Verdict::Failed(response.into_outcome()?))
+        }
+        (Truth::Failed, _) => Err(Problem::invalid(
+            "failed needs a response with a status from 400 on: it is what every retry gets.",
+        )),
+        (Truth::NotApplied, Some(_)) => {
+            Err(Problem::invalid("not-applied takes no response: the next request with the key runs again."))
+        }
+        // By an operator's word it is not there now, whenever that reaches the store.
+        (Truth::NotApplied, None) => Ok(Verdict::NotApplied { asked_at: Time::MAX }),
+    }
+}
+
+async fn told(
+    shared: &Shared,
+    who: &Who,
+    id: OperationId,
+    action: &'static str,
+    reason: &str,
+    done: Result<Record, NotDone>,
+) -> Result<Response, Problem> {
+    let name = &*who.name;
+    match done {
+        Ok(record) => {
+            let (operation, state) = (&**record.operation(), record.state_name().as_str());
+            tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, reason, "an operator settled a record");
+            let now = record.updated_at();
+            // It stood under the id that its operation id follows from; only what it keeps is of interest here.
+            let looked = shared.engine.look_up(id).await.ok().filter(|looked| looked.record == record);
+            let outcome = looked.and_then(|looked| shared.engine.outcome(&looked));
+            let shown = InFull::of(&record, now, outcome.as_ref(), who.has(Role::Bodies));
+            Ok(json(StatusCode::OK, &shown))
+        }
+        Err(NotDone::Refused(refusal)) => {
+            tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, %refusal, "an operator's word was refused");
+            let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
+            Err(refused(refusal, &looked))
+        }
+        Err(error) => Err(not_shown(&error, id)),
+    }
+}
+
+/// What the machine said, and when it would say otherwise.
+fn refused(refusal: Refusal, looked: &Looked) -> Problem {
+    let Looked { record, now, .. } = looked;
+    let (detail, wait) = match refusal {
+        Refusal::LeaseAlive => {
+            let dead_at = super::view::lease_until(record).map(|until| until + record.policy().skew);
+            let detail = "The owner of the attempt is alive: its lease has not run out. Nothing was changed.";
+            (detail, Some(dead_at.map_or(Duration::ZERO, |at| at.since(*now))))
+        }
+        Refusal::QuietUntil(until) => {
+            let detail = "The owner of the attempt went silent and may still act: that the effect is not there proves nothing \
+                          yet. Nothing was changed.";
+            // It has to be later than that.
+            (detail, Some(until.since(*now) + Duration::from_millis(1)))
+        }
+        Refusal::InDoubt => (
+            "An earlier attempt may have taken effect; that has to be settled first. Nothing was changed.",
+            None,
+        ),
+        _ => ("The record is in a state that does not allow this. Nothing was changed.", None),
+    };
+    let problem =
+        Problem::new(Situation::Refused, detail).about(record.operation_id(), Some(record.state_name()));
+    match wait {
+        Some(wait) => problem.after(wait),
+        None => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_compulsory_and_can_be_kept_whole() {
+        assert!(reasoned("the provider's ledger shows it".into()).is_ok());
+        assert!(reasoned("é".repeat(128)).is_ok());
+        for bad in ["", " \t", "two\nlines", &"é".repeat(129)] {
+            assert!(reasoned(bad.into()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! A record, as operators and workers see it.
+//!
+//! What lives here: which of a record's data are shown, and under which names. What must never: its token (whoever knows it
+//! can end the attempt), or what was answered, to somebody without the role for that.
+
+use super::answer::Stored;
+use semel::archive::rfc3339;
+use semel::core::outcome::Outcome;
+use semel::core::policy::Policy;
+use semel::core::record::{Doubt, Record, State, StateName};
+use semel::core::time::Time;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// The name of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schema(as = State)]
+pub(super) enum Name {
+    /// Reserved; the effect has not begun.
+    Claimed,
+    /// The effect may have begun.
+    Processing,
+    /// The effect happened.
+    Succeeded,
+    /// Refused for good.
+    FailedReplayable,
+    /// No attempt took effect; the next request is the next attempt.
+    FailedNotReplayable,
+    /// Nobody can prove whether the effect happened.
+    Unknown,
+    /// There was an outcome, and it is past its time.
+    Expired,
+}
+
+impl From<StateName> for Name {
+    fn from(name: StateName) -> Self {
+        match name {
+            StateName::Claimed => Self::Claimed,
+            StateName::Processing => Self::Processing,
+            StateName::Succeeded => Self::Succeeded,
+            StateName::FailedReplayable => Self::FailedReplayable,
+            StateName::FailedNotReplayable => Self::FailedNotReplayable,
+            StateName::Unknown => Self::Unknown,
+            StateName::Expired => Self::Expired,
+        }
+    }
+}
+
+impl From<Name> for StateName {
+    fn from(name: Name) -> Self {
+        match name {
+            Name::Claimed => Self::Claimed,
+            Name::Processing => Self::Processing,
+            Name::Succeeded => Self::Succeeded,
+            Name::FailedReplayable => Self::FailedReplayable,
+            Name::FailedNotReplayable => Self::FailedNotReplayable,
+            Name::Unknown => Self::Unknown,
+            Name::Expired => Self::Expired,
+        }
+    }
+}
+
+/// A record in a list.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Record)]
+pub(super) struct Listed {
+    /// The public name of the command.
+    operation_id: String,
+    /// The operation's name.
+    operation: String,
+    /// The state that is stored. What is past its `expiresAt` stays as it is until it is swept.
+    state: Name,
+    /// The guarantee: `external` or `downstream` (`local` where an application shares the store).
+    class: &'static str,
+    /// How many attempts have begun.
+    attempt: u32,
+    /// Grows with every attempt.
+    fence: u64,
+    /// How many times the record was written.
+    version: u64,
+    /// The keyed hash of the key.
+    key_hash: String,
+    /// The keyed hash of the caller.
+    caller_hash: String,
+    /// When the first attempt was claimed (RFC 3339, as all times).
+    created_at: String,
+    /// When the record was last written.
+    updated_at: String,
+    /// Until when the outcome is replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    /// Until when the owner is taken to be alive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_expires_at: Option<String>,
+    /// Whether somebody may settle the attempt: it is unknown, or its owner's lease is dead.
+    can_resolve: bool,
+    /// Until when "it did not happen" proves nothing, since an owner that went silent may still act.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quiet_until: Option<String>,
+    /// How the outcome came to be unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doubt: Option<Doubted>,
+}
+
+/// How an outcome came to be unknown.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Doubt)]
+pub(super) struct Doubted {
+    /// `lapsed`: the owner fell silent. `owner`: it ended the attempt itself, and could not tell.
+    how: &'static str,
+    /// Since when.
+    since: String,
+    /// How many times somebody was asked in vain.
+    probes: u32,
+    /// When it is asked next; absent where only an operator can help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_probe_at: Option<String>,
+}
+
+impl Listed {
+    pub(super) fn of(record: &Record, now: Time) -> Self {
+        let lease_until = lease_until(record);
+        let is_dead = |until: Time| now >= until + record.policy().skew;
+        let can_resolve = match record.state() {
+            State::Unknown { .. } => true,
+            State::Processing { lease_until } => is_dead(*lease_until),
+            _ => false,
+        };
+        Self {
+            operation_id: record.operation_id().to_string(),
+            operation: record.operation().to_string(),
+            state: record.state_name().into(),
+            class: record.policy().class.name(),
+            attempt: record.attempt(),
+            fence: record.fence(),
+            version: record.version(),
+            key_hash: record.key_hash().to_hex(),
+            caller_hash: record.caller_hash().to_hex(),
+            created_at: rfc3339::text(record.created_at()),
+            updated_at: rfc3339::text(record.updated_at()),
+            expires_at: record.expires_at().map(rfc3339::text),
+            lease_expires_at: lease_until.map(rfc3339::text),
+            can_resolve,
+            quiet_until: quiet_until(record).map(rfc3339::text),
+            doubt: doubted(record),
+        }
+    }
+}
+
+/// Until when the owner is taken to be alive, where there is one.
+pub(super) fn lease_until(record: &Record) -> Option<Time> {
+    match record.state() {
+        State::Claimed { lease_until } | State::Processing { lease_until } => Some(*lease_until),
+        _ => None,
+    }
+}
+
+fn quiet_until(record: &Record) -> Option<Time> {
+    let owner_ended = match record.state() {
+        State::Unknown { doubt, .. } => *doubt == Doubt::Owner && !record.earlier_doubt(),
+        State::Processing { .. } => false,
+        _ => return None,
+    };
+    (!owner_ended).then(|| record.owner_wrote_at() + record.policy().quiet())
+}
+
+fn doubted(record: &Record) -> Option<Doubted> {
+    let State::Unknown { doubt, since, probes, next_probe_at } = record.state() else { return None };
+    let how = match doubt {
+        Doubt::Lapsed => "lapsed",
+        Doubt::Owner => "owner",
+    };
+    Some(Doubted {
+        how,
+        since: rfc3339::text(*since),
+        probes: *probes,
+        next_probe_at: next_probe_at.map(rfc3339::text),
+    })
+}
+
+/// A record with all that is known about it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RecordInFull)]
+pub(super) struct InFull {
+    #[serde(flatten)]
+    listed: Listed,
+    /// The terms that it was claimed under.
+    policy: Terms,
+    /// Whether an earlier attempt ended in doubt that nothing has settled since.
+    earlier_doubt: bool,
+    /// The fingerprint of the payload. Only with the role `bodies`: a payload that can be guessed can be recognised by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
+    /// What was answered. Headers and body only with the role `bodies`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<Stored>,
+    /// What happened to it, oldest first.
+    history: Vec<Happened>,
+    /// How many entries were dropped to keep the history short.
+    history_dropped: u32,
+}
+
+/// The terms that a record was claimed under.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Terms {
+    lease_ms: u64,
+    work_deadline_ms: u64,
+    skew_ms: u64,
+    ttl_ms: u64,
+    tombstone_ms: u64,
+    dedup_window_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts_max: Option<u32>,
+}
+
+/// One thing that happened to a record.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Happened {
+    /// The attempt that the record was at afterwards.
+    attempt: u32,
+    /// The state that it was in afterwards.
+    state: Name,
+    /// When.
+    at: String,
+    /// Which node, sweeper, reconciler or operator did it.
+    who: String,
+    /// Why; empty where the state says it all.
+    why: String,
+}
+
+impl InFull {
+    pub(super) fn of(record: &Record, now: Time, outcome: Option<&Outcome>, with_bodies: bool) -> Self {
+        let happened = record.history().entries().iter().map(|entry| Happened {
+            attempt: entry.attempt,
+            state: entry.to.into(),
+            at: rfc3339::text(entry.at),
+            who: entry.who.to_string(),
+            why: entry.why.to_string(),
+        });
+        Self {
+            listed: Listed::of(record, now),
+            policy: Terms::of(record.policy()),
+            earlier_doubt: record.earlier_doubt(),
+            fingerprint: with_bodies.then(|| record.fingerprint().to_string()),
+            response: outcome.map(if with_bodies { Stored::whole } else { Stored::outside }),
+            history: happened.collect(),
+            history_dropped: record.history().dropped(),
+        }
+    }
+}
+
+impl Terms {
+    fn of(policy: &Policy) -> Self {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            lease_ms: millis(policy.lease),
+            work_deadline_ms: millis(policy.work_deadline),
+            skew_ms: millis(policy.skew),
+            ttl_ms: millis(policy.ttl),
+            tombstone_ms: millis(policy.tombstone),
+            dedup_window_ms: millis(policy.dedup_window),
+            attempts_max: policy.attempts_max,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What a worker does with the attempt that it claimed.
+
+use super::world::{World, claim, token};
+use semel::archive::rfc3339;
+use semel::core::outcome::Body;
+use semel::core::record::State;
+use semel_gateway::admin::Role;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn succeeded(body: &str) -> Value {
+    json!({ "outcome": "succeeded", "response": { "status": 200, "body": body } })
+}
+
+#[tokio::test]
+async fn renewing_keeps_an_attempt_alive() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({ "leaseMs": 10_000 })).await;
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(9));
+        let renewed = world.post(&attempt.at("renew"), &attempt.with(&json!({}))).await.json();
+        assert_eq!(renewed["leaseExpiresAt"], rfc3339::text(world.now() + Duration::from_secs(10)));
+        assert_eq!((&renewed["state"], &renewed["attempt"]), (&json!("PROCESSING"), &json!(1)));
+    }
+    assert_eq!(world.post("/v1/claims", &claim("order-1", &json!({}))).await.problem().0, 409);
+}
+
+#[tokio::test]
+async fn a_reserved_attempt_begins_when_its_worker_says_so_also_twice() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({ "mode": "reserved" })).await;
+    let renewed = world.post(&attempt.at("renew"), &attempt.with(&json!({}))).await.json();
+    assert_eq!(renewed["state"], "CLAIMED");
+    for _ in 0..2 {
+        let begun = world.post(&attempt.at("renew"), &attempt.with(&json!({ "begin": true }))).await.json();
+        assert_eq!(begun["state"], "PROCESSING");
+    }
+    let begins = (0..20).map(|_| {
+        let ask = world.ask("POST", &attempt.at("renew"));
+        ask.json(&attempt.with(&json!({ "begin": true }))).send()
+    });
+    for reply in futures_util::future::join_all(begins).await {
+        assert_eq!(reply.json()["state"], "PROCESSING");
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_sent_again_is_answered_the_same() {
+    let world = World::new().await;
+    let outcomes = [
+        succeeded("done"),
+        json!({ "outcome": "succeeded" }),
+        json!({ "outcome": "failed", "response": { "status": 402, "body": "declined" } }),
+        json!({ "outcome": "not-applied" }),
+        json!({ "outcome": "not-applied", "response": { "status": 503 } }),
+        json!({ "outcome": "unknown" }),
+    ];
+    for (number, outcome) in outcomes.iter().enumerate() {
+        let attempt = world.claimed(&format!("order-{number}"), &json!({})).await;
+        let body = attempt.with(outcome);
+        let first = world.post(&attempt.at("outcome"), &body).await;
+        assert_eq!(first.status, 200, "{outcome}: {}", first.text());
+        let version = world.record(&attempt.id).await.version();
+        world.pass(Duration::from_secs(1));
+        let second = world.post(&attempt.at("outcome"), &body).await;
+        assert_eq!((second.status, second.json()), (200, first.json()), "{outcome}");
+        assert_eq!(world.record(&attempt.id).await.version(), version, "nothing was written again");
+    }
+}
+
+#[tokio::test]
+async fn twenty_who_send_one_outcome_at_once_are_all_answered_the_same() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({})).await;
+    let body = attempt.with(&succeeded("done"));
+    let sent = (0..20).map(|_| world.ask("POST", &attempt.at("outcome")).json(&body).send());
+    let replies = futures_util::future::join_all(sent).await;
+    for reply in &replies {
+        assert_eq!((reply.status, reply.json()), (200, replies[0].json()));
+    }
+}
+
+#[tokio::test]
+async fn another_word_about_an_attempt_that_has_ended_changes_nothing() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({})).await;
+    assert_eq!(world.post(&attempt.at("outcome"), &attempt.with(&succeeded("one"))).await.status, 200);
+    for other in [succeeded("two"), json!({ "outcome": "not-applied" }), json!({ "outcome": "unknown" })] {
+        let refused = world.post(&attempt.at("outcome"), &attempt.with(&other)).await;
+        assert_eq!(refused.problem(), (409, "RECORD_STATE_CONFLICT".into()), "{other}");
+    }
+    let renewed = world.post(&attempt.at("renew"), &attempt.with(&json!({}))).await;
+    assert_eq!(renewed.problem(), (409, "CLAIM_LOST".into()));
+    let replayed = world.post("/v1/claims", &claim("order-1", &json!({}))).await.json();
+    assert_eq!(replayed["response"]["body"], "one");
+}
+
+#[tokio::test]
+async fn a_stale_token_neither_renews_nor_ends_its_successors_attempt() {
+    let world = World::new().await;
+    let downstream = json!({ "leaseMs": 1_000, "class": "downstream" });
+    let stale = world.claimed("order-1", &downstream).await;
+    world.pass(Duration::from_secs(1));
+    let successor = world.claimed("order-1", &downstream).await;
+    assert_eq!(stale.id, successor.id);
+    let renewed = world.post(&stale.at("renew"), &stale.with(&json!({}))).await;
+    assert_eq!(renewed.problem(), (409, "CLAIM_LOST".into()));
+    let ended = world.post(&stale.at("outcome"), &stale.with(&succeeded("stale"))).await;
+    assert_eq!(ended.problem(), (409, "CLAIM_LOST".into()));
+    assert_eq!(world.state(&successor.id).await, "PROCESSING");
+    assert_eq!(world.post(&successor.at("outcome"), &successor.with(&succeeded("own"))).await.status, 200);
+    let late = world.post(&stale.at("outcome"), &stale.with(&succeeded("own"))).await;
+    assert_eq!(late.problem(), (409, "CLAIM_LOST".into()), "not even with the same words");
+}
+
+#[tokio::test]
+async fn a_token_that_is_none_ends_nothing() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({})).await;
+    for token in ["", "00", &"g".repeat(32), &"0".repeat(33)] {
+        let body = json!({ "token": token, "outcome": "succeeded" });
+        assert_eq!(world.post(&attempt.at("outcome"), &body).await.problem().0, 400, "{token}");
+    }
+    let guessed = json!({ "token": "0".repeat(32), "outcome": "succeeded" });
+    assert_eq!(world.post(&attempt.at("outcome"), &guessed).await.problem(), (409, "CLAIM_LOST".into()));
+    let nobody = "/v1/claims/30313233-3435-3637-3839-616263646566/outcome";
+    assert_eq!(world.post(nobody, &guessed).await.problem(), (404, "OPERATION_NOT_FOUND".into()));
+    assert_eq!(world.state(&attempt.id).await, "PROCESSING");
+}
+
+#[tokio::test]
+async fn an_outcome_that_contradicts_itself_is_refused() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({})).await;
+    for bad in [
+        json!({ "outcome": "failed" }),
+        json!({ "outcome": "failed", "response": { "status": 200 } }),
+        json!({ "outcome": "unknown", "response": { "status": 200 } }),
+        json!({ "outcome": "applied" }),
+        json!({ "outcome": "succeeded", "response": { "status": 99 } }),
+        json!({ "outcome": "succeeded", "response": { "body": "x" } }),
+        json!({ "outcome": "succeeded", "reason": "x" }),
+    ] {
+        assert_eq!(world.post(&attempt.at("outcome"), &attempt.with(&bad)).await.problem().0, 400, "{bad}");
+    }
+    assert_eq!(world.state(&attempt.id).await, "PROCESSING");
+}
+
+#[tokio::test]
+async fn the_owner_of_a_dead_attempt_still_knows_best() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({ "leaseMs": 1_000 })).await;
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.post("/v1/claims", &claim("order-1", &json!({}))).await.problem().0, 409);
+    assert_eq!(world.state(&attempt.id).await, "UNKNOWN");
+    let renewed = world.post(&attempt.at("renew"), &attempt.with(&json!({}))).await;
+    assert_eq!(renewed.problem(), (409, "CLAIM_LOST".into()));
+    let late = world.post(&attempt.at("outcome"), &attempt.with(&succeeded("late"))).await;
+    assert_eq!(late.json()["state"], "SUCCEEDED");
+    let replayed = world.post("/v1/claims", &claim("order-1", &json!({}))).await.json();
+    assert_eq!(replayed["response"]["body"], "late");
+}
+
+#[tokio::test]
+async fn an_outcome_of_a_reserved_attempt_that_was_never_begun_aloud_is_kept() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({ "mode": "reserved" })).await;
+    let ended = world.post(&attempt.at("outcome"), &attempt.with(&succeeded("done"))).await;
+    assert_eq!(ended.json()["state"], "SUCCEEDED");
+}
+
+#[tokio::test]
+async fn a_process_that_was_started_since_takes_the_next_step() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({})).await;
+    let world = world.restarted().await;
+    assert_eq!(world.post(&attempt.at("renew"), &attempt.with(&json!({}))).await.status, 200);
+    let world = world.restarted().await;
+    assert_eq!(world.post(&attempt.at("outcome"), &attempt.with(&succeeded("done"))).await.status, 200);
+    let world = world.restarted().await;
+    let replayed = world.post("/v1/claims", &claim("order-1", &json!({}))).await.json();
+    assert_eq!(
+        (&replayed["operationId"], &replayed["response"]["body"]),
+        (&json!(attempt.id), &json!("done"))
+    );
+}
+
+#[tokio::test]
+async fn anybody_with_the_role_can_look_how_a_command_stands() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({})).await;
+    let path = format!("/v1/claims/{}", attempt.id);
+    let standing = world.get(&path).await;
+    assert!(!standing.text().contains(&attempt.token));
+    assert_eq!(
+        (&standing.json()["state"], &standing.json()["operation"]),
+        (&json!("PROCESSING"), &json!("charge"))
+    );
+    assert_eq!(world.post(&attempt.at("outcome"), &attempt.with(&succeeded("done"))).await.status, 200);
+    let standing = world.get(&path).await.json();
+    assert_eq!((&standing["state"], standing.get("leaseExpiresAt")), (&json!("SUCCEEDED"), None));
+    assert_eq!(standing["expiresAt"], rfc3339::text(world.now() + Duration::from_hours(24)));
+}
+
+#[tokio::test]
+async fn a_sealed_outcome_is_recognised_when_it_is_sent_again_and_shown_opened() {
+    let roles = [Role::Claim, Role::Read, Role::Bodies];
+    let world = World::sealed(|options| options.tokens = vec![token("ops", &roles)]).await;
+    let send = async |method: &str, path: &str, body: Option<&Value>| {
+        let ask = world.ask(method, path).token("ops-secret");
+        if let Some(body) = body { ask.json(body).send().await } else { ask.send().await }
+    };
+    let claimed = send("POST", "/v1/claims", Some(&claim("order-1", &json!({})))).await.json();
+    let id = claimed["operationId"].as_str().expect("an id");
+    let path = format!("/v1/claims/{id}/outcome");
+    let body = |text| json!({ "token": claimed["token"], "outcome": "succeeded", "response": { "status": 200, "body": text } });
+    let first = send("POST", &path, Some(&body("done"))).await.json();
+    assert!(
+        matches!(world.record(id).await.state(), State::Succeeded { outcome, .. } if matches!(outcome.body, Body::Sealed(_)))
+    );
+    assert_eq!(send("POST", &path, Some(&body("done"))).await.json(), first);
+    assert_eq!(send("POST", &path, Some(&body("other"))).await.problem().0, 409);
+    let shown = send("GET", &format!("/v1/records/{id}"), None).await.json();
+    assert_eq!(shown["response"]["body"], "done");
+}

@@ -1,0 +1,13 @@
+//! The admin address over real TCP, on the embedded store.
+
+mod attempts;
+mod claims;
+mod client;
+mod described;
+mod gate;
+mod health;
+mod records;
+mod settle;
+mod trail;
+mod worker;
+mod world;

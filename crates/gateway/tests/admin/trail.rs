@@ -1,0 +1,83 @@
+//! What is logged, and what never is.
+
+use super::world::{World, claim, token};
+use semel_gateway::admin::Role;
+use serde_json::json;
+use std::io;
+use std::sync::{Arc, Mutex};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Everything that was logged, at whatever level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("sound").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Log {
+    fn lines(&self) -> Vec<String> {
+        let bytes = self.0.lock().expect("sound").clone();
+        String::from_utf8(bytes).expect("UTF-8").lines().map(str::to_owned).collect()
+    }
+
+    /// The lines that say all of it.
+    fn saying(&self, words: &[&str]) -> usize {
+        self.lines().iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+}
+
+#[tokio::test]
+async fn every_action_leaves_a_trail_and_no_trail_shows_a_key_a_body_or_a_token() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false);
+    let _guard = tracing::subscriber::set_default(subscriber.with_max_level(tracing::Level::TRACE).finish());
+    let roles = [Role::Read, Role::Operate, Role::Claim, Role::Bodies];
+    let world = World::with(|options| options.tokens = vec![token("maria", &roles)]).await;
+    let post = async |path: &str, body: &serde_json::Value| {
+        world.ask("POST", path).token("maria-secret").json(body).send().await
+    };
+    let claimed =
+        post("/v1/claims", &claim("k3y-of-the-order", &json!({ "payload": "p4yload" }))).await.json();
+    let id = claimed["operationId"].as_str().expect("an id");
+    let unknown = json!({ "token": claimed["token"], "outcome": "unknown" });
+    assert_eq!(post(&format!("/v1/claims/{id}/outcome"), &unknown).await.status, 200);
+    let response = json!({ "status": 200, "body": "b0dy", "headers": [["x-secret", "h3ader"]] });
+    let applied = json!({ "outcome": "applied", "response": response, "reason": "found in the ledger" });
+    assert_eq!(post(&format!("/v1/records/{id}/resolve"), &applied).await.status, 200);
+    assert_eq!(
+        log.saying(&["semel::audit", "maria", "resolve-applied", id, "SUCCEEDED", "found in the ledger"]),
+        1
+    );
+    assert_eq!(
+        post(&format!("/v1/records/{id}/release"), &json!({ "reason": "once more" })).await.status,
+        409
+    );
+    assert_eq!(log.saying(&["semel::audit", "maria", "release", id, "refused"]), 1);
+    let shown = world.ask("GET", &format!("/v1/records/{id}")).token("maria-secret").send().await;
+    assert!(shown.text().contains("b0dy"));
+    assert_eq!(log.saying(&["semel::audit", "maria", "read-body", id]), 1);
+    assert_eq!(world.ask("GET", "/v1/records?key=k3y-of-the-order").token("wr0ng").send().await.status, 401);
+    assert_eq!(log.saying(&["semel::audit", "wrong token", "127.0.0.1"]), 1);
+    world.lose_store().await;
+    assert_eq!(post("/v1/claims", &claim("k3y-of-the-order", &json!({}))).await.status, 503);
+    let claim_token = claimed["token"].as_str().expect("a token");
+    for secret in ["k3y-of-the-order", "p4yload", "b0dy", "h3ader", "maria-secret", "wr0ng", claim_token] {
+        assert_eq!(log.saying(&[secret]), 0, "{secret} is in {:?}", log.lines());
+    }
+}

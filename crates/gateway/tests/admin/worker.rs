@@ -1,0 +1,126 @@
+//! A worker in another language, killed in the middle of its work.
+
+use super::world::{Folder, World};
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A worker under way, killed for certain when the test ends.
+struct Worker {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Worker {
+    fn start(world: &World, provider: &Path, class: &str, how: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/admin/worker.py");
+        let base = format!("http://{}", world.address);
+        let mut command = Command::new("python3");
+        command.arg(script).arg(base).arg(provider).args([class, how]).env_remove("http_proxy");
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is there");
+        let said = BufReader::new(child.stdout.take().expect("piped"));
+        Self { child, said }
+    }
+
+    /// What it says next; empty once it has ended.
+    async fn says(mut self) -> (Self, String) {
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut line = String::new();
+            self.said.read_line(&mut line).expect("it can be heard");
+            (self, line.trim_end().to_owned())
+        });
+        reading.await.expect("no panic")
+    }
+
+    /// Everything that it says until it has ended.
+    async fn ends(mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let line;
+            (self, line) = self.says().await;
+            if line.is_empty() {
+                return lines;
+            }
+            lines.push(line);
+        }
+    }
+
+    /// Not a signal that could be handled: it is gone between two instructions.
+    fn kill(mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it is gone");
+    }
+}
+
+/// Starts a worker, and kills it once it has charged. Yields the operation id.
+async fn killed_after_charging(world: &World, provider: &Path, class: &str) -> String {
+    let worker = Worker::start(world, provider, class, "stall");
+    let (worker, claimed) = worker.says().await;
+    let id = claimed.strip_prefix("claimed ").and_then(|rest| rest.strip_suffix(" 1")).expect("attempt 1");
+    let id = id.to_owned();
+    let (worker, charged) = worker.says().await;
+    assert_eq!(charged, "charged");
+    worker.kill();
+    id
+}
+
+fn ledger(provider: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(provider.join("ledger")).expect("a ledger");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn killed_in_mid_work_an_external_effect_is_unknown_and_never_repeated() {
+    let (world, provider) = (World::new().await, Folder::new());
+    let id = killed_after_charging(&world, &provider.0, "external").await;
+    let twin = Worker::start(&world, &provider.0, "external", "go").ends().await;
+    assert_eq!(twin, ["refused 409 IDEMPOTENCY_REQUEST_IN_PROGRESS"]);
+    world.pass(Duration::from_secs(6));
+    for _ in 0..3 {
+        let restarted = Worker::start(&world, &provider.0, "external", "go").ends().await;
+        assert_eq!(restarted, ["refused 409 IDEMPOTENCY_OUTCOME_UNKNOWN"]);
+    }
+    assert_eq!(ledger(&provider.0), [id.as_str()], "charged once");
+    // The operator looks at the ledger, and every later worker is told.
+    let response = json!({ "status": 201, "body": "paid" });
+    let applied = json!({ "outcome": "applied", "response": response, "reason": "it is in the ledger" });
+    assert_eq!(world.post(&format!("/v1/records/{id}/resolve"), &applied).await.status, 200);
+    let told = Worker::start(&world, &provider.0, "external", "go").ends().await;
+    assert_eq!(told, ["replayed SUCCEEDED paid"]);
+    assert_eq!(ledger(&provider.0), [id], "charged once");
+}
+
+#[tokio::test]
+async fn killed_in_mid_work_a_downstream_effect_is_taken_over_under_the_same_operation_id() {
+    let (world, provider) = (World::new().await, Folder::new());
+    let id = killed_after_charging(&world, &provider.0, "downstream").await;
+    world.pass(Duration::from_secs(6));
+    let restarted = Worker::start(&world, &provider.0, "downstream", "go").ends().await;
+    let expected =
+        [&format!("claimed {id} 2"), &format!("deduplicated {id}"), "charged", "ended 200 SUCCEEDED"];
+    assert_eq!(restarted, expected);
+    let told = Worker::start(&world, &provider.0, "downstream", "go").ends().await;
+    assert_eq!(told, ["replayed SUCCEEDED paid"]);
+    let charges = std::fs::read_dir(&provider.0).expect("a folder").count();
+    assert_eq!(charges, 1, "charged once");
+}
+
+#[tokio::test]
+async fn the_gateway_may_be_restarted_while_a_worker_works() {
+    let (world, provider) = (World::new().await, Folder::new());
+    let _ = killed_after_charging(&world, &provider.0, "downstream").await;
+    let world = world.restarted().await;
+    world.pass(Duration::from_secs(6));
+    let restarted = Worker::start(&world, &provider.0, "downstream", "go").ends().await;
+    assert_eq!(restarted.last().map(String::as_str), Some("ended 200 SUCCEEDED"));
+}

@@ -1,0 +1,237 @@
+//! An engine on a store in a folder of its own, and its admin address, under a clock that stands still.
+
+use super::client::{Ask, Reply};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use semel::core::id::OperationId;
+use semel::core::record::Record;
+use semel::core::store::{Clock as _, Store};
+use semel::core::time::Time;
+use semel::sealing::{KeyRing, SealingKey};
+use semel::{Clock, Engine, Settings, SystemClock, SystemRandom, secrets};
+use semel_gateway::admin::{self, Admin, Options, Peer, Role, Sources, Token, TokenHash};
+use semel_sql::sqlite;
+use semel_testkit::FakeClock;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tower_service::Service;
+
+static FOLDERS: AtomicU32 = AtomicU32::new(0);
+
+/// Removed with all that is in it.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("semel-admin-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) clock: FakeClock,
+    pub(crate) engine: Engine,
+    pub(crate) address: SocketAddr,
+    pub(crate) draining: Arc<AtomicBool>,
+    pub(crate) folder: Folder,
+    store: Arc<sqlite::Store>,
+    options: Options,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl World {
+    /// Without tokens.
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let clock = FakeClock::at(SystemClock.now());
+        let mut options = Options { address: ([127, 0, 0, 1], 0).into(), ..Options::default() };
+        change(&mut options);
+        Self::open(Folder::new(), clock, options, None).await
+    }
+
+    /// With outcomes that are stored sealed.
+    pub(crate) async fn sealed(change: impl FnOnce(&mut Options)) -> Self {
+        let clock = FakeClock::at(SystemClock.now());
+        let mut options = Options { address: ([127, 0, 0, 1], 0).into(), ..Options::default() };
+        change(&mut options);
+        let key = SealingKey::new("2026-11", &[7; 32]).expect("32 bytes");
+        Self::open(Folder::new(), clock, options, Some(KeyRing::new(key))).await
+    }
+
+    async fn open(folder: Folder, clock: FakeClock, options: Options, ring: Option<KeyRing>) -> Self {
+        let store_options = sqlite::Options::default().clock(Arc::new(clock.clone()));
+        let store = Arc::new(sqlite::Store::open(folder.0.join("store.db"), store_options).expect("a store"));
+        let engine = engine(store.clone(), Arc::new(clock.clone()), ring).await;
+        let draining = Arc::new(AtomicBool::new(false));
+        let admin = admin::service(engine.clone(), options.clone(), sources(&clock, &draining)).expect("fit");
+        let (address, serving) = serve(options.address, admin).await;
+        Self { clock, engine, address, draining, folder, store, options, serving }
+    }
+
+    /// The process ends and another one is started on the same store.
+    pub(crate) async fn restarted(mut self) -> Self {
+        self.serving.abort();
+        self.store.close().await;
+        let folder = std::mem::replace(&mut self.folder, Folder::new());
+        Self::open(folder, self.clock.clone(), self.options.clone(), None).await
+    }
+
+    /// The store goes away, and the process stays.
+    pub(crate) async fn lose_store(&self) {
+        self.store.close().await;
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str) -> Ask {
+        Ask::new(self.address, method, path)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path).send().await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.ask("POST", path).json(body).send().await
+    }
+
+    /// An attempt that was claimed for `key`, with whatever else `more` says.
+    pub(crate) async fn claimed(&self, key: &str, more: &Value) -> Attempt {
+        let reply = self.post("/v1/claims", &claim(key, more)).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        let claimed = reply.json();
+        let text = |name: &str| claimed[name].as_str().expect("text").to_owned();
+        Attempt { id: text("operationId"), token: text("token") }
+    }
+
+    pub(crate) async fn record(&self, id: &str) -> Record {
+        let id: OperationId = id.parse().expect("an operation id");
+        self.engine.look_up(id).await.expect("a record").record
+    }
+
+    pub(crate) async fn state(&self, id: &str) -> &'static str {
+        self.record(id).await.state_name().as_str()
+    }
+
+    pub(crate) fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+
+    /// Lets those who look at the store from time to time look, until `task` has ended. While the store is at work, no time
+    /// passes.
+    pub(crate) async fn pass_until<T>(&self, task: tokio::task::JoinHandle<T>) -> T {
+        while !task.is_finished() {
+            match self.clock.next_wake() {
+                Some(nap) if nap <= Duration::from_secs(1) => self.clock.advance(nap),
+                _ => {}
+            }
+            tokio::task::yield_now().await;
+        }
+        task.await.expect("no panic")
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+}
+
+/// An attempt that a worker holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Attempt {
+    pub(crate) id: String,
+    pub(crate) token: String,
+}
+
+impl Attempt {
+    pub(crate) fn at(&self, step: &str) -> String {
+        format!("/v1/claims/{}/{step}", self.id)
+    }
+
+    /// A body with the attempt's token.
+    pub(crate) fn with(&self, more: &Value) -> Value {
+        merged(json!({ "token": self.token }), more)
+    }
+}
+
+/// The document of a claim.
+pub(crate) fn claim(key: &str, more: &Value) -> Value {
+    let claim = json!({ "operation": "charge", "key": key });
+    let is_about = ["payload", "payload_base64", "fingerprint"].iter().any(|name| more.get(name).is_some());
+    let claim = if is_about { claim } else { merged(claim, &json!({ "payload": { "amount": 5 } })) };
+    merged(claim, more)
+}
+
+pub(crate) fn merged(mut into: Value, more: &Value) -> Value {
+    for (name, value) in more.as_object().expect("an object") {
+        into[name] = value.clone();
+    }
+    into
+}
+
+/// A token that is good for `roles`; what is sent is its name with `-secret`.
+pub(crate) fn token(name: &str, roles: &[Role]) -> Token {
+    Token { name: name.into(), hash: TokenHash::of(format!("{name}-secret")), roles: roles.to_vec() }
+}
+
+async fn engine(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ring: Option<KeyRing>) -> Engine {
+    let mut settings = Settings::default();
+    settings.sweep.every = Duration::ZERO;
+    // The clock jumps by hours; nobody replaces a secret meanwhile.
+    let hour = Duration::from_hours(1);
+    let terms = secrets::Terms { refresh_every: hour, good_for: 10_000 * hour, in_flight: hour };
+    let spawn = Arc::new(tokio::runtime::Handle::current());
+    let builder = Engine::builder(store).settings(settings).secret_terms(terms).name("node-1");
+    let builder = match ring {
+        Some(ring) => builder.sealing(ring),
+        None => builder,
+    };
+    builder.on(clock, Arc::new(SystemRandom), spawn).build().await.expect("the store answers")
+}
+
+fn sources(clock: &FakeClock, draining: &Arc<AtomicBool>) -> Sources {
+    let draining = Arc::clone(draining);
+    Sources {
+        metrics: Arc::new(|| "idempotency_unknown{operation=\"charge\"} 1\n".into()),
+        is_draining: Arc::new(move || draining.load(Ordering::SeqCst)),
+        clock: Arc::new(clock.clone()),
+    }
+}
+
+async fn serve(address: SocketAddr, admin: Admin) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind(address).await.expect("a port");
+    let local = listener.local_addr().expect("bound");
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, address)) = listener.accept().await {
+            let admin = admin.clone();
+            let answer = service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(Peer { address, local });
+                admin.clone().call(request)
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+        }
+    });
+    (local, serving)
+}

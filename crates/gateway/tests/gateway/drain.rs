@@ -1,0 +1,100 @@
+//! How it ends when it is asked to, and what is there afterwards.
+
+use crate::client::Ask;
+use crate::upstream::{Act, Gate, Seen, charged};
+use crate::world::{KEY, World, charge, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+#[tokio::test]
+async fn what_runs_is_ended_what_is_new_is_refused_and_what_was_stored_is_replayed() {
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
+    let mut world = World::new(&[], script).await;
+    let mut idle = TcpStream::connect(world.gateway.address).await.expect("a connection");
+    idle.write_all(&Ask::get("/.well-known/idempotency").raw()).await.expect("sent");
+    let mut some = [0; 64];
+    within(idle.read_exact(&mut some)).await.expect("an answer, and a connection that is kept");
+    let running = tokio::spawn(charge(5).send(world.gateway.address));
+    let unkeyed = tokio::spawn(Ask::post("/charges").json("{}").send(world.gateway.address));
+    world.upstream.has_seen(2).await;
+    world.gateway.terminate();
+    world.gateway.refuses().await;
+    within(idle.read_to_end(&mut Vec::new())).await.expect("who asks for nothing is let go");
+    assert!(!running.is_finished() && !unkeyed.is_finished(), "who waits for an answer is not");
+    gate.open();
+    let first = within(running).await.expect("no panic").expect("an answer");
+    assert_eq!((first.status, first.is_acknowledged()), (201, true));
+    assert_eq!(within(unkeyed).await.expect("no panic").expect("an answer").status, 201);
+    assert_eq!(world.gateway.ended().await.code(), Some(0));
+    assert!(world.log().contains("everything has ended"), "{}", world.log());
+    world.kill_and_restart(&[]);
+    let retry = world.charge(5).await;
+    assert!(retry.is_replay() && retry.kept() == first.kept(), "{retry:?}");
+    assert_eq!(world.calls(), 2);
+}
+
+#[tokio::test]
+async fn a_request_whose_client_has_left_is_waited_for_too() {
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
+    let mut world = World::new(&[], script).await;
+    let mut client = TcpStream::connect(world.gateway.address).await.expect("a connection");
+    client.write_all(&charge(5).raw()).await.expect("sent");
+    world.upstream.has_seen(1).await;
+    drop(client);
+    world.gateway.terminate();
+    world.gateway.refuses().await;
+    gate.open();
+    assert_eq!(world.gateway.ended().await.code(), Some(0));
+    world.kill_and_restart(&[]);
+    let retry = world.charge(5).await;
+    assert_eq!((retry.text(), retry.is_replay(), world.calls()), ("charge 1", true, 1));
+}
+
+#[tokio::test]
+async fn asked_twice_it_ends_at_once_and_nothing_is_taken_for_done() {
+    let flags = ["--lease", "1s", "--wait", "0s"];
+    let script = |seen: &Seen| if seen.line.contains("/hung") { Act::Hang } else { charged(seen) };
+    let mut world = World::new(&flags, script).await;
+    let first = world.charge(5).await;
+    let hung = || Ask::post("/hung").key(KEY).json("{}");
+    let running = tokio::spawn(hung().send(world.gateway.address));
+    world.upstream.has_seen(2).await;
+    world.gateway.terminate();
+    world.gateway.refuses().await;
+    world.gateway.terminate();
+    assert_eq!(world.gateway.ended().await.code(), Some(1), "it says that it did not end well");
+    assert!(within(running).await.expect("no panic").is_err(), "nobody was left to answer");
+    world.kill_and_restart(&flags);
+    let retry = world.charge(5).await;
+    assert!(retry.is_replay() && retry.kept() == first.kept());
+    let unsure = crate::world::until(async || {
+        let reply = world.send(hung()).await;
+        (reply.code().as_deref() != Some("IDEMPOTENCY_REQUEST_IN_PROGRESS")).then_some(reply)
+    })
+    .await;
+    assert_eq!(unsure.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
+    assert_eq!(world.calls(), 2);
+}
+
+#[tokio::test]
+async fn at_the_end_of_the_drain_time_the_rest_is_cut_off_and_told_as_unknown() {
+    let flags = ["--drain", "500ms", "--lease", "1s", "--wait", "0s"];
+    let mut world = World::new(&flags, |_: &Seen| Act::Hang).await;
+    let running = tokio::spawn(charge(5).send(world.gateway.address));
+    world.upstream.has_seen(1).await;
+    world.gateway.terminate();
+    assert_eq!(world.gateway.ended().await.code(), Some(0));
+    let told = within(running).await.expect("no panic");
+    if let Ok(reply) = told {
+        assert!(!reply.is_acknowledged(), "{reply:?}");
+    }
+    assert!(world.log().contains("what was cut off is told as unknown"), "{}", world.log());
+    world.kill_and_restart(&flags);
+    let retry = world.charge_settled(5).await;
+    assert_eq!(retry.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
+    assert_eq!(world.calls(), 1);
+}

@@ -1,0 +1,165 @@
+//! Upstreams that do not keep to what was agreed, after a byte of the request has left: nobody can tell what happened, and
+//! nothing is sent again.
+
+use crate::client::Ask;
+use crate::upstream::{Act, Seen, charged, response};
+use crate::world::{KEY, World};
+use std::time::Duration;
+
+/// Bytes that are no whole response, or not one response.
+fn nonsense() -> Vec<(&'static str, Act)> {
+    let long = [response("201 Created", &[], "charged"), b"and more than it said".to_vec()].concat();
+    let says = |bytes: &[u8]| Act::SayAndEnd(bytes.to_vec());
+    vec![
+        ("the end before the first byte", Act::End),
+        ("the end after the first byte", says(b"H")),
+        ("the end in the status line", says(b"HTTP/1.1 20")),
+        ("the end in the head", says(b"HTTP/1.1 201 Created\r\ncontent-length: 5\r\n")),
+        ("a body that is cut short", says(b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\nshort")),
+        ("a body that does not come", says(b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\n")),
+        ("chunks that are cut short", says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhel")),
+        (
+            "chunks without a last one",
+            says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+        ),
+        (
+            "chunks that are none",
+            says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\nhello\r\n"),
+        ),
+        ("two lengths", says(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!")),
+        ("a length that is none", says(b"HTTP/1.1 200 OK\r\ncontent-length: five\r\n\r\nhello")),
+        ("garbage", says(b"\x00\x01\x02 this is no HTTP at all \xff\xfe\r\n\r\n")),
+        ("another protocol", says(b"SSH-2.0-OpenSSH_9.2p1\r\n")),
+        (
+            "a switch of protocols",
+            says(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"),
+        ),
+        (
+            "a head without end",
+            Act::SayAndEnd([b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'y'; 300_000]].concat()),
+        ),
+        ("more than it said", Act::SayAndEnd(long)),
+    ]
+}
+
+#[tokio::test]
+async fn what_is_no_answer_leaves_the_outcome_unknown_and_is_not_asked_for_again() {
+    let acts: Vec<_> = nonsense();
+    let scripted: Vec<_> = acts.iter().map(|(_, act)| act.clone()).collect();
+    let number = |seen: &Seen| seen.line.split('/').nth(1)?.split(' ').next()?.parse::<usize>().ok();
+    let script = move |seen: &Seen| number(seen).map_or_else(|| charged(seen), |at| scripted[at].clone());
+    let world = World::new(&[], script).await;
+    for (at, (name, _)) in acts.iter().enumerate() {
+        let ask = || Ask::post(&format!("/{at}")).key(KEY).json("{}");
+        let calls = world.calls();
+        let first = world.send(ask()).await;
+        let retry = world.send(ask()).await;
+        if *name == "more than it said" {
+            // Its answer is whole; what follows is nobody's, and must not become the next one's.
+            assert_eq!((first.status, first.text()), (201, "charged"), "{name}");
+            assert!(retry.is_replay() && retry.kept() == first.kept(), "{name}");
+        } else {
+            assert_eq!(first.code().as_deref(), Some("UPSTREAM_FAILED"), "{name}: {first:?}");
+            world.is_problem(&first, 502, "UPSTREAM_FAILED", false).await;
+            assert_eq!(retry.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"), "{name}: {retry:?}");
+        }
+        assert_eq!(world.calls(), calls + 1, "{name}");
+    }
+    let fine = world.send(Ask::post("/charges").key(KEY).json("{}")).await;
+    assert_eq!(fine.status, 201, "the next is served as ever");
+    assert!(fine.text().starts_with("charge "), "{}", fine.text());
+}
+
+#[tokio::test]
+async fn bytes_that_nobody_asked_for_do_not_become_the_next_ones_answer() {
+    // Kept alive, and with a whole second response behind the first.
+    let smuggled = [response("201 Created", &[], "first"), response("200 OK", &[], "smuggled")].concat();
+    let script = move |seen: &Seen| if seen.number == 1 { Act::Say(smuggled.clone()) } else { charged(seen) };
+    let world = World::new(&[], script).await;
+    assert_eq!(world.send(Ask::post("/a").key(KEY).json("{}")).await.text(), "first");
+    assert_eq!(world.send(Ask::post("/b").key(KEY).json("{}")).await.text(), "charge 2");
+    assert_eq!(world.send(Ask::get("/c")).await.text(), "charge 3");
+}
+
+#[tokio::test]
+async fn a_response_that_stops_in_the_middle_is_not_waited_for_without_end() {
+    let started = b"HTTP/1.1 201 Created\r\ncontent-length: 50\r\n\r\nshort".to_vec();
+    let script = move |_: &_| Act::Say(started.clone());
+    let world = World::new(&["--response-timeout", "500ms"], script).await;
+    let ask = || Ask::post("/charges").key(KEY).json("{}");
+    let first = world.send(ask()).await;
+    world.is_problem(&first, 504, "UPSTREAM_TIMEOUT", false).await;
+    assert_eq!(world.send(ask()).await.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test]
+async fn peer_bug_an_idle_connection_that_was_just_closed_made_the_outcome_unknown() {
+    // Each response is followed by the connection's end, of which it says nothing.
+    let script = |seen: &Seen| {
+        let body = format!("charge {}", seen.number);
+        Act::SayAndEnd(response("201 Created", &[], body))
+    };
+    for flags in [&[][..], &["--fresh-connections"]] {
+        let world = World::new(flags, script).await;
+        for call in 1..=30 {
+            let key = format!("{KEY}-{call}");
+            let reply = world.send(Ask::post("/charges").key(&key).json("{}")).await;
+            assert_eq!((reply.status, reply.text()), (201, format!("charge {call}").as_str()), "{flags:?}");
+        }
+        assert_eq!(world.calls(), 30);
+        let last = world.upstream.seen().pop().expect("one");
+        assert_eq!(last.connection, 30, "none was of use again");
+    }
+}
+
+#[tokio::test]
+async fn live_connections_are_used_again_and_fresh_ones_only_where_asked_for() {
+    for (flags, connections) in [(&[][..], 1), (&["--fresh-connections"], 10)] {
+        let world = World::new(flags, charged).await;
+        for call in 0..10 {
+            let key = format!("{KEY}-{call}");
+            assert_eq!(world.send(Ask::post("/charges").key(&key).json("{}")).await.status, 201);
+        }
+        assert_eq!(world.upstream.seen()[9].connection, connections, "{flags:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_announced_end_of_an_idle_connection_is_heeded() {
+    let script = |seen: &Seen| {
+        Act::Say(response("201 Created", &[("keep-alive", "timeout=0")], format!("charge {}", seen.number)))
+    };
+    let world = World::new(&[], script).await;
+    for connection in 1..=3 {
+        let key = format!("{KEY}-{connection}");
+        world.send(Ask::post("/charges").key(&key).json("{}")).await;
+        assert_eq!(world.upstream.seen().pop().expect("one").connection, connection);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_before_the_request_was_read_is_an_answer() {
+    // A service that refuses by the head alone, and closes while the body is still on its way.
+    let upstream = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let to = upstream.local_addr().expect("an address");
+    let scratch = crate::world::Scratch::new();
+    let gateway = crate::world::Gateway::start(&scratch, to, &[]);
+    let refusing = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut stream, _) = upstream.accept().await.expect("a connection");
+        let mut head = [0; 1024];
+        let _ = stream.read(&mut head).await;
+        let refused = response("413 Content Too Large", &[("connection", "close")], "too much");
+        stream.write_all(&refused).await.expect("sent");
+        stream.shutdown().await.expect("an end");
+        // What still comes is read, so that no reset overtakes the answer.
+        let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut Vec::new())).await;
+    });
+    let ask = || Ask::post("/charges").key(KEY).bytes(vec![7; 4 << 20]);
+    let first = ask().send(gateway.address).await.expect("an answer");
+    assert_eq!((first.status, first.text(), first.is_acknowledged()), (413, "too much", true));
+    let retry = ask().send(gateway.address).await.expect("an answer");
+    assert!(retry.is_replay() && retry.kept() == first.kept(), "{retry:?} after {first:?}");
+    refusing.abort();
+}

@@ -1,0 +1,250 @@
+//! Twenty rounds of kill -9 under mixed load, and what is found afterwards.
+//!
+//! The upstream and the clients live in this process, so that what took effect and what was acknowledged survives every kill.
+
+use crate::client::{Ask, Reply};
+use crate::upstream::{Act, Seen, Upstream, charged, response, says};
+use crate::world::{Gateway, KEY, Scratch, until, within};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+const ROUNDS: usize = 20;
+const CLIENTS: usize = 12;
+const FLAGS: [&str; 4] = ["--lease", "1s", "--wait", "300ms"];
+
+/// How often each intent took effect, by the upstream's own book.
+type Effects = Arc<Mutex<BTreeMap<usize, usize>>>;
+
+/// What the upstream does: mostly it charges, and in each way in which it can go wrong it goes wrong for some.
+fn works(effects: Effects) -> impl Fn(&Seen) -> Act + Send + Sync {
+    let refused = Mutex::new(BTreeMap::new());
+    let is_first = move |intent: usize| {
+        let mut refused = refused.lock().expect("unharmed");
+        let times = refused.entry(intent).or_insert(0);
+        *times += 1;
+        *times == 1
+    };
+    move |seen| {
+        let Some(intent) = intent_of(seen) else { return charged(seen) };
+        match intent % 10 {
+            6 if is_first(intent) => return says("429 Too Many Requests")(seen),
+            9 if is_first(intent) => {
+                return Act::Say(response("503 Service Unavailable", &[("retry-after", "1")], "later"));
+            }
+            _ => {}
+        }
+        *effects.lock().expect("unharmed").entry(intent).or_insert(0) += 1;
+        let act = match intent % 10 {
+            7 => says("500 Internal Server Error")(seen),
+            8 => Act::End,
+            _ => charged(seen),
+        };
+        // Some take their time, so that there is something to be killed in the middle of.
+        if intent.is_multiple_of(3) { Act::Later(Duration::from_millis(10), Box::new(act)) } else { act }
+    }
+}
+
+fn intent_of(seen: &Seen) -> Option<usize> {
+    let key = seen.header("idempotency-key")?;
+    Some(key.rsplit('-').next()?.parse().expect("a number"))
+}
+
+fn ask(intent: usize) -> Ask {
+    let ask = Ask::post("/charges").key(&format!("{KEY}-{intent}"));
+    if intent % 20 == 18 {
+        // Without a body: what proxies like to send again.
+        return ask;
+    }
+    let padding = "x".repeat(if intent.is_multiple_of(13) { 200_000 } else { intent % 50 });
+    ask.json(&format!("{{\"i\":{intent},\"p\":\"{padding}\"}}"))
+}
+
+/// What all clients know together.
+struct Crowd {
+    address: watch::Sender<SocketAddr>,
+    intents: AtomicUsize,
+    /// The answers that said that they are stored for good.
+    acknowledged: Mutex<BTreeMap<usize, Reply>>,
+    broken: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Crowd {
+    /// One client: new intents, repeats of old ones, misuse of known keys, requests without one, and early leave. An error
+    /// where it is told what it must not be.
+    async fn client(self: Arc<Self>, number: usize) -> Result<(), String> {
+        let mut step = number;
+        while !self.is_over.load(Ordering::SeqCst) {
+            step += CLIENTS;
+            let newest = self.intents.load(Ordering::SeqCst);
+            let old = newest.saturating_sub(1 + step.wrapping_mul(0x9e37_79b9) % 60);
+            match step % 17 {
+                0 => drop(self.send(Ask::get("/unprotected")).await),
+                1 => self.leave_early(ask(old)).await,
+                2 if self.answer_to(old).is_some() => self.misuse(old).await?,
+                3..=9 => self.pursue(old).await?,
+                _ => self.pursue(self.intents.fetch_add(1, Ordering::SeqCst)).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks until there is an answer. Every answer is one that the contract knows; what was acknowledged once is the same
+    /// every time.
+    async fn pursue(&self, intent: usize) -> Result<(), String> {
+        let known = self.answer_to(intent);
+        let reply = self.send(ask(intent)).await;
+        if reply.is_acknowledged() {
+            let mut acknowledged = self.acknowledged.lock().expect("unharmed");
+            let first = acknowledged.entry(intent).or_insert_with(|| reply.clone());
+            let is_same = reply.status == 201 && reply.kept() == first.kept();
+            return if is_same { Ok(()) } else { Err(format!("{intent}: {reply:?} besides {first:?}")) };
+        }
+        let is_explained = match reply.code().as_deref() {
+            _ if known.is_some() => false,
+            Some(
+                "IDEMPOTENCY_REQUEST_IN_PROGRESS" | "IDEMPOTENCY_OUTCOME_UNKNOWN" | "UPSTREAM_UNREACHABLE",
+            ) => true,
+            Some("UPSTREAM_FAILED") => intent % 10 == 8,
+            Some(_) => false,
+            None => [(6, 429), (9, 503), (7, 500)].contains(&(intent % 10, reply.status)),
+        };
+        if is_explained { Ok(()) } else { Err(format!("{intent}: {reply:?} after {known:?}")) }
+    }
+
+    /// Another payload under a key whose outcome is known.
+    async fn misuse(&self, intent: usize) -> Result<(), String> {
+        let reply = self.send(Ask::post("/charges").key(&format!("{KEY}-{intent}")).json("{}")).await;
+        let is_refused = reply.code().as_deref() == Some("IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST");
+        if is_refused { Ok(()) } else { Err(format!("{intent}, misused: {reply:?}")) }
+    }
+
+    fn answer_to(&self, intent: usize) -> Option<Reply> {
+        self.acknowledged.lock().expect("unharmed").get(&intent).cloned()
+    }
+
+    /// Sends until somebody answers: a gateway that was killed is followed to where the next one listens.
+    async fn send(&self, ask: Ask) -> Reply {
+        let mut address = self.address.subscribe();
+        loop {
+            let to = *address.borrow_and_update();
+            match within(ask.clone().send(to)).await {
+                Ok(reply) => return reply,
+                Err(_) => self.broken.fetch_add(1, Ordering::SeqCst),
+            };
+            within(address.changed()).await.expect("there is a next one");
+        }
+    }
+
+    async fn leave_early(&self, ask: Ask) {
+        let to = *self.address.borrow();
+        let sent = async {
+            let mut stream = TcpStream::connect(to).await?;
+            stream.write_all(&ask.raw()).await?;
+            io::Result::Ok(())
+        };
+        drop(within(sent).await);
+    }
+}
+
+/// Loads, kills and restarts; then looks at everything once more. What it found, in figures.
+async fn rounds(store: impl Fn(&Scratch) -> String) -> Result<String, String> {
+    let (scratch, effects) = (Scratch::new(), Effects::default());
+    let upstream = Upstream::start(works(Arc::clone(&effects))).await;
+    let start = || Gateway::start_on(&store(&scratch), &scratch, upstream.address, &FLAGS);
+    let mut gateway = start();
+    let crowd = Arc::new(Crowd {
+        address: watch::Sender::new(gateway.address),
+        intents: AtomicUsize::new(0),
+        acknowledged: Mutex::default(),
+        broken: AtomicUsize::new(0),
+        is_over: AtomicBool::new(false),
+    });
+    let mut clients: JoinSet<_> = (0..CLIENTS).map(|number| Arc::clone(&crowd).client(number)).collect();
+    for round in 0..ROUNDS {
+        let seen = upstream.seen_count();
+        tokio::select! {
+            () = upstream.has_seen(seen + 15 + 7 * (round % 5)) => {}
+            // Clients end by themselves only where they have something to complain about.
+            Some(ended) = clients.join_next() => ended.expect("no panic")?,
+        }
+        gateway.kill();
+        gateway = start();
+        crowd.address.send_replace(gateway.address);
+    }
+    crowd.is_over.store(true, Ordering::SeqCst);
+    while let Some(ended) = clients.join_next().await {
+        ended.expect("no panic")?;
+    }
+    audit(&crowd, &effects).await
+}
+
+/// Asks for every intent once more.
+async fn audit(crowd: &Crowd, effects: &Effects) -> Result<String, String> {
+    let count = |intent: usize| effects.lock().expect("unharmed").get(&intent).copied().unwrap_or(0);
+    let intents = crowd.intents.load(Ordering::SeqCst);
+    let (mut replayed, mut unknown, mut ran) = (0, 0, 0);
+    for intent in 0..intents {
+        let mut before = 0;
+        let last = until(async || {
+            before = count(intent);
+            let reply = crowd.send(ask(intent)).await;
+            let is_settled = match reply.code().as_deref() {
+                _ if count(intent) > 1 => true,
+                Some("IDEMPOTENCY_REQUEST_IN_PROGRESS" | "UPSTREAM_UNREACHABLE") => false,
+                None => ![429, 503].contains(&reply.status),
+                Some(_) => true,
+            };
+            is_settled.then_some(reply)
+        })
+        .await;
+        let acknowledged = crowd.answer_to(intent);
+        let after = count(intent);
+        let is_unknown = last.code().as_deref() == Some("IDEMPOTENCY_OUTCOME_UNKNOWN");
+        let is_sound = match &acknowledged {
+            _ if after > 1 => false,
+            Some(first) => last.is_replay() && last.kept() == first.kept() && after == 1,
+            None if last.is_replay() => last.status == 201 && last.is_acknowledged() && after == 1,
+            None if is_unknown => before == after,
+            // It had never been claimed, or had taken no effect.
+            None => before == 0 && after == 1,
+        };
+        if !is_sound {
+            return Err(format!(
+                "{intent}: {before} then {after} effects, {acknowledged:?}, at last {last:?}"
+            ));
+        }
+        replayed += usize::from(last.is_replay());
+        unknown += usize::from(is_unknown);
+        ran += usize::from(!last.is_replay() && !is_unknown);
+    }
+    let acknowledged = crowd.acknowledged.lock().expect("unharmed").len();
+    let broken = crowd.broken.load(Ordering::SeqCst);
+    if acknowledged < ROUNDS || broken < ROUNDS {
+        return Err(format!("{acknowledged} acknowledged and {broken} broken: that was no load"));
+    }
+    Ok(format!(
+        "{intents} intents, {acknowledged} acknowledged, {broken} exchanges broken by {ROUNDS} kills; \
+         at last {replayed} replayed, {unknown} unknown, {ran} run only then"
+    ))
+}
+
+#[tokio::test]
+async fn twenty_kills_leave_no_key_with_two_effects_and_every_acknowledged_answer_as_it_was() {
+    let found = rounds(|scratch| format!("sqlite:{}", scratch.file().display())).await;
+    println!("{}", found.expect("the promise holds"));
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_is_found_out_by_the_same_rounds() {
+    let found = rounds(|_| "memory:".to_owned()).await;
+    assert!(found.is_err(), "whoever forgets a key runs it twice: {found:?}");
+}

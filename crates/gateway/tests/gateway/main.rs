@@ -1,0 +1,15 @@
+//! The program `semel` itself, started on a file of its own, between real sockets: what it is told, what it tells, and what
+//! it keeps when it is killed.
+
+mod bodies;
+mod client;
+mod drain;
+mod failing;
+mod kills;
+mod leaving;
+mod once;
+mod passing;
+mod states;
+mod status;
+mod upstream;
+mod world;

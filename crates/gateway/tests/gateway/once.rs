@@ -1,0 +1,155 @@
+//! Once: however many ask, however they spell it, and whoever else asks for something that looks the same.
+
+use crate::client::Ask;
+use crate::upstream::{Act, Gate, charged};
+use crate::world::{Gateway, KEY, World, charge, until, within};
+use tokio::task::JoinSet;
+
+#[tokio::test]
+async fn two_hundred_requests_at_once_are_one_call_and_two_hundred_equal_answers() {
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
+    let world = World::new(&["--wait", "50s"], script).await;
+    let to = world.gateway.address;
+    let mut sent: JoinSet<_> = (0..200).map(|_| charge(5).send(to)).collect();
+    world.upstream.has_seen(1).await;
+    gate.open();
+    let (mut replays, mut answers) = (0, Vec::new());
+    while let Some(reply) = within(sent.join_next()).await {
+        let reply = reply.expect("no panic").expect("an answer");
+        replays += u32::from(reply.is_replay());
+        answers.push(reply.kept());
+    }
+    assert_eq!((replays, world.calls(), answers.len()), (199, 1, 200));
+    assert_eq!((answers[0].0, &answers[0].2[..]), (201, &b"charge 1"[..]));
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "all are the same: {answers:?}");
+}
+
+#[tokio::test]
+async fn two_gateways_on_one_file_are_one() {
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
+    let flags = ["--wait", "50s"];
+    let mut world = World::new(&flags, script).await;
+    let other = Gateway::start(&world.scratch, world.upstream.address, &flags);
+    let addresses = [world.gateway.address, other.address];
+    let mut sent: JoinSet<_> = (0..40).map(|number| charge(5).send(addresses[number % 2])).collect();
+    world.upstream.has_seen(1).await;
+    gate.open();
+    let mut replays = 0;
+    while let Some(reply) = within(sent.join_next()).await {
+        let reply = reply.expect("no panic").expect("an answer");
+        assert_eq!(reply.text(), "charge 1");
+        replays += u32::from(reply.is_replay());
+    }
+    assert_eq!((replays, world.calls()), (39, 1));
+    world.gateway.kill();
+    let left = charge(5).send(other.address).await.expect("an answer");
+    assert!(left.is_replay(), "one is enough to remember: {left:?}");
+}
+
+#[tokio::test]
+async fn peer_bug_quoted_and_bare_keys_are_two() {
+    let world = World::new(&[], charged).await;
+    world.charge(5).await;
+    let quoted = Ask::post("/charges").key(&format!("\"{KEY}\"")).json("{\"amount\":5}");
+    assert!(world.send(quoted).await.is_replay());
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test]
+async fn peer_bug_a_key_not_scoped_to_its_caller_method_and_path() {
+    let world = World::new(&[], charged).await;
+    let ask = |method, path: &str, token: &str| {
+        Ask::new(method, path).key(KEY).with("authorization", format!("Bearer {token}")).json("{}")
+    };
+    let all = [
+        ask("POST", "/charges", "alice"),
+        ask("POST", "/charges", "bob"),
+        ask("PATCH", "/charges", "alice"),
+        ask("POST", "/refunds", "alice"),
+        Ask::post("/charges").key(KEY).json("{}"),
+    ];
+    for (calls, ask) in (1..).zip(&all) {
+        let reply = world.send(ask.clone()).await;
+        assert_eq!((reply.is_replay(), reply.text()), (false, format!("charge {calls}").as_str()));
+    }
+    for ask in all {
+        assert!(world.send(ask).await.is_replay());
+    }
+}
+
+#[tokio::test]
+async fn peer_bug_proxies_send_again_what_has_no_body() {
+    // Over a connection that was used before: where a proxy takes the end of it for an old one's.
+    for ask in [Ask::post("/charges").key(KEY), Ask::new("PATCH", "/charges").key(KEY)] {
+        let world = World::new(&[], |seen| if seen.number == 1 { charged(seen) } else { Act::End }).await;
+        assert_eq!(world.send(Ask::get("/warm")).await.status, 201);
+        let reply = world.send(ask.clone()).await;
+        world.is_problem(&reply, 502, "UPSTREAM_FAILED", false).await;
+        assert_eq!(world.send(ask).await.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
+        let seen = world.upstream.seen();
+        assert_eq!(
+            (seen.len(), seen[1].connection),
+            (2, seen[0].connection),
+            "once, on the connection that was there"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_key_passes_through_every_time_and_unmarked() {
+    let world = World::new(&[], charged).await;
+    for call in 1..=2 {
+        let reply = world.send(Ask::post("/charges").json("{}")).await;
+        assert_eq!(reply.text(), format!("charge {call}"));
+        for name in ["operation-id", "idempotency-expires", "idempotency-stored", "idempotency-replayed"] {
+            assert_eq!(reply.header(name), None, "{name}");
+        }
+    }
+    for method in ["GET", "PUT", "DELETE", "OPTIONS"] {
+        for _ in 0..2 {
+            let reply = world.send(Ask::new(method, "/charges").key(KEY)).await;
+            assert_eq!((reply.status, reply.is_replay()), (201, false), "{method}");
+        }
+    }
+    assert_eq!(world.calls(), 10);
+}
+
+#[tokio::test]
+async fn where_protection_is_off_nothing_is_protected() {
+    let world = World::new(&["--key", "off"], charged).await;
+    for call in 1..=2 {
+        let reply = world.charge(5).await;
+        assert_eq!((reply.text(), reply.header("operation-id")), (format!("charge {call}").as_str(), None));
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_want_to_wait_is_told_where_to_look() {
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
+    let world = World::new(&[], script).await;
+    let asked = || charge(5).with("prefer", "respond-async");
+    let accepted = world.send(asked()).await;
+    let path = format!("/operations/{}", accepted.header("operation-id").expect("an id"));
+    assert_eq!((accepted.status, accepted.header("location")), (202, Some(path.as_str())));
+    assert_eq!(accepted.header("preference-applied"), Some("respond-async"));
+    world.upstream.has_seen(1).await;
+    assert_eq!(world.send(asked()).await.status, 202);
+    assert_eq!(world.send(Ask::get(&path)).await.json()["state"], "PROCESSING");
+    gate.open();
+    let done = until(async || {
+        let told = world.send(Ask::get(&path).key(KEY)).await.json();
+        (told["state"] == "SUCCEEDED").then_some(told)
+    })
+    .await;
+    assert_eq!(done["result"]["body"], "charge 1");
+    let replay = world.send(asked()).await;
+    assert_eq!((replay.status, replay.is_replay(), world.calls()), (201, true, 1));
+    assert_eq!(world.upstream.seen()[0].header("prefer"), None, "the preference was for us");
+}

@@ -1,0 +1,282 @@
+//! What stands in the record, and what the next request with its key gets: every row, through the program, on a file.
+
+use crate::client::Ask;
+use crate::upstream::{Act, Gate, Seen, charged, response, says};
+use crate::world::{KEY, World, charge, until};
+use semel::core::fingerprint::{self, Limits, Selection};
+use semel::core::key::Key;
+use semel::core::policy::{Class, Policy};
+use semel::core::scope::{Caller, Operation, Scope};
+use semel::{Claimed, Engine, Intent};
+use semel_sql::sqlite;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const IN_PROGRESS: &str = "IDEMPOTENCY_REQUEST_IN_PROGRESS";
+const UNKNOWN: &str = "IDEMPOTENCY_OUTCOME_UNKNOWN";
+const MISMATCH: &str = "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST";
+
+/// A lease that is over soon, and nobody waits.
+const SHORT: [&str; 4] = ["--lease", "1s", "--wait", "0s"];
+
+/// Does not answer the first request; charges for every other.
+fn hangs_once(seen: &Seen) -> Act {
+    if seen.number == 1 { Act::Hang } else { charged(seen) }
+}
+
+/// Sends a charge and kills the gateway while the upstream is at it.
+async fn killed_in_the_middle(flags: &[&str]) -> World {
+    let mut world = World::new(flags, hangs_once).await;
+    let sent = tokio::spawn(charge(5).send(world.gateway.address));
+    world.upstream.has_seen(1).await;
+    world.kill_and_restart(flags);
+    assert!(sent.await.expect("no panic").is_err(), "nobody was left to answer");
+    world
+}
+
+#[tokio::test]
+async fn none_is_run_as_attempt_one() {
+    let world = World::new(&[], charged).await;
+    let first = world.charge(5).await;
+    assert_eq!((first.status, first.text(), first.is_replay()), (201, "charge 1", false));
+    assert!(first.is_acknowledged());
+    let seen = &world.upstream.seen()[0];
+    assert_eq!(seen.header("idempotency-attempt"), Some("1"));
+    assert_eq!(seen.header("operation-id"), first.header("operation-id"));
+    assert_eq!(seen.header("idempotency-key"), Some(KEY));
+    assert!(seen.header("idempotency-fence").is_some());
+}
+
+#[tokio::test]
+async fn succeeded_and_failed_replayable_are_replayed_also_after_a_kill() {
+    for (status, code) in [("200 OK", 200), ("303 See Other", 303), ("404 Not Found", 404), ("422 Nope", 422)]
+    {
+        let mut world = World::new(&[], says(status)).await;
+        let first = world.charge(5).await;
+        assert_eq!((first.status, first.is_replay(), first.is_acknowledged()), (code, false, true));
+        world.kill_and_restart(&[]);
+        for _ in 0..2 {
+            let retry = world.charge(5).await;
+            assert!(retry.is_replay());
+            assert_eq!(retry.kept(), first.kept());
+        }
+        assert_eq!(world.charge(6).await.code().as_deref(), Some(MISMATCH));
+        assert_eq!(world.calls(), 1);
+    }
+}
+
+#[tokio::test]
+async fn failed_not_replayable_is_the_next_attempt_and_of_the_same_payload_only() {
+    let retried = response("503 Service Unavailable", &[("retry-after", "7")], "later");
+    let world = World::new(&[], move |seen| match seen.number {
+        1 => Act::Say(retried.clone()),
+        number @ 2..=6 => {
+            let status = ["401 a", "403 b", "408 c", "425 d", "429 e"][number - 2];
+            Act::Say(response(status, &[], "no"))
+        }
+        _ => charged(seen),
+    })
+    .await;
+    for status in [503, 401, 403, 408, 425, 429] {
+        let reply = world.charge(5).await;
+        assert_eq!((reply.status, reply.is_replay(), reply.is_acknowledged()), (status, false, false));
+        assert_eq!(world.charge(6).await.code().as_deref(), Some(MISMATCH), "after {status}");
+    }
+    assert_eq!(world.charge(5).await.text(), "charge 7");
+    assert!(world.charge(5).await.is_replay());
+    let numbers: Vec<_> = world
+        .upstream
+        .seen()
+        .iter()
+        .map(|seen| seen.header("idempotency-attempt").expect("a number").to_owned())
+        .collect();
+    assert_eq!(numbers, ["1", "2", "3", "4", "5", "6", "7"]);
+    let fences: Vec<u64> = world
+        .upstream
+        .seen()
+        .iter()
+        .map(|seen| seen.header("idempotency-fence").expect("a fence").parse().expect("a number"))
+        .collect();
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+}
+
+#[tokio::test]
+async fn failed_not_replayable_past_its_time_is_as_none() {
+    let script = |seen: &Seen| if seen.number == 1 { says("429 Slow")(seen) } else { charged(seen) };
+    let world = World::new(&["--lease", "1s", "--ttl", "1500ms"], script).await;
+    assert_eq!(world.charge(5).await.status, 429);
+    let reply = until(async || {
+        let reply = world.charge(6).await;
+        (reply.status != 422).then_some(reply)
+    })
+    .await;
+    assert_eq!((reply.status, reply.text()), (201, "charge 2"), "the payload binds no more");
+    let seen = world.upstream.seen();
+    assert_eq!(seen[1].header("idempotency-attempt"), Some("1"));
+    let fence =
+        |at: usize| seen[at].header("idempotency-fence").expect("a fence").parse::<u64>().expect("a number");
+    assert!(fence(1) > fence(0));
+}
+
+#[tokio::test]
+async fn processing_is_waited_for_and_then_replayed() {
+    let gate = Gate::new();
+    let within = gate.clone();
+    let script = move |seen: &_| Act::After(within.clone(), Box::new(charged(seen)));
+    let world = World::new(&["--wait", "30s"], script).await;
+    let ((first, twin), ()) = tokio::join!(async { tokio::join!(world.charge(5), world.charge(5)) }, async {
+        world.upstream.has_seen(1).await;
+        let other = world.charge(6).await;
+        assert_eq!(other.code().as_deref(), Some(MISMATCH), "also while it runs");
+        gate.open();
+    });
+    assert_eq!((first.text(), twin.text(), world.calls()), ("charge 1", "charge 1", 1));
+    assert!(first.is_replay() != twin.is_replay(), "one ran, one waited");
+}
+
+/// PROCESSING outlives a kill until its lease is over, also for a gateway that comes back under the same name; and is UNKNOWN
+/// then.
+#[tokio::test]
+async fn peer_bug_a_crash_wedged_the_key_for_a_day_or_a_restarted_worker_resumed_a_lost_claim() {
+    let world = killed_in_the_middle(&["--lease", "3s", "--wait", "0s"]).await;
+    let early = world.charge(5).await;
+    world.is_problem(&early, 409, IN_PROGRESS, true).await;
+    assert_eq!(world.linked(&early).await["state"], "PROCESSING");
+    assert_eq!(world.charge(6).await.code().as_deref(), Some(MISMATCH));
+    let late = world.charge_settled(5).await;
+    world.is_problem(&late, 409, UNKNOWN, false).await;
+    assert_eq!(world.linked(&late).await["state"], "UNKNOWN");
+    assert_eq!(world.charge(6).await.code().as_deref(), Some(MISMATCH));
+    assert_eq!(world.charge(5).await.code().as_deref(), Some(UNKNOWN));
+    assert_eq!(world.calls(), 1, "nobody sends it again");
+}
+
+#[tokio::test]
+async fn processing_of_a_class_that_recognises_repeats_is_taken_over() {
+    let flags = [&SHORT[..], &["--class", "downstream"]].concat();
+    let world = killed_in_the_middle(&flags).await;
+    let late = world.charge_settled(5).await;
+    assert_eq!((late.status, late.text(), late.is_replay()), (201, "charge 2", false));
+    assert!(world.charge(5).await.is_replay());
+    let seen = world.upstream.seen();
+    assert_eq!(seen[0].header("operation-id"), seen[1].header("operation-id"), "what it recognises them by");
+    assert_eq!(seen[1].header("idempotency-attempt"), Some("2"));
+}
+
+#[tokio::test]
+async fn unknown_of_a_class_that_recognises_repeats_is_taken_over() {
+    let script = |seen: &Seen| if seen.number == 1 { says("500 Oops")(seen) } else { charged(seen) };
+    let world = World::new(&["--class", "downstream"], script).await;
+    assert_eq!(world.charge(5).await.status, 500);
+    assert_eq!(world.charge(6).await.code().as_deref(), Some(MISMATCH));
+    assert_eq!(world.charge(5).await.text(), "charge 2");
+    assert!(world.charge(5).await.is_replay());
+}
+
+#[tokio::test]
+async fn a_doubt_is_not_forgotten_because_a_later_attempt_took_no_effect() {
+    let script = |seen: &Seen| match seen.number {
+        1 => Act::End,
+        2 => says("429 Slow")(seen),
+        _ => charged(seen),
+    };
+    let world = World::new(&["--class", "downstream"], script).await;
+    assert_eq!(world.charge(5).await.status, 502);
+    let second = world.charge(5).await;
+    assert_eq!((second.status, second.is_acknowledged()), (429, false));
+    let path = format!("/operations/{}", second.header("operation-id").expect("an id"));
+    assert_eq!(world.send(Ask::get(&path)).await.json()["state"], "UNKNOWN");
+    assert_eq!(world.charge(5).await.text(), "charge 3");
+}
+
+#[tokio::test]
+async fn past_the_time_that_the_upstream_remembers_a_doubt_stays_one() {
+    let flags = [
+        &SHORT[..],
+        &["--class", "downstream", "--connect-timeout", "100ms", "--response-timeout", "100ms"],
+        &["--dedup-window", "1300ms"],
+    ]
+    .concat();
+    let world = World::new(&flags, |_| Act::Hang).await;
+    assert_eq!(world.charge(5).await.code().as_deref(), Some("UPSTREAM_TIMEOUT"));
+    let late = until(async || {
+        let reply = world.charge(5).await;
+        (reply.code().as_deref() == Some(UNKNOWN)).then_some(reply)
+    })
+    .await;
+    assert_eq!(late.status, 409);
+    let calls = world.calls();
+    assert_eq!(world.charge(5).await.code().as_deref(), Some(UNKNOWN));
+    assert_eq!(world.calls(), calls);
+}
+
+/// A payload as the layer reads it from a charge.
+struct Charge(&'static str);
+
+impl fingerprint::Payload for Charge {
+    fn fingerprint(&self, selection: &Selection) -> Result<fingerprint::Fingerprint, fingerprint::Error> {
+        let operation = Operation::route("POST", "/charges").to_string();
+        let request = fingerprint::Request {
+            content_type: &[b"application/json"],
+            headers: &[("content-type", b"application/json")],
+            ..fingerprint::Request::new("POST", &operation, "/charges", self.0.as_bytes())
+        };
+        request.fingerprint(selection, &Limits { decoded_body_bytes_max: 1 << 20 })
+    }
+}
+
+/// Claims a charge, as a worker that has something to do before it can begin, and is never heard of again.
+async fn claim_and_vanish(file: &Path, lease: Duration) {
+    let store = Arc::new(sqlite::Store::open(file, sqlite::Options::default()).expect("the store opens"));
+    let engine = Engine::builder(Arc::clone(&store) as _).build().await.expect("the store answers");
+    let scope = Scope::new(Caller::Anonymous, Operation::route("POST", "/charges"));
+    let policy = Policy { lease, ..Policy::new(Class::External) };
+    let key = Key::from_source(KEY).expect("a key");
+    let intent = Intent::new(scope, key, policy, Charge("{\"amount\":5}")).reserved();
+    let Ok(Claimed::Yours(lease)) = engine.claim(&intent).await else { panic!("nobody else has it") };
+    drop(lease);
+    engine.shutdown(Duration::from_secs(1)).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn claimed_is_in_progress_until_its_lease_is_over_and_is_taken_over_then() {
+    let mut world = World::new(&SHORT, charged).await;
+    world.gateway.kill();
+    claim_and_vanish(&world.scratch.file(), Duration::from_secs(4)).await;
+    world.kill_and_restart(&SHORT);
+    let early = world.charge(5).await;
+    world.is_problem(&early, 409, IN_PROGRESS, true).await;
+    assert_eq!(world.linked(&early).await["state"], "CLAIMED");
+    assert_eq!(world.charge(6).await.code().as_deref(), Some(MISMATCH));
+    let late = world.charge_settled(5).await;
+    assert_eq!((late.status, late.text(), late.is_replay()), (201, "charge 1", false));
+    assert_eq!(world.upstream.seen()[0].header("idempotency-attempt"), Some("2"));
+}
+
+#[tokio::test]
+async fn expired_is_refused_for_as_long_as_its_tombstone_stands_and_is_none_after() {
+    let flags = ["--lease", "1s", "--ttl", "1500ms", "--tombstone", "1s"];
+    let world = World::new(&flags, charged).await;
+    assert_eq!(world.charge(5).await.text(), "charge 1");
+    let refused = until(async || {
+        let reply = world.charge(5).await;
+        (!reply.is_replay()).then_some(reply)
+    })
+    .await;
+    assert_eq!(refused.code().as_deref(), Some("IDEMPOTENCY_RECORD_EXPIRED"));
+    let again = until(async || {
+        let reply = world.charge(6).await;
+        (reply.status != 410).then_some(reply)
+    })
+    .await;
+    assert_eq!((again.status, again.text()), (201, "charge 2"));
+    let fences: Vec<_> = world
+        .upstream
+        .seen()
+        .iter()
+        .map(|seen| seen.header("idempotency-fence").map(str::to_owned))
+        .collect();
+    assert!(fences[1] > fences[0], "{fences:?}");
+}

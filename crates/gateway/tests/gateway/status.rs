@@ -1,0 +1,336 @@
+//! The situations in which a client gets no outcome, as a started gateway tells them. (Those that no flag leads to are shown
+//! with the layer: see its tests `settings` and `table`.)
+
+use crate::client::Ask;
+use crate::upstream::{Act, Gate, charged, response, says};
+use crate::world::{KEY, World, charge, until, within};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_key_that_is_required_and_missing() {
+    let world = World::new(&["--require-key"], charged).await;
+    for method in ["POST", "PATCH"] {
+        let reply = world.send(Ask::new(method, "/charges").json("{}")).await;
+        world.is_problem(&reply, 400, "MISSING_IDEMPOTENCY_KEY", false).await;
+    }
+    assert_eq!(world.send(Ask::get("/charges")).await.status, 201, "what is not protected needs no key");
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_key_that_is_no_key() {
+    let world = World::new(&[], charged).await;
+    let long = "x1".repeat(200);
+    let bad = ["", "short", "a key with spaces in it", "someone@example.com", "aaaaaaaaaaaaaaaaaaaa", &long];
+    for bad in bad {
+        let reply = world.send(Ask::post("/charges").key(bad).json("{}")).await;
+        world.is_problem(&reply, 400, "INVALID_IDEMPOTENCY_KEY", false).await;
+        assert!(bad.is_empty() || !reply.text().contains(bad), "{}", reply.text());
+    }
+    let twice = world.send(charge(5).key(KEY)).await;
+    world.is_problem(&twice, 400, "INVALID_IDEMPOTENCY_KEY", false).await;
+    assert_eq!(world.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_caller_that_cannot_be_told_from_others() {
+    let world = World::new(&[], charged).await;
+    let callers = [
+        charge(5).with("cookie", "session=1"),
+        charge(5).with("authorization", "AWS4-HMAC-SHA256 Credential=x"),
+        charge(5).with("authorization", "Bearer a").with("authorization", "Bearer b"),
+        Ask::get("/operations/30313233-3435-3637-3839-616263646566").with("cookie", "session=1"),
+    ];
+    for caller in callers {
+        let reply = world.send(caller).await;
+        world.is_problem(&reply, 400, "CALLER_NOT_IDENTIFIED", false).await;
+    }
+    assert_eq!(world.calls(), 0);
+    let world = World::new(&["--anonymous"], charged).await;
+    let reply = world.send(charge(5).with("cookie", "session=1")).await;
+    assert_eq!((reply.status, world.calls()), (201, 1), "anonymous, by choice");
+    assert!(world.send(charge(5).with("authorization", "Digest x")).await.is_replay());
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_what_it_says() {
+    let world = World::new(&[], charged).await;
+    for bad in ["{\"a\":1,\"a\":2}", "{", "{\"a\":\"\\ud800\"}", &"[".repeat(129)] {
+        let reply = world.send(Ask::post("/charges").key(KEY).json(bad)).await;
+        world.is_problem(&reply, 400, "UNFINGERPRINTABLE_REQUEST", false).await;
+    }
+    let corrupt = world.send(charge(5).with("content-encoding", "gzip")).await;
+    world.is_problem(&corrupt, 400, "UNFINGERPRINTABLE_REQUEST", false).await;
+    assert_eq!(world.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_key_of_another_payload() {
+    let world = World::new(&[], charged).await;
+    let first = world.charge(5).await;
+    let other = world.charge(6).await;
+    world.is_problem(&other, 422, "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST", false).await;
+    assert_eq!(other.header("operation-id"), first.header("operation-id"));
+    assert!(!other.text().contains("charge 1"), "nothing of the stored response");
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test]
+async fn an_original_that_still_runs() {
+    let gate = Gate::new();
+    let within = gate.clone();
+    let script = move |seen: &_| Act::After(within.clone(), Box::new(charged(seen)));
+    let world = World::new(&["--wait", "0s"], script).await;
+    let (first, ()) = tokio::join!(world.charge(5), async {
+        world.upstream.has_seen(1).await;
+        let running = world.charge(5).await;
+        world.is_problem(&running, 409, "IDEMPOTENCY_REQUEST_IN_PROGRESS", true).await;
+        assert_eq!(running.header("retry-after"), Some("1"));
+        assert_eq!(world.linked(&running).await["state"], "PROCESSING");
+        gate.open();
+    });
+    assert_eq!((first.status, world.calls()), (201, 1));
+}
+
+#[tokio::test]
+async fn an_outcome_that_nobody_knows() {
+    let world = World::new(&[], says("500 Internal Server Error")).await;
+    let first = world.charge(5).await;
+    assert_eq!(
+        (first.status, first.text()),
+        (500, "answer 1"),
+        "the first caller gets what the service said"
+    );
+    assert!(first.header("operation-id").is_some() && !first.is_acknowledged());
+    let retry = world.charge(5).await;
+    world.is_problem(&retry, 409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false).await;
+    assert_eq!(retry.header("operation-id"), first.header("operation-id"));
+    assert_eq!(world.linked(&retry).await["state"], "UNKNOWN");
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test]
+async fn an_outcome_past_its_time() {
+    let world = World::new(&["--lease", "1s", "--ttl", "1500ms"], charged).await;
+    let first = world.charge(5).await;
+    assert_eq!(first.status, 201);
+    let late = until(async || {
+        let reply = world.charge(5).await;
+        (!reply.is_replay()).then_some(reply)
+    })
+    .await;
+    world.is_problem(&late, 410, "IDEMPOTENCY_RECORD_EXPIRED", false).await;
+    assert_eq!(late.header("operation-id"), first.header("operation-id"));
+    let other = world.charge(6).await;
+    world.is_problem(&other, 410, "IDEMPOTENCY_RECORD_EXPIRED", false).await;
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test]
+async fn peer_bug_a_response_over_the_limit_was_not_stored_and_executed_again() {
+    let script = |_: &_| Act::Say(response("201 Created", &[("location", "/charges/7")], [b'x'; 3_000]));
+    let world = World::new(&["--kept-max", "2KiB"], script).await;
+    let first = world.charge(5).await;
+    assert_eq!((first.status, first.body.len(), first.is_acknowledged()), (201, 3_000, true));
+    let retry = world.charge(5).await;
+    world.is_problem(&retry, 409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false).await;
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_request_over_the_limit() {
+    let world = World::new(&["--request-max", "1KiB"], charged).await;
+    let long = Ask::post("/charges").key(KEY).bytes(vec![0; 1_025]);
+    for long in [long.clone(), long.in_pieces(600)] {
+        let reply = world.send(long).await;
+        world.is_problem(&reply, 413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false).await;
+    }
+    // Refused by its length, or after a thousandth of it: whoever is still sending hears of it all the same.
+    let endless = Ask::post("/charges").key(KEY).bytes(vec![0; 20 << 20]);
+    for endless in [endless.clone(), endless.in_pieces(1 << 20)] {
+        let reply = world.send(endless).await;
+        world.is_problem(&reply, 413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false).await;
+    }
+    assert_eq!(world.calls(), 0);
+    assert_eq!(world.send(Ask::post("/charges").key(KEY).bytes(vec![0; 1_024])).await.status, 201);
+    let unkeyed = world.send(Ask::post("/charges").bytes(vec![0; 100_000])).await;
+    assert_eq!(unkeyed.status, 201, "without a key nothing has to be held");
+}
+
+#[tokio::test]
+async fn an_upstream_that_cannot_be_reached() {
+    let mut world = World::new(&[], charged).await;
+    world.upstream.refuse().await;
+    for _ in 0..2 {
+        let reply = world.charge(5).await;
+        world.is_problem(&reply, 502, "UPSTREAM_UNREACHABLE", true).await;
+        assert!(reply.header("operation-id").is_some());
+    }
+    let unkeyed = world.send(Ask::post("/charges").json("{}")).await;
+    world.is_problem(&unkeyed, 502, "UPSTREAM_UNREACHABLE", true).await;
+    world.upstream.listen_again().await;
+    let third = world.charge(5).await;
+    assert_eq!((third.status, third.text(), third.is_replay()), (201, "charge 1", false));
+    assert_eq!(world.upstream.seen()[0].header("idempotency-attempt"), Some("3"));
+    assert!(world.charge(5).await.is_replay());
+}
+
+/// A socket that takes no more connections: nobody accepts, and its queue is full.
+struct Full {
+    address: SocketAddr,
+    _listener: socket2::Socket,
+    _queued: Vec<TcpStream>,
+}
+
+impl Full {
+    fn new() -> Self {
+        let listener =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+        listener.listen(0).expect("it listens");
+        let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
+        let mut queued = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+            queued.push(stream);
+        }
+        Self { address, _listener: listener, _queued: queued }
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_take_the_call() {
+    let full = tokio::task::spawn_blocking(Full::new).await.expect("no panic");
+    let mut world = World::new(&[], charged).await;
+    let scratch = &world.scratch;
+    world.gateway = crate::world::Gateway::start(scratch, full.address, &["--connect-timeout", "300ms"]);
+    for _ in 0..2 {
+        let reply = world.charge(5).await;
+        world.is_problem(&reply, 504, "UPSTREAM_UNREACHABLE", true).await;
+    }
+    let unkeyed = world.send(Ask::post("/charges").json("{}")).await;
+    world.is_problem(&unkeyed, 504, "UPSTREAM_UNREACHABLE", true).await;
+    world.kill_and_restart(&[]);
+    assert_eq!(world.charge(5).await.text(), "charge 1", "nothing was sent, so it is sent now");
+}
+
+#[tokio::test]
+async fn an_upstream_that_breaks_off() {
+    let world = World::new(&[], |_| Act::End).await;
+    let first = world.charge(5).await;
+    world.is_problem(&first, 502, "UPSTREAM_FAILED", false).await;
+    assert_eq!(world.linked(&first).await["state"], "UNKNOWN");
+    let retry = world.charge(5).await;
+    world.is_problem(&retry, 409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false).await;
+    assert_eq!(world.calls(), 1);
+    let unkeyed = world.send(Ask::post("/charges").json("{}")).await;
+    world.is_problem(&unkeyed, 502, "UPSTREAM_FAILED", false).await;
+    assert_eq!(world.calls(), 2, "without a key it is not sent again either");
+}
+
+#[tokio::test]
+async fn an_upstream_that_hangs() {
+    let world = World::new(&["--response-timeout", "300ms"], |_| Act::Hang).await;
+    let first = world.charge(5).await;
+    world.is_problem(&first, 504, "UPSTREAM_TIMEOUT", false).await;
+    assert_eq!(world.linked(&first).await["state"], "UNKNOWN");
+    let retry = world.charge(5).await;
+    world.is_problem(&retry, 409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false).await;
+    assert_eq!(world.calls(), 1);
+    let unkeyed = world.send(Ask::post("/charges").json("{}")).await;
+    world.is_problem(&unkeyed, 504, "UPSTREAM_TIMEOUT", false).await;
+}
+
+#[tokio::test]
+async fn a_doubt_is_retryable_where_the_upstream_recognises_repeats() {
+    let flags = ["--class", "downstream", "--response-timeout", "300ms"];
+    let world = World::new(&flags, |seen| if seen.number == 1 { Act::Hang } else { Act::End }).await;
+    let first = world.charge(5).await;
+    world.is_problem(&first, 504, "UPSTREAM_TIMEOUT", true).await;
+    let second = world.charge(5).await;
+    world.is_problem(&second, 502, "UPSTREAM_FAILED", true).await;
+    assert_eq!(second.header("operation-id"), first.header("operation-id"));
+}
+
+#[tokio::test]
+async fn what_could_only_be_a_stream() {
+    let world = World::new(&[], charged).await;
+    let streams = [
+        charge(5).with("accept", "text/event-stream"),
+        charge(5).with("connection", "upgrade").with("upgrade", "websocket"),
+    ];
+    for stream in streams {
+        let reply = world.send(stream).await;
+        world.is_problem(&reply, 501, "STREAMING_NOT_PROTECTED", false).await;
+    }
+    assert_eq!(world.calls(), 0);
+    assert_eq!(world.charge(5).await.status, 201);
+}
+
+#[tokio::test]
+async fn an_operation_of_nobody_or_of_somebody_else() {
+    let world = World::new(&[], charged).await;
+    let first = world.send(charge(5).with("authorization", "Bearer alice")).await;
+    let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
+    let alice = world.send(Ask::get(&path).with("authorization", "Bearer alice")).await;
+    assert_eq!((alice.status, &alice.json()["result"]["body"]), (200, &"charge 1".into()));
+    let absent = "/operations/30313233-3435-3637-3839-616263646566";
+    let others = [Ask::get(&path), Ask::get(&path).with("authorization", "Bearer bob"), Ask::get(absent)];
+    for other in others {
+        let reply = world.send(other).await;
+        world.is_problem(&reply, 404, "OPERATION_NOT_FOUND", false).await;
+    }
+    assert_eq!(world.calls(), 1);
+    assert_eq!(
+        world.send(Ask::get("/operations/7")).await.status,
+        201,
+        "any other shape is the service's own"
+    );
+}
+
+#[tokio::test]
+async fn peer_bug_a_store_that_is_down_failed_open() {
+    let world = World::new(&[], charged).await;
+    let lock = rusqlite::Connection::open(world.scratch.file()).expect("the same file");
+    lock.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+    let refused = world.charge(5).await;
+    world.is_problem(&refused, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
+    assert_eq!((refused.header("retry-after"), world.calls()), (Some("1"), 0));
+    assert_eq!(
+        world.send(Ask::post("/charges").json("{}")).await.status,
+        201,
+        "without a key no store is needed"
+    );
+    lock.execute_batch("ROLLBACK").expect("the end of it");
+    let served = within(until(async || {
+        let reply = world.charge(5).await;
+        (reply.status != 503 && reply.code().is_none()).then_some(reply)
+    }))
+    .await;
+    assert_eq!((served.text(), world.calls()), ("charge 2", 2));
+}
+
+#[tokio::test]
+async fn peer_bug_full_keys_in_logs_and_in_error_bodies() {
+    let flags = ["--log-level", "debug", "--response-timeout", "300ms"];
+    let world = World::new(&flags, |seen| match seen.number {
+        1 => charged(seen),
+        2 => Act::End,
+        _ => Act::Hang,
+    })
+    .await;
+    for path in ["/charges", "/broken", "/hung"] {
+        for _ in 0..2 {
+            let ask = Ask::post(path)
+                .key(KEY)
+                .with("authorization", "Bearer s3cret-t0ken")
+                .json("{\"card\":\"4242\"}");
+            world.send(ask).await;
+        }
+    }
+    let log = world.log();
+    assert!(log.contains("upstream"), "it was about something: {log}");
+    for secret in [KEY, "s3cret-t0ken", "4242"] {
+        assert!(!log.contains(secret), "{secret} in {log}");
+    }
+}

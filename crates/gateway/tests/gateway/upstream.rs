@@ -1,0 +1,231 @@
+//! A service that does as it is told, byte by byte, and writes down every request that reached it whole.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+/// A request that reached it.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// Which request it was: 1, 2, 3 …
+    pub(crate) number: usize,
+    /// On which connection it came: 1, 2, 3 …
+    pub(crate) connection: usize,
+    pub(crate) line: String,
+    /// Names in small letters.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Seen {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What is done about a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    /// These bytes, and then the next request.
+    Say(Vec<u8>),
+    /// These bytes, and then the connection's end.
+    SayAndEnd(Vec<u8>),
+    /// The connection's end, without a word.
+    End,
+    /// No answer, for as long as the connection lasts.
+    Hang,
+    /// As soon as it may.
+    After(Gate, Box<Act>),
+    /// A while later.
+    Later(Duration, Box<Act>),
+}
+
+/// Something that a test lets go on.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+
+    /// Lets everybody through from now on.
+    pub(crate) fn open(&self) {
+        self.0.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+
+    async fn pass(&self) {
+        drop(self.0.acquire().await.expect("never closed"));
+    }
+}
+
+type Script = dyn Fn(&Seen) -> Act + Send + Sync;
+
+struct Book {
+    script: Box<Script>,
+    seen: Mutex<Vec<Seen>>,
+    count: watch::Sender<usize>,
+}
+
+/// The service. Gone when it is dropped.
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    book: Arc<Book>,
+    accepting: JoinHandle<()>,
+}
+
+impl Upstream {
+    pub(crate) async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
+        let book = Book { script: Box::new(script), seen: Mutex::default(), count: watch::Sender::new(0) };
+        Self::listening(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::new(book)).await
+    }
+
+    async fn listening(address: SocketAddr, book: Arc<Book>) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let within = Arc::clone(&book);
+        let accepting = tokio::spawn(async move {
+            for connection in 1.. {
+                let (stream, _) = listener.accept().await.expect("a connection");
+                tokio::spawn(serve(Arc::clone(&within), connection, stream));
+            }
+        });
+        Self { address, book, accepting }
+    }
+
+    /// Listens no more. What runs goes on.
+    pub(crate) async fn refuse(&mut self) {
+        self.accepting.abort();
+        let _ = (&mut self.accepting).await;
+    }
+
+    /// Listens again, at the same address.
+    pub(crate) async fn listen_again(&mut self) {
+        *self = Self::listening(self.address, Arc::clone(&self.book)).await;
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.book.seen.lock().expect("unharmed").clone()
+    }
+
+    pub(crate) fn seen_count(&self) -> usize {
+        *self.book.count.borrow()
+    }
+
+    /// Waits until as many requests have come.
+    pub(crate) async fn has_seen(&self, count: usize) {
+        let mut counted = self.book.count.subscribe();
+        super::world::within(counted.wait_for(|seen| *seen >= count)).await.expect("it lives");
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn serve(book: Arc<Book>, connection: usize, stream: TcpStream) {
+    let mut stream = BufReader::new(stream);
+    while let Some((line, headers, body)) = request(&mut stream).await {
+        let seen = {
+            let mut all = book.seen.lock().expect("unharmed");
+            let seen = Seen { number: all.len() + 1, connection, line, headers, body };
+            all.push(seen.clone());
+            seen
+        };
+        book.count.send_modify(|count| *count += 1);
+        let mut act = (book.script)(&seen);
+        let act = loop {
+            match act {
+                Act::After(gate, then) => {
+                    gate.pass().await;
+                    act = *then;
+                }
+                Act::Later(span, then) => {
+                    tokio::time::sleep(span).await;
+                    act = *then;
+                }
+                done => break done,
+            }
+        };
+        match act {
+            Act::Say(bytes) => {
+                if stream.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+            Act::SayAndEnd(bytes) => {
+                let _ = stream.write_all(&bytes).await;
+                let _ = stream.shutdown().await;
+                return;
+            }
+            Act::Hang => {
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+                return;
+            }
+            Act::End | Act::After(..) | Act::Later(..) => return,
+        }
+    }
+}
+
+/// The next request, once it is there to its last byte.
+async fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<(String, String)>, Vec<u8>)> {
+    let first = line(stream).await?;
+    let mut headers = Vec::new();
+    loop {
+        let line = line(stream).await?;
+        let Some((name, value)) = line.split_once(':') else { break };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let value = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let mut body = Vec::new();
+    if value("transfer-encoding").is_some() {
+        loop {
+            let size = usize::from_str_radix(&line(stream).await?, 16).ok()?;
+            let from = body.len();
+            body.resize(from + size, 0);
+            stream.read_exact(&mut body[from..]).await.ok()?;
+            line(stream).await?;
+            if size == 0 {
+                break;
+            }
+        }
+    } else if let Some(length) = value("content-length") {
+        body.resize(length.parse().ok()?, 0);
+        stream.read_exact(&mut body).await.ok()?;
+    }
+    Some((first, headers, body))
+}
+
+async fn line(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    line.strip_suffix("\r\n").map(str::to_owned)
+}
+
+/// A response with its length.
+pub(crate) fn response(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let mut bytes = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len()).into_bytes();
+    for (name, value) in headers {
+        bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// Charges: the answer tells which request it was.
+pub(crate) fn charged(seen: &Seen) -> Act {
+    Act::Say(response("201 Created", &[("location", "/charges/7")], format!("charge {}", seen.number)))
+}
+
+/// Answers with a status and little else.
+pub(crate) fn says(status: &'static str) -> impl Fn(&Seen) -> Act + Send + Sync {
+    move |seen| Act::Say(response(status, &[], format!("answer {}", seen.number)))
+}

@@ -1,0 +1,243 @@
+//! A started `semel serve`, with an upstream behind it and a file under it.
+
+use crate::client::{Ask, Reply};
+use crate::upstream::{Act, Seen, Upstream};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
+
+/// Long beyond anything that happens here; a test that gets so far has failed.
+const NEVER: Duration = Duration::from_mins(1);
+/// Between two looks at something that tells nobody when it changes.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A directory of its own, gone afterwards.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static SCRATCHES: AtomicU32 = AtomicU32::new(0);
+        let name = format!("gateway-{}-{}", std::process::id(), SCRATCHES.fetch_add(1, Ordering::Relaxed));
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&directory).expect("a directory for the test");
+        Self(directory)
+    }
+
+    /// The store's file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("semel.db")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("semel.log")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.log()).unwrap_or_default();
+            let lines: Vec<_> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(40)..];
+            eprintln!("what semel logged last:\n{}", last.join("\n"));
+        }
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A process `semel serve`. Killed when it is dropped.
+pub(crate) struct Gateway {
+    process: Option<Child>,
+    id: u32,
+    pub(crate) address: SocketAddr,
+    /// Held, so that whatever it prints has somewhere to go.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Gateway {
+    /// Starts it on the file in `scratch`, in front of `upstream`, and reads where it listens.
+    pub(crate) fn start(scratch: &Scratch, upstream: SocketAddr, flags: &[&str]) -> Self {
+        Self::start_on(&format!("sqlite:{}", scratch.file().display()), scratch, upstream, flags)
+    }
+
+    pub(crate) fn start_on(store: &str, scratch: &Scratch, upstream: SocketAddr, flags: &[&str]) -> Self {
+        let upstream = format!("http://{upstream}");
+        Self::run(scratch, &[&["--store", store, "--upstream", &upstream], flags].concat())
+    }
+
+    /// The same, in front of what is at `url`.
+    pub(crate) fn start_before(url: &str, scratch: &Scratch, flags: &[&str]) -> Self {
+        let store = format!("sqlite:{}", scratch.file().display());
+        Self::run(scratch, &[&["--store", &store, "--upstream", url], flags].concat())
+    }
+
+    fn run(scratch: &Scratch, flags: &[&str]) -> Self {
+        let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("semel starts");
+        let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
+        let id = process.id();
+        let mut said = String::new();
+        let address = loop {
+            let from = said.len();
+            let read = stdout.read_line(&mut said).expect("text");
+            assert!(read > 0, "semel did not start: {:?}, {said}", process.wait());
+            if let Some(address) = said[from..].trim().strip_prefix("listening") {
+                let address = address.trim().strip_prefix("http://").expect("plain HTTP");
+                break address.parse().expect("an address");
+            }
+        };
+        Self { process: Some(process), id, address, _stdout: stdout }
+    }
+
+    /// As a power failure would, for the process.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().expect("it is ours to kill");
+            process.wait().expect("it is dead");
+        }
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        let asked = Command::new("sh").arg("-c").arg(format!("kill -TERM {}", self.id)).status();
+        assert!(asked.expect("a shell").success(), "semel is gone already");
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let mut process = self.process.take().expect("it runs");
+        let waited = tokio::task::spawn_blocking(move || process.wait());
+        within(waited).await.expect("no panic").expect("it ends")
+    }
+
+    /// Waits until nobody can connect any more.
+    pub(crate) async fn refuses(&self) {
+        until(async || tokio::net::TcpStream::connect(self.address).await.is_err().then_some(())).await;
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A gateway, the service behind it, and the file under it.
+pub(crate) struct World {
+    pub(crate) gateway: Gateway,
+    pub(crate) upstream: Upstream,
+    pub(crate) scratch: Scratch,
+}
+
+impl World {
+    /// With an upstream that does what `script` says to each request.
+    pub(crate) async fn new(flags: &[&str], script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
+        let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
+        let gateway = Gateway::start(&scratch, upstream.address, flags);
+        Self { gateway, upstream, scratch }
+    }
+
+    /// Kills the gateway, and starts it again on the same file.
+    pub(crate) fn kill_and_restart(&mut self, flags: &[&str]) {
+        self.gateway.kill();
+        self.gateway = Gateway::start(&self.scratch, self.upstream.address, flags);
+    }
+
+    pub(crate) async fn send(&self, ask: Ask) -> Reply {
+        within(ask.send(self.gateway.address)).await.expect("an answer")
+    }
+
+    /// A JSON charge under the usual key.
+    pub(crate) async fn charge(&self, amount: u32) -> Reply {
+        self.send(charge(amount)).await
+    }
+
+    /// Charges until the answer is none that says that the original is still in progress.
+    pub(crate) async fn charge_settled(&self, amount: u32) -> Reply {
+        until(async || {
+            let reply = self.charge(amount).await;
+            (reply.code().as_deref() != Some("IDEMPOTENCY_REQUEST_IN_PROGRESS")).then_some(reply)
+        })
+        .await
+    }
+
+    /// How often the upstream was asked.
+    pub(crate) fn calls(&self) -> usize {
+        self.upstream.seen().len()
+    }
+
+    /// Looks at all that a problem must and must not have, and follows what it points to.
+    pub(crate) async fn is_problem(&self, reply: &Reply, status: u16, code: &str, retryable: bool) {
+        assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{reply:?}");
+        assert_eq!(reply.header("cache-control"), Some("no-store"), "{reply:?}");
+        let problem = reply.json();
+        let text = |name: &str| problem[name].as_str().unwrap_or_else(|| panic!("{name} in {problem}"));
+        assert_eq!(
+            (reply.status, text("code"), problem["retryable"].as_bool()),
+            (status, code, Some(retryable))
+        );
+        assert_eq!(problem["status"], status);
+        assert!(!text("title").is_empty() && !text("detail").is_empty(), "{problem}");
+        assert!(!format!("{reply:?}").contains(KEY), "the key is in {reply:?}");
+        assert_eq!(problem["operationId"].as_str(), reply.header("operation-id"), "{reply:?}");
+        for never in
+            ["idempotency-expires", "idempotency-attempt", "idempotency-fence", "idempotency-outcome"]
+        {
+            let is_kept = never == "idempotency-expires" && code == "IDEMPOTENCY_RESPONSE_NOT_RETAINED";
+            assert!(is_kept || reply.header(never).is_none(), "{never} in {reply:?}");
+        }
+        // Its type is an address where people find it explained.
+        let (page, place) = text("type").split_once('#').expect("a place on a page");
+        let page = self.send(Ask::get(page).with("accept", "text/html")).await;
+        assert_eq!((page.status, place), (200, code));
+        assert!(page.text().contains(&format!("id=\"{code}\"")), "{}", page.text());
+    }
+
+    /// What the operation that `reply` links to is, as it tells whoever follows the link.
+    pub(crate) async fn linked(&self, reply: &Reply) -> serde_json::Value {
+        let link = reply.header("link").unwrap_or_else(|| panic!("a link in {reply:?}"));
+        let path =
+            link.strip_prefix('<').and_then(|link| link.strip_suffix(">; rel=\"status\"")).expect(link);
+        assert_eq!(path, format!("/operations/{}", reply.header("operation-id").expect("an id")));
+        self.send(Ask::get(path)).await.json()
+    }
+
+    /// What was logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.scratch.log()).expect("a log")
+    }
+}
+
+pub(crate) fn charge(amount: u32) -> Ask {
+    Ask::post("/charges").key(KEY).json(&format!("{{\"amount\":{amount}}}"))
+}
+
+/// What a test waits for comes.
+pub(crate) async fn within<F: Future>(event: F) -> F::Output {
+    tokio::time::timeout(NEVER, event).await.expect("it never came")
+}
+
+/// Looks again and again until there is something to see.
+pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    within(async {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    })
+    .await
+}
