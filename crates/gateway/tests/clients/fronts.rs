@@ -1,4 +1,4 @@
-//! nginx and HAProxy in front of the gateway, and what they send again by themselves.
+//! nginx and `HAProxy` in front of the gateway, and what they send again by themselves.
 //!
 //! Both have two ways to the gateway, the first of which loses an answer. They listen on a socket in the file system, so
 //! that no port has to be guessed.
@@ -47,7 +47,7 @@ impl Front {
         })
     }
 
-    /// The same for HAProxy.
+    /// The same for `HAProxy`.
     fn haproxy(extra: &str) -> Option<Self> {
         Self::new("haproxy", &["-db", "-f", "front.conf"], |lossy, gateway| {
             format!(

@@ -111,7 +111,7 @@ impl Drop for World {
 }
 
 impl World {
-    async fn new() -> Self {
+    fn new() -> Self {
         let incoming = TcpIncoming::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let address = incoming.local_addr().expect("an address");
         let payments = Payments::default();
@@ -142,7 +142,7 @@ const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_whose_answer_was_lost_is_made_once() {
-    let world = World::new().await;
+    let world = World::new();
     let calls = Arc::clone(&world.calls);
     let lossy = Lossy::new(world.gateway, move || calls.load(Ordering::SeqCst) > 0);
     let lost = charge(lossy.address, KEY, "2500 eur").await.expect_err("it is lost");
@@ -156,7 +156,7 @@ async fn a_call_whose_answer_was_lost_is_made_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_of_the_service_is_replayed_with_its_status_and_message() {
-    let world = World::new().await;
+    let world = World::new();
     for is_replay in [false, true] {
         let refused = charge(world.gateway, KEY, "invalid").await.expect_err("a refusal");
         assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "call 1: 50 % is no amount"));
@@ -167,7 +167,7 @@ async fn a_refusal_of_the_service_is_replayed_with_its_status_and_message() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_of_the_gateway_is_a_status_that_tonic_understands() {
-    let world = World::new().await;
+    let world = World::new();
     charge(world.gateway, KEY, "2500 eur").await.expect("an answer");
     let refused = charge(world.gateway, KEY, "9900 eur").await.expect_err("a refusal");
     assert_eq!(refused.code(), Code::FailedPrecondition);
