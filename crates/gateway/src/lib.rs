@@ -5,6 +5,7 @@
 //! are [`semel::core::machine`] and [`semel_http`].
 
 pub mod cli;
+pub mod config;
 pub mod demo;
 pub mod difference;
 pub mod forward;
