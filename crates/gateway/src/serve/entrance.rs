@@ -6,6 +6,7 @@
 use crate::forward::Inbound;
 use crate::forward::Outbound;
 use crate::identity::Live;
+use crate::listen;
 use http::{Request, Response};
 use semel_http::Body;
 use std::convert::Infallible;
@@ -68,7 +69,7 @@ impl Entrance {
     }
 }
 
-impl Service<Request<hyper::body::Incoming>> for Entrance {
+impl Service<Request<listen::Body>> for Entrance {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -77,7 +78,7 @@ impl Service<Request<hyper::body::Incoming>> for Entrance {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<hyper::body::Incoming>) -> Self::Future {
+    fn call(&mut self, request: Request<listen::Body>) -> Self::Future {
         // Always ready: it asks the rest of the way for each request.
         self.way().call(request)
     }

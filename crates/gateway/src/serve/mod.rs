@@ -14,13 +14,14 @@ pub use plan::{Operation, Plan};
 
 use crate::config::Mistake;
 use crate::forward::{self, Client, Inbound, Outbound};
-use crate::identity;
+use crate::identity::{self, Live};
 use crate::listen::{Bound, Peer};
 use crate::stores::Opened;
 use crate::upstream::Upstream;
 use entrance::{Entrance, Known, Way};
 use semel::{Clock as _, Engine, Observer, SystemClock};
-use semel_http::{Callers, Layer};
+use semel_http::{Callers, Layer, Routes};
+use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ impl Gateway {
     pub async fn observed(plan: Plan, observer: impl Observer) -> Result<Self, String> {
         // The address first: it is what most often goes wrong, and leaves nothing behind.
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
+        let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
         let mut builder =
             Engine::builder(Arc::clone(&store.store)).observer(observer).quotas(plan.quotas.clone());
@@ -56,7 +58,7 @@ impl Gateway {
         }
         let engine = builder.build().await;
         let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
-        let entrance = Entrance::new(way(&plan, &engine).await?);
+        let entrance = Entrance::new(sides.joined(&plan, &engine));
         Ok(Self { plan, bound, engine, store, entrance })
     }
 
@@ -110,36 +112,52 @@ impl Gateway {
     }
 }
 
-/// Everything between the listener and the upstream, as the plan has it.
-async fn way(plan: &Plan, engine: &Engine) -> Result<Way, String> {
-    let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
-    let upstream = upstream.map_err(|error| error.to_string())?;
-    let peer = |extensions: &http::Extensions| {
-        let Peer { address, .. } = extensions.get::<Peer>()?;
-        // The listener asks clients for no certificate, so that there is no subject to tell.
-        Some(identity::Peer { address: address.ip(), subject: None })
-    };
-    let live = plan.identity.clone().start(Arc::new(SystemClock), peer).await.map_err(|found| {
-        let told: Vec<_> = found.iter().map(ToString::to_string).collect();
-        told.join("\n")
-    })?;
-    let layer = Layer::routed(engine.clone(), plan.routes().map_err(|error| error.to_string())?)
-        .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-        .publishing("");
-    // The same rules as `live` would follow; the specification names these two by what they mean.
-    let layer = match plan.identity.tenant {
-        identity::Tenant::None if plan.identity.sources.is_empty() => {
-            layer.callers(Callers::by_authorization())
-        }
-        identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
-        _ => live.under(layer),
-    };
-    let forwarding = forward::Options::default().host(plan.host).client(|extensions| {
-        let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
-        Some(Client { address: address.ip(), is_tls: *is_tls })
-    });
-    let guarded = layer.layer(Outbound::new(upstream, forwarding));
-    Ok(Inbound::new(Known::new(guarded, live), plan.rules()))
+/// What has to be there before requests can pass from one side to the other. Making it touches no store.
+struct Sides {
+    upstream: Upstream,
+    live: Live,
+    routes: Routes,
+}
+
+impl Sides {
+    async fn of(plan: &Plan) -> Result<Self, String> {
+        let routes = plan.routes().map_err(|error| error.to_string())?;
+        let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
+        let upstream = upstream.map_err(|error| error.to_string())?;
+        let peer = |extensions: &http::Extensions| {
+            let Peer { address, .. } = extensions.get::<Peer>()?;
+            // The listener asks clients for no certificate, so that there is no subject to tell.
+            Some(identity::Peer { address: address.ip(), subject: None })
+        };
+        let live = plan.identity.clone().start(Arc::new(SystemClock), peer).await;
+        let live = live.map_err(|found| {
+            let told: Vec<_> = found.iter().map(ToString::to_string).collect();
+            told.join("\n")
+        })?;
+        Ok(Self { upstream, live, routes })
+    }
+
+    /// Everything between the listener and the upstream.
+    fn joined(self, plan: &Plan, engine: &Engine) -> Way {
+        let Self { upstream, live, routes } = self;
+        let layer = Layer::routed(engine.clone(), routes)
+            .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
+            .publishing("");
+        // The same rules as `live` would follow; the specification names these two by what they mean.
+        let layer = match plan.identity.tenant {
+            identity::Tenant::None if plan.identity.sources.is_empty() => {
+                layer.callers(Callers::by_authorization())
+            }
+            identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
+            _ => live.under(layer),
+        };
+        let forwarding = forward::Options::default().host(plan.host).client(|extensions| {
+            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
+            Some(Client { address: address.ip(), is_tls: *is_tls })
+        });
+        let guarded = layer.layer(Outbound::new(upstream, forwarding));
+        Inbound::new(Known::new(guarded, live), plan.rules())
+    }
 }
 
 /// Where a running gateway takes a new plan.
@@ -153,8 +171,8 @@ impl Reloading {
     /// Has every request from now on served under `plan`, and no request that has begun. Gives back what of it cannot change
     /// before the next start, and was kept as it is. On an error nothing has changed.
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
-        let way = way(&plan, &self.engine).await?;
-        self.entrance.replace(way);
+        let sides = Sides::of(&plan).await?;
+        self.entrance.replace(sides.joined(&plan, &self.engine));
         // What is in use stays what is compared with, or the second reload would not tell.
         let held = [
             ("[listen]", format!("{:?}", plan.listen) != format!("{:?}", self.plan.listen)),
@@ -173,7 +191,8 @@ pub type Reread = dyn Fn() -> Result<Plan, Vec<Mistake>> + Send + Sync;
 /// one, whenever the process is asked to.
 pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
     let gateway = Gateway::open(plan).await?;
-    let reloading = gateway.reloading();
+    // Before anybody is told that there is a process to signal.
+    let reloads = reread.map(|reread| (gateway.reloading(), reread, signals::Reloads::new()));
     say(&format!("semel {}\n\n{}", env!("CARGO_PKG_VERSION"), gateway.announcement().await));
     let stop = async {
         signals::asked_to_end().await;
@@ -190,14 +209,13 @@ pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, St
             warn!("asked twice: ending now; what was under way is told as unknown once its lease is over");
             Ok(ExitCode::FAILURE)
         }
-        never = reload(reloading, reread) => match never {},
+        never = reload(reloads) => match never {},
     }
 }
 
 /// Takes new plans for as long as it is polled.
-async fn reload(mut reloading: Reloading, reread: Option<Box<Reread>>) -> std::convert::Infallible {
-    let Some(reread) = reread else { return std::future::pending().await };
-    let mut asked = signals::Reloads::new();
+async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> Infallible {
+    let Some((mut reloading, reread, mut asked)) = reloads else { return std::future::pending().await };
     loop {
         asked.next().await;
         match reread() {
