@@ -30,7 +30,8 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
                 None => "it names no upstream; `semel serve` needs --upstream with it".to_owned(),
             };
             let operations = config.operations.len();
-            let operations = if operations == 1 { "1 operation".to_owned() } else { format!("{operations} operations") };
+            let operations =
+                if operations == 1 { "1 operation".to_owned() } else { format!("{operations} operations") };
             crate::serve::say(&format!("{}: no mistakes; {operations}; {upstream}", file.display()));
         }
     }
@@ -44,7 +45,8 @@ pub(super) fn text(file: &Path) -> Result<String, String> {
 
 /// All that is wrong, for people.
 pub(super) fn told(file: &Path, mistakes: &[Mistake]) -> String {
-    let count = if mistakes.len() == 1 { "a mistake".to_owned() } else { format!("{} mistakes", mistakes.len()) };
+    let count =
+        if mistakes.len() == 1 { "a mistake".to_owned() } else { format!("{} mistakes", mistakes.len()) };
     let name = file.display().to_string();
     let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.told(&name)).collect();
     format!("{name} has {count}\n{}", lines.join("\n"))

@@ -165,7 +165,9 @@ pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
     let over = arguments.over(given)?;
     let config = arguments.read(&over)?;
     logging::begin(config.log, config.log_level);
-    let plan = config.plan().ok_or("there is nothing to stand in front of: give --upstream, or write `url` under [upstream]")?;
+    let plan = config
+        .plan()
+        .ok_or("there is nothing to stand in front of: give --upstream, or write `url` under [upstream]")?;
     let reread = arguments.config.map(|file| Box::new(move || reread(&file, &over)) as Box<serve::Reread>);
     threads()?.block_on(serve::run(plan, reread))
 }

@@ -24,9 +24,8 @@ pub(super) fn read(table: &Table<'_, '_>) -> Identity {
             "add \"jwt\" to identity.sources, or take the issuer out",
         );
     }
-    let trusted = table.parsed_list("trusted", |text| {
-        text.parse::<Network>().map_err(|error| error.to_string())
-    });
+    let trusted =
+        table.parsed_list("trusted", |text| text.parse::<Network>().map_err(|error| error.to_string()));
     let identity = Identity { sources, tenant: tenant(table), trusted: trusted.unwrap_or_default() };
     // What could not be read is told already; without it the rest would look worse than it is.
     if is_whole && let Err(found) = identity.check() {
@@ -105,7 +104,8 @@ fn issuer(table: Table<'_, '_>) -> Option<Issuer> {
 fn audience(table: &Table<'_, '_>) -> Option<Audience> {
     let Some(value) = table.value("audience") else {
         let what = "an issuer has no audience: tokens that it made for other services would do here too";
-        let mend = "write what its tokens for this service have as `aud`, or audience = \"any\" where that is meant";
+        let mend =
+            "write what its tokens for this service have as `aud`, or audience = \"any\" where that is meant";
         table.page.mistake(table.span_of("name").or_else(|| table.span()).as_ref(), what, mend);
         return None;
     };
@@ -125,7 +125,8 @@ fn keys(table: &Table<'_, '_>) -> Option<KeySource> {
     let url = url(table).map(KeySource::Url);
     let given = ways.iter().filter(|way| table.has(way)).count();
     if given != 1 {
-        let what = if given == 0 { "an issuer has no keys" } else { "an issuer has its keys from several places" };
+        let what =
+            if given == 0 { "an issuer has no keys" } else { "an issuer has its keys from several places" };
         let at = table.span_of("name").or_else(|| table.span());
         table.page.mistake(at.as_ref(), what, format!("write one of {}", ways.join(", ")));
         return None;
@@ -159,26 +160,27 @@ fn url(table: &Table<'_, '_>) -> Option<Url> {
 
 /// Where the setting stands that is unsafe.
 fn place(found: &Unsafe, table: &Table<'_, '_>, issuers: &[(String, Option<Span>)]) -> Option<Span> {
-    let key = match found {
-        Unsafe::TrustTooWide(_) | Unsafe::TrustWithoutHeader => "trusted",
-        Unsafe::ClaimWithoutToken | Unsafe::ClaimName => "tenant",
-        Unsafe::NoHosts | Unsafe::HostName(_) | Unsafe::HostWithAnonymous => {
-            if table.has("tenant_hosts") { "tenant_hosts" } else { "tenant" }
-        }
-        Unsafe::IssuerTwice(issuer)
-        | Unsafe::NoAudience(issuer)
-        | Unsafe::NoAlgorithm(issuer)
-        | Unsafe::Leeway(issuer)
-        | Unsafe::AlgorithmOfOtherKey { issuer, .. }
-        | Unsafe::ShortSecret { issuer, .. }
-        | Unsafe::Key { issuer, .. }
-        | Unsafe::KeysAddress { issuer }
-        | Unsafe::KeysInTheClear { issuer }
-        | Unsafe::KeysRefresh { issuer }
-        | Unsafe::KeysNotLoaded { issuer, .. } => {
-            return issuers.iter().rev().find(|(name, _)| name == issuer).and_then(|(_, at)| at.clone());
-        }
-        _ => "sources",
-    };
+    let key =
+        match found {
+            Unsafe::TrustTooWide(_) | Unsafe::TrustWithoutHeader => "trusted",
+            Unsafe::ClaimWithoutToken | Unsafe::ClaimName => "tenant",
+            Unsafe::NoHosts | Unsafe::HostName(_) | Unsafe::HostWithAnonymous => {
+                if table.has("tenant_hosts") { "tenant_hosts" } else { "tenant" }
+            }
+            Unsafe::IssuerTwice(issuer)
+            | Unsafe::NoAudience(issuer)
+            | Unsafe::NoAlgorithm(issuer)
+            | Unsafe::Leeway(issuer)
+            | Unsafe::AlgorithmOfOtherKey { issuer, .. }
+            | Unsafe::ShortSecret { issuer, .. }
+            | Unsafe::Key { issuer, .. }
+            | Unsafe::KeysAddress { issuer }
+            | Unsafe::KeysInTheClear { issuer }
+            | Unsafe::KeysRefresh { issuer }
+            | Unsafe::KeysNotLoaded { issuer, .. } => {
+                return issuers.iter().rev().find(|(name, _)| name == issuer).and_then(|(_, at)| at.clone());
+            }
+            _ => "sources",
+        };
     table.span_of(key).or_else(|| table.span())
 }

@@ -86,6 +86,9 @@ mod tests {
             parted("`24` is no span of time: write a whole number with ms"),
             ("`24` is no span of time".to_owned(), "write a whole number with ms".to_owned())
         );
-        assert_eq!(parted("Too wide: all of it. Name less"), ("Too wide: all of it".into(), "Name less".into()));
+        assert_eq!(
+            parted("Too wide: all of it. Name less"),
+            ("Too wide: all of it".into(), "Name less".into())
+        );
     }
 }

@@ -35,11 +35,11 @@ pub use patch::Patch;
 
 use crate::forward::Host;
 use crate::identity::{Identity, Source};
+use crate::listen;
 use crate::logging::{Form, Level};
 use crate::serve::{Operation, Plan};
 use crate::stores;
 use crate::upstream::{self, Target};
-use crate::listen;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
 use semel_http::Terms;

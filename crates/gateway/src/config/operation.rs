@@ -41,7 +41,11 @@ fn one(table: &Table<'_, '_>, defaults: &Patch, deadline: Duration, before: &[Re
     let (template, at) = template?;
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, Terms::default()));
     if let Err(error) = routes {
-        table.page.mistake(Some(&at), error.to_string(), "write a path such as \"/accounts/{account}/charges\"");
+        table.page.mistake(
+            Some(&at),
+            error.to_string(),
+            "write a path such as \"/accounts/{account}/charges\"",
+        );
         return None;
     }
     let segments = Segments::of(template);
@@ -72,7 +76,11 @@ fn reach(table: &Table<'_, '_>, read: &Read, before: &[Read]) {
     let takes = |earlier: &&Read, method: &Method| {
         earlier.operation.terms.methods.contains(method) && earlier.segments.cover(&read.segments)
     };
-    let taken: Vec<_> = read.operation.terms.methods.iter()
+    let taken: Vec<_> = read
+        .operation
+        .terms
+        .methods
+        .iter()
         .filter_map(|method| Some((method, before.iter().find(|earlier| takes(earlier, method))?)))
         .collect();
     let Some((_, first)) = taken.first() else { return };

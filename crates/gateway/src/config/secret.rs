@@ -26,7 +26,11 @@ impl Table<'_, '_> {
         } else {
             // What stands there may be the secret itself.
             let what = format!("`{key}` does not say where the secret is");
-            self.page.mistake(at, what, "write env:NAME or file:PATH; a secret does not belong into this file");
+            self.page.mistake(
+                at,
+                what,
+                "write env:NAME or file:PATH; a secret does not belong into this file",
+            );
             None
         };
         let mut found = found?;

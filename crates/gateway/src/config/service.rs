@@ -5,15 +5,16 @@
 
 use super::table::Table;
 use crate::forward::Host;
+use crate::listen;
 use crate::logging::{Form, Level};
 use crate::stores;
 use crate::upstream::{self, Target};
-use crate::listen;
 
 pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
     let mut options = listen::Options::default();
     let address = table.parsed("address", |text| {
-        text.parse().map_err(|_| format!("`{text}` is no address: write such as \"127.0.0.1:8080\" or \"[::]:8080\""))
+        text.parse()
+            .map_err(|_| format!("`{text}` is no address: write such as \"127.0.0.1:8080\" or \"[::]:8080\""))
     });
     options.address = address.unwrap_or(options.address);
     options.tls = tls(table);

@@ -64,7 +64,8 @@ impl<'i> Page<'i> {
         let known = self.known.borrow();
         for (label, key, span) in self.strangers.take() {
             let here = known.get(label).into_iter().flatten().copied();
-            let elsewhere = known.iter().find(|(_, keys)| keys.contains(key.as_str())).map(|(label, _)| *label);
+            let elsewhere =
+                known.iter().find(|(_, keys)| keys.contains(key.as_str())).map(|(label, _)| *label);
             let mend = match (nearest(&key, here), elsewhere) {
                 (_, Some(elsewhere)) => format!("put it under {elsewhere}"),
                 (Some(meant), None) => format!("write `{meant}`"),
@@ -133,11 +134,7 @@ impl<'p, 'i> Table<'p, 'i> {
             "table" => "a table",
             _ => "a text",
         };
-        self.page.mistake(
-            Some(&value.span()),
-            format!("`{key}` is {found}"),
-            format!("write {wanted}"),
-        );
+        self.page.mistake(Some(&value.span()), format!("`{key}` is {found}"), format!("write {wanted}"));
     }
 
     pub(super) fn text(&self, key: &'static str) -> Option<(&'p str, Span)> {
@@ -255,9 +252,8 @@ impl<'p, 'i> Table<'p, 'i> {
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        let read = |(text, span): &(&str, Span)| {
-            parse(text).map_err(|told| self.page.told(Some(span), &told)).ok()
-        };
+        let read =
+            |(text, span): &(&str, Span)| parse(text).map_err(|told| self.page.told(Some(span), &told)).ok();
         Some(self.texts(key)?.iter().filter_map(read).collect())
     }
 

@@ -278,8 +278,14 @@ impl Blame<'_, '_, '_> {
                          take, the class is external",
                     )
                 }
-                PolicyError::NoAttempts | PolicyError::NoWorkDeadline | PolicyError::FinerThanMilliseconds => {
-                    self.told(&["attempts_max"], &error.to_string(), "write a longer span, or a higher number");
+                PolicyError::NoAttempts
+                | PolicyError::NoWorkDeadline
+                | PolicyError::FinerThanMilliseconds => {
+                    self.told(
+                        &["attempts_max"],
+                        &error.to_string(),
+                        "write a longer span, or a higher number",
+                    );
                     return;
                 }
             };

@@ -152,7 +152,9 @@ fn guarantee(terms: &Terms) -> Vec<String> {
 
 fn assumption(terms: &Terms) -> Vec<String> {
     if terms.policy.class == Class::Downstream {
-        return vec!["the upstream gives a repeat of an Operation-Id or key the first one's answer".to_owned()];
+        return vec![
+            "the upstream gives a repeat of an Operation-Id or key the first one's answer".to_owned(),
+        ];
     }
     let (mut http, mut grpc) = (Vec::new(), Vec::new());
     for status in &terms.rules.not_applied {
@@ -169,7 +171,10 @@ fn assumption(terms: &Terms) -> Vec<String> {
         (false, true) => vec![format!("the upstream answers {http} only when nothing took effect")],
         (true, false) => vec![format!("the upstream answers gRPC {grpc} only when nothing took effect")],
         (false, false) => {
-            vec![format!("the upstream answers {http}, and"), format!("gRPC {grpc}, only when nothing took effect")]
+            vec![
+                format!("the upstream answers {http}, and"),
+                format!("gRPC {grpc}, only when nothing took effect"),
+            ]
         }
     }
 }

@@ -226,7 +226,9 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
                         warn!("{part} has changed, which takes effect at the next start only");
                     }
                 }
-                Err(why) => error!("the configuration was read anew and cannot be used; the old one holds on: {why}"),
+                Err(why) => {
+                    error!("the configuration was read anew and cannot be used; the old one holds on: {why}")
+                }
             },
             Err(mistakes) => {
                 for mistake in &mistakes {

@@ -69,9 +69,9 @@ impl Plan {
 
     pub(super) fn routes(&self) -> Result<Routes, TermsError> {
         let routes = Routes::new(self.terms.clone())?;
-        self.operations.iter().try_fold(routes, |routes, Operation { template, terms }| {
-            routes.with(template, terms.clone())
-        })
+        self.operations
+            .iter()
+            .try_fold(routes, |routes, Operation { template, terms }| routes.with(template, terms.clone()))
     }
 
     /// Whether all callers are one.

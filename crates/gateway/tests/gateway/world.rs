@@ -36,6 +36,16 @@ impl Scratch {
     fn log(&self) -> PathBuf {
         self.0.join("semel.log")
     }
+
+    /// The configuration file, where there is one.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.0.join("semel.toml")
+    }
+
+    /// Writes the configuration file.
+    pub(crate) fn configure(&self, text: &str) {
+        std::fs::write(self.config(), text).expect("a file");
+    }
 }
 
 impl Drop for Scratch {
@@ -111,7 +121,16 @@ impl Gateway {
 
     /// Asks it to end.
     pub(crate) fn terminate(&self) {
-        let asked = Command::new("sh").arg("-c").arg(format!("kill -TERM {}", self.id)).status();
+        self.signal("TERM");
+    }
+
+    /// Asks it to read its configuration anew.
+    pub(crate) fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    fn signal(&self, name: &str) {
+        let asked = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.id)).status();
         assert!(asked.expect("a shell").success(), "semel is gone already");
     }
 
@@ -147,6 +166,24 @@ impl World {
         let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
         let gateway = Gateway::start(&scratch, upstream.address, flags);
         Self { gateway, upstream, scratch }
+    }
+
+    /// With a configuration file that says everything: `terms` besides where the upstream and the store are.
+    pub(crate) async fn configured(
+        terms: &str,
+        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
+        scratch.configure(&sides(&scratch, upstream.address, terms));
+        let config = scratch.config();
+        let gateway = Gateway::run(&scratch, &["--config", config.to_str().expect("text")]);
+        Self { gateway, upstream, scratch }
+    }
+
+    /// Writes another configuration file, and asks the gateway to read it.
+    pub(crate) fn reconfigure(&self, terms: &str) {
+        self.scratch.configure(&sides(&self.scratch, self.upstream.address, terms));
+        self.gateway.hang_up();
     }
 
     /// Kills the gateway, and starts it again on the same file.
@@ -218,6 +255,11 @@ impl World {
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.scratch.log()).expect("a log")
     }
+}
+
+fn sides(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> String {
+    let store = scratch.file();
+    format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = 'sqlite:{}'\n{terms}", store.display())
 }
 
 pub(crate) fn charge(amount: u32) -> Ask {
