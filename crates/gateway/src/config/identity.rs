@@ -119,9 +119,8 @@ fn audience(table: &Table<'_, '_>) -> Option<Audience> {
 fn keys(table: &Table<'_, '_>) -> Option<KeySource> {
     let ways = ["secret", "pem", "jwks_file", "jwks_url"];
     let secret = table.secret("secret").map(|secret| KeySource::Secret(Secret::new(secret)));
-    let pem = table.file("pem").map(KeySource::Pem);
-    let file = table.file("jwks_file").and_then(|_| table.text("jwks_file"));
-    let file = file.map(|(path, _)| KeySource::File(path.into()));
+    let pem = table.file("pem").map(|(_, pem)| KeySource::Pem(pem));
+    let file = table.file("jwks_file").map(|(path, _)| KeySource::File(path));
     let url = url(table).map(KeySource::Url);
     let given = ways.iter().filter(|way| table.has(way)).count();
     if given != 1 {
@@ -139,7 +138,7 @@ fn url(table: &Table<'_, '_>) -> Option<Url> {
     let interval = table.duration("refresh_interval_min");
     let stale = table.duration("stale_max");
     let timeout = table.duration("timeout");
-    let roots = table.file("ca");
+    let roots = table.file("ca").map(|(_, pem)| pem);
     let Some((address, _)) = table.text("jwks_url") else {
         let about_url = ["refresh_every", "refresh_interval_min", "stale_max", "timeout", "ca"];
         if let Some(key) = about_url.iter().find(|key| table.has(key)) {

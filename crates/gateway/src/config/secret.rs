@@ -4,6 +4,7 @@
 //! letter of one in a message.
 
 use super::table::Table;
+use std::path::PathBuf;
 
 impl Table<'_, '_> {
     /// The secret that `key` refers to, without the line's end behind it.
@@ -43,13 +44,13 @@ impl Table<'_, '_> {
         Some(found)
     }
 
-    /// What the file holds that `key` names.
-    pub(super) fn file(&self, key: &'static str) -> Option<Vec<u8>> {
+    /// What the file holds that `key` names, and where it is.
+    pub(super) fn file(&self, key: &'static str) -> Option<(PathBuf, Vec<u8>)> {
         let (path, span) = self.text(key)?;
         let read = std::fs::read(path).map_err(|error| {
             let what = format!("{path}, which `{key}` names, cannot be read: {error}");
             self.page.mistake(Some(&span), what, "put the file there, readable for this process");
         });
-        read.ok()
+        Some((path.into(), read.ok()?))
     }
 }

@@ -32,21 +32,18 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
 }
 
 fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
-    // Read for the sake of the mistake; the listener reads them again when it starts.
-    let (_, _) = (table.file("tls_cert"), table.file("tls_key"));
-    let (certificates, key) = (table.text("tls_cert"), table.text("tls_key"));
-    match (certificates, key) {
-        (Some((certificates, _)), Some((key, _))) => {
-            Some(listen::Tls { certificates: certificates.into(), key: key.into() })
-        }
-        (None, None) => None,
-        (certificates, key) => {
-            let lone = certificates.or(key).map(|(_, at)| at);
-            let what = "TLS needs a certificate and its key: one of the two is missing";
-            table.page.mistake(lone.as_ref(), what, "write both tls_cert and tls_key, or neither");
-            None
-        }
+    // Read for the sake of mistakes; the listener reads them again when it starts.
+    let (certificates, key) = (table.file("tls_cert"), table.file("tls_key"));
+    let lone = match (table.has("tls_cert"), table.has("tls_key")) {
+        (true, false) => Some("tls_cert"),
+        (false, true) => Some("tls_key"),
+        _ => None,
+    };
+    if let Some(lone) = lone {
+        let what = format!("`{lone}` stands alone: TLS needs a certificate and its key");
+        table.page.mistake(table.span_of(lone).as_ref(), what, "write both tls_cert and tls_key, or neither");
     }
+    Some(listen::Tls { certificates: certificates?.0, key: key?.0 })
 }
 
 /// Where the upstream is, if that is said, and how it is reached.
@@ -64,7 +61,7 @@ pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Opti
     options.idle_time_max = table.duration("idle_timeout").unwrap_or(options.idle_time_max);
     options.idle_max = table.count("idle_max", 0).unwrap_or(options.idle_max);
     options.connections_max = table.count("connections_max", 1).unwrap_or(options.connections_max);
-    if let Some(pem) = table.file("ca") {
+    if let Some((_, pem)) = table.file("ca") {
         match upstream::Tls::only(&pem) {
             Ok(tls) => options.tls = tls,
             Err(error) => table.page.mistake(

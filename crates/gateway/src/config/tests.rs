@@ -204,6 +204,12 @@ fn a_secret_that_is_not_there_is_told_and_one_in_the_file_is_not_repeated() {
 }
 
 #[test]
+fn a_file_that_is_named_wrongly_is_one_mistake() {
+    one_mistake("[listen]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["`tls_cert` stands alone", "or neither"]);
+    one_mistake("[listen]\ntls_cert = 3\ntls_key = \"Cargo.toml\"\n", "2:12", &["`tls_cert` is a whole number"]);
+}
+
+#[test]
 fn a_sealing_key_is_read_from_the_environment() {
     let short = |name: &str| (name == "SHORT").then(|| OsString::from("00ff"));
     let good = |name: &str| (name == "GOOD").then(|| OsString::from(format!("{}\n", "5a".repeat(32))));

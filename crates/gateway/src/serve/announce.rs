@@ -47,8 +47,8 @@ pub(super) fn text(
             say("tenants", &tenants);
         }
         say("store", &kept(plan, store));
-        if let Some(ring) = &plan.sealing {
-            say("sealed", &format!("answers, with the first key of {ring:?}"));
+        if plan.sealing.is_some() {
+            say("sealed", "stored answers can be read with a key of [sealing] only");
         }
         if !plan.quotas.are_off() {
             say("quotas", "on new keys; retries and replays are never refused by them");

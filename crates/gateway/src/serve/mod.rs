@@ -142,6 +142,7 @@ impl Sides {
         let Self { upstream, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
+            .observer(alarms::Alarms)
             .publishing("");
         // The same rules as `live` would follow; the specification names these two by what they mean.
         let layer = match plan.identity.tenant {
