@@ -37,7 +37,7 @@ fn one(table: &Table<'_, '_>, defaults: &Patch, deadline: Duration, before: &[Re
         table.page.mistake(at.as_ref(), "an operation has no path", "write path = \"/charges\" or the like");
     }
     let own = terms::patch(table);
-    let terms = Blame { table, is_last: false }.terms(&own.over(defaults), name, deadline)?;
+    let terms = Blame { table, flags: None }.terms(&own.over(defaults), name, deadline)?;
     let (template, at) = template?;
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, Terms::default()));
     if let Err(error) = routes {

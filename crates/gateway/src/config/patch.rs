@@ -26,6 +26,14 @@ macro_rules! patch {
             pub fn over(self, under: &Self) -> Self {
                 Self { $($name: self.$name.or_else(|| under.$name.clone()),)* }
             }
+
+            /// Whether it speaks of the key of this name.
+            pub(super) fn has(&self, key: &str) -> bool {
+                match key {
+                    $(stringify!($name) => self.$name.is_some(),)*
+                    _ => false,
+                }
+            }
         }
     };
 }

@@ -208,15 +208,21 @@ fn statuses(table: &Table<'_, '_>) -> Option<Vec<(Status, Meaning)>> {
 /// Whose mistake it is where these keys do not go together.
 pub(super) struct Blame<'t, 'p, 'i> {
     pub(super) table: &'t Table<'p, 'i>,
-    /// Whether it is this table's where nobody wrote any of them: then a flag did.
-    pub(super) is_last: bool,
+    /// What flags say over this table. Only the defaults have some; and nobody else answers for what stands nowhere.
+    pub(super) flags: Option<&'t Patch>,
 }
 
 impl Blame<'_, '_, '_> {
     /// Tells it, if it is this table's to mend.
     fn told(&self, keys: &[&str], what: &str, mend: &str) {
+        let by_flag = self.flags.and_then(|flags| keys.iter().find(|key| flags.has(key)));
+        if let Some(key) = by_flag {
+            let flag = key.replace('_', "-");
+            self.table.page.mistake(None, what, format!("{mend} (--{flag} was given)"));
+            return;
+        }
         let at: Option<Span> = keys.iter().find_map(|key| self.table.span_of(key));
-        if at.is_some() || self.is_last {
+        if at.is_some() || self.flags.is_some() {
             self.table.page.mistake(at.as_ref(), what, mend);
         }
     }

@@ -341,9 +341,9 @@ fn flags_outrank_the_defaults_of_the_file_and_not_what_an_operation_says_itself(
     let kept: Vec<_> = config.operations.iter().map(|operation| operation.terms.policy.ttl).collect();
     assert_eq!(config.terms.policy.ttl, Duration::from_hours(1));
     assert_eq!(kept, [Duration::from_hours(1), Duration::from_hours(168)]);
-    // A flag that does not go together with the file is told without a line of the file's.
+    // A flag that does not go together with the rest is told as one, without a line of the file's.
     let terms = Patch { ttl: Some(Duration::from_secs(1)), ..Patch::default() };
-    let found =
-        read("", &Overrides { terms, ..Overrides::default() }, &nothing).expect_err("within the lease");
-    assert_eq!((found.len(), found[0].at), (1, None));
+    let found = read(text, &Overrides { terms, ..Overrides::default() }, &nothing).expect_err("within the lease");
+    assert_eq!((found.len(), found[0].at), (1, None), "{found:?}");
+    assert!(found[0].mend.contains("--ttl was given"), "{found:?}");
 }
