@@ -50,8 +50,9 @@ fn new(form: Form) -> Key {
     match form {
         Form::Uuid4 => mint::uuid_v4(random),
         Form::Uuid7 => {
-            let [a, b, c, d, e, f, g, h, i, j, ..] = random;
-            mint::uuid_v7(SystemClock.now(), [a, b, c, d, e, f, g, h, i, j])
+            let mut tail = [0; 10];
+            tail.copy_from_slice(&random[..10]);
+            mint::uuid_v7(SystemClock.now(), tail)
         }
     }
 }

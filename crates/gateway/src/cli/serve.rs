@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(plan.terms.request_bytes_max, 10 << 20);
         assert_eq!(plan.terms.response_bytes_max, 10 << 20);
         assert_eq!(plan.upstream.connect_timeout, Duration::from_secs(5));
-        assert_eq!(plan.upstream.response_timeout, Duration::from_secs(60));
+        assert_eq!(plan.upstream.response_timeout, Duration::from_mins(1));
     }
 
     #[test]

@@ -182,7 +182,8 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
-    let terms = terms::Blame { table: &defaults_table, flags: Some(&over.terms) }.terms(&defaults, None, deadline);
+    let terms =
+        terms::Blame { table: &defaults_table, flags: Some(&over.terms) }.terms(&defaults, None, deadline);
     defaults_table.end();
     let operations = operation::read(top.tables("operation", "[[operation]]"), &defaults, deadline);
 

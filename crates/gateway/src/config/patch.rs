@@ -123,7 +123,7 @@ impl Patch {
         set(&mut policy.lease, self.lease);
         policy.after_expiry = self.after_expiry.unwrap_or(policy.after_expiry);
         policy.attempts_max = self.attempts_max.or(policy.attempts_max);
-        policy.selection = self.selection().map_err(|(key, told)| (key, told))?;
+        policy.selection = self.selection()?;
         if let Some(methods) = &self.methods {
             terms.methods.clone_from(methods);
         }

@@ -76,7 +76,7 @@ pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Opti
 }
 
 pub(super) fn store(table: &Table<'_, '_>) -> stores::Url {
-    table.parsed("url", |text| text.parse::<stores::Url>()).unwrap_or_default()
+    table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
 }
 
 pub(super) fn log(table: &Table<'_, '_>) -> (Form, Level) {

@@ -139,13 +139,11 @@ impl<'p, 'i> Table<'p, 'i> {
 
     pub(super) fn text(&self, key: &'static str) -> Option<(&'p str, Span)> {
         let value = self.value(key)?;
-        match value.get_ref() {
-            DeValue::String(text) => Some((text, value.span())),
-            _ => {
-                self.wrong(key, value, "a text in quotation marks");
-                None
-            }
-        }
+        let DeValue::String(text) = value.get_ref() else {
+            self.wrong(key, value, "a text in quotation marks");
+            return None;
+        };
+        Some((text, value.span()))
     }
 
     pub(super) fn parsed<T>(
@@ -224,13 +222,11 @@ impl<'p, 'i> Table<'p, 'i> {
     /// The elements of a list.
     pub(super) fn list(&self, key: &'static str) -> Option<Vec<&'p Value<'i>>> {
         let value = self.value(key)?;
-        match value.get_ref() {
-            DeValue::Array(list) => Some(list.iter().collect()),
-            _ => {
-                self.wrong(key, value, "a list in square brackets");
-                None
-            }
-        }
+        let DeValue::Array(list) = value.get_ref() else {
+            self.wrong(key, value, "a list in square brackets");
+            return None;
+        };
+        Some(list.iter().collect())
     }
 
     /// The texts of a list, each with its place.

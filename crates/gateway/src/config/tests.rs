@@ -206,7 +206,11 @@ fn a_secret_that_is_not_there_is_told_and_one_in_the_file_is_not_repeated() {
 #[test]
 fn a_file_that_is_named_wrongly_is_one_mistake() {
     one_mistake("[listen]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["`tls_cert` stands alone", "or neither"]);
-    one_mistake("[listen]\ntls_cert = 3\ntls_key = \"Cargo.toml\"\n", "2:12", &["`tls_cert` is a whole number"]);
+    one_mistake(
+        "[listen]\ntls_cert = 3\ntls_key = \"Cargo.toml\"\n",
+        "2:12",
+        &["`tls_cert` is a whole number"],
+    );
 }
 
 #[test]
@@ -343,7 +347,8 @@ fn flags_outrank_the_defaults_of_the_file_and_not_what_an_operation_says_itself(
     assert_eq!(kept, [Duration::from_hours(1), Duration::from_hours(168)]);
     // A flag that does not go together with the rest is told as one, without a line of the file's.
     let terms = Patch { ttl: Some(Duration::from_secs(1)), ..Patch::default() };
-    let found = read(text, &Overrides { terms, ..Overrides::default() }, &nothing).expect_err("within the lease");
+    let found =
+        read(text, &Overrides { terms, ..Overrides::default() }, &nothing).expect_err("within the lease");
     assert_eq!((found.len(), found[0].at), (1, None), "{found:?}");
     assert!(found[0].mend.contains("--ttl was given"), "{found:?}");
 }

@@ -63,12 +63,18 @@ impl semel_http::Observer for Alarms {
         let What::Shadow(would) = event.what else { return };
         let operation = event.operation;
         match would {
-            Would::Replay => info!(operation, "shadow: would have been answered with the stored outcome, and ran again"),
-            Would::Refuse(code) => info!(operation, code = code.as_str(), "shadow: would have been refused, and ran"),
+            Would::Replay => {
+                info!(operation, "shadow: would have been answered with the stored outcome, and ran again");
+            }
+            Would::Refuse(code) => {
+                info!(operation, code = code.as_str(), "shadow: would have been refused, and ran");
+            }
             Would::RunAgain => {
                 info!(operation, "shadow: ran again without a key; one with the same payload ran before");
             }
-            Would::NotJudged => info!(operation, "shadow: ran, and nobody can tell what would have become of it"),
+            Would::NotJudged => {
+                info!(operation, "shadow: ran, and nobody can tell what would have become of it");
+            }
             _ => {}
         }
     }

@@ -77,25 +77,29 @@ fn methods(terms: &Terms) -> String {
     methods.join(" and ")
 }
 
-/// What a key is called: where it comes from.
-fn key(terms: &Terms) -> String {
+/// Whether a key is needed, and where it comes from.
+fn key(terms: &Terms, rule: &str) -> String {
     match &terms.key_source {
-        KeySource::Header(name) if *name == semel_http::names::KEY => "Idempotency-Key".to_owned(),
-        source => format!("a key from {source}"),
+        KeySource::Header(name) if *name == semel_http::names::KEY => format!("Idempotency-Key {rule}"),
+        source => format!("key {rule}, from {source}"),
     }
 }
 
 fn protects(terms: &Terms) -> String {
-    let (methods, max, key) = (methods(terms), size::text(terms.request_bytes_max), key(terms));
-    let shadow = if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" };
-    match terms.key {
-        KeyRule::Required => format!("{methods}, every path; {key} required; bodies up to {max}{shadow}"),
-        KeyRule::Optional => {
-            let a = if key.starts_with('a') { "" } else { "an " };
-            format!("{methods} that have {a}{key}; bodies up to {max}{shadow}")
+    let (methods, max) = (methods(terms), size::text(terms.request_bytes_max));
+    let what = match (terms.key, &terms.key_source) {
+        (KeyRule::Off, _) => return "nothing: key off".to_owned(),
+        (KeyRule::Required, _) => format!("{methods}, every path; {}", key(terms, "required")),
+        (KeyRule::Optional, KeySource::Header(name)) if *name == semel_http::names::KEY => {
+            format!("{methods} that have an Idempotency-Key")
         }
-        KeyRule::Off => "nothing: key off".to_owned(),
-    }
+        (KeyRule::Optional, source) => format!("{methods} that have a key in {source}"),
+    };
+    format!("{what}; bodies up to {max}{}", shadow(terms))
+}
+
+fn shadow(terms: &Terms) -> &'static str {
+    if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" }
 }
 
 /// What one operation is promised.
@@ -108,8 +112,7 @@ fn told(operation: &Operation) -> Vec<String> {
         KeyRule::Required => "required",
         KeyRule::Optional => "optional",
     };
-    let shadow = if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" };
-    let mut lines = vec![format!("{what}; {} {rule}{shadow}", key(terms))];
+    let mut lines = vec![format!("{what}; {}{}", key(terms, rule), shadow(terms))];
     let policy = &terms.policy;
     let promise = match policy.class {
         Class::Downstream => {
@@ -262,5 +265,43 @@ fn unverified(error: &Error) -> Hazard {
         what: format!("what is dangerous about the store could not be looked at: {error}"),
         mend: "look at the store; requests with a key are refused for as long as it does not answer"
             .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::Target;
+
+    #[test]
+    fn each_operation_is_told_with_what_it_is_promised() {
+        let config = "[defaults]\nkey = \"off\"\n\
+            [[operation]]\nname = \"charge\"\npath = \"/charges\"\nkey = \"required\"\nttl = \"7d\"\n\
+            not_applied_statuses = []\nstore_down = \"pass\"\n\
+            [[operation]]\npath = \"/hook\"\nkey = \"optional\"\nkey_from = \"json:/id\"\nclass = \"downstream\"\n\
+            mode = \"shadow\"\nafter_expiry = \"run-as-new\"\n\
+            [[operation]]\npath = \"/logs\"\n";
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let said: Vec<String> = plan.operations.iter().flat_map(told).collect();
+        assert_eq!(
+            said,
+            [
+                "charge: POST and PATCH /charges; Idempotency-Key required",
+                "external, at most once per key; replayed for 7d, then refused as expired for 30d",
+                "assumes of no status that nothing took effect",
+                "POST and PATCH /hook; key optional, from the JSON body at /id; SHADOW, nothing is enforced",
+                "downstream, which recognises repeats for 1d; replayed for 1d, then run as new",
+                "POST and PATCH /logs; not protected",
+            ]
+        );
+        assert_eq!(protects(&plan.terms), "nothing: key off");
+        let durable = Capabilities {
+            durable: true,
+            ..semel::core::store::Store::capabilities(&semel::memory::Store::new())
+        };
+        let warned = warnings(&plan, durable, &[]).join("\n");
+        assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");
     }
 }

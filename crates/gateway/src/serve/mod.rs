@@ -228,7 +228,7 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
                     }
                 }
                 Err(why) => {
-                    error!("the configuration was read anew and cannot be used; the old one holds on: {why}")
+                    error!("the configuration was read anew and cannot be used; the old one holds on: {why}");
                 }
             },
             Err(mistakes) => {

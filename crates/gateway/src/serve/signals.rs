@@ -48,6 +48,6 @@ impl Reloads {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -1,8 +1,8 @@
 //! The configuration file: what it promises, what is told about it, and what outranks it.
 
 use crate::client::Ask;
-use crate::upstream::charged;
-use crate::world::{KEY, Scratch, World};
+use crate::upstream::{Act, Upstream, charged, response};
+use crate::world::{Gateway, KEY, Scratch, World, until};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 
@@ -92,6 +92,84 @@ async fn an_event_that_is_delivered_again_happens_once() {
     let unnamed = world.send(event(r#"{"type":"paid"}"#)).await;
     assert_eq!(unnamed.code().as_deref(), Some("MISSING_IDEMPOTENCY_KEY"));
     assert_eq!(world.calls(), 2);
+}
+
+#[tokio::test]
+async fn a_header_that_only_a_proxy_may_set_is_taken_off_where_another_sends_it() {
+    let elsewhere = SHOP.replace("127.0.0.1", "10.1.2.3");
+    let world = World::configured(&elsewhere, charged).await;
+    for ask in [charge("7").key(KEY), Ask::get("/accounts/7")] {
+        world.send(ask.with("x-user", "ada").with("x_user", "ada")).await;
+    }
+    assert_eq!(world.calls(), 2);
+    for seen in world.upstream.seen() {
+        assert_eq!((seen.header("x-user"), seen.header("x_user")), (None, None), "{seen:?}");
+    }
+    let anybody = world.send(charge("7").key(KEY)).await;
+    assert!(anybody.is_replay(), "both are anonymous");
+}
+
+#[tokio::test]
+async fn what_shadow_mode_would_have_done_is_logged_and_not_done() {
+    let world =
+        World::configured("[[operation]]\nname = \"pay\"\npath = \"/charges\"\nmode = \"shadow\"\n", charged)
+            .await;
+    for _ in 0..2 {
+        assert!(!world.charge(7).await.is_replay());
+    }
+    world.charge(8).await;
+    let found = |words: &str| world.log().lines().any(|line| line.contains(words) && line.contains("pay"));
+    until(async || found("would have been answered with the stored outcome").then_some(())).await;
+    until(async || found("IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST").then_some(())).await;
+    assert_eq!(world.calls(), 3);
+}
+
+#[tokio::test]
+async fn a_flood_of_new_keys_is_held_by_the_files_quota_and_retries_are_not() {
+    let world = World::configured("[quotas]\nnew_per_caller = \"2/1h\"\n", charged).await;
+    let order = |number: u32, token: &str| {
+        Ask::post("/charges")
+            .key(&format!("order-number-{number:08}"))
+            .with("authorization", format!("Bearer {token}"))
+    };
+    for number in 0..2 {
+        assert_eq!(world.send(order(number, "flooder")).await.status, 201);
+    }
+    let refused = world.send(order(2, "flooder")).await;
+    assert_eq!(refused.code().as_deref(), Some("IDEMPOTENCY_KEY_QUOTA_EXCEEDED"));
+    assert!(refused.header("retry-after").is_some());
+    assert!(world.send(order(0, "flooder")).await.is_replay(), "its own retries are served");
+    assert_eq!(world.send(order(2, "other")).await.status, 201, "and so are others");
+}
+
+/// Everything that the store's files hold once the gateway has ended.
+async fn stored(terms: &str) -> Vec<u8> {
+    let scratch = Scratch::new();
+    let upstream = Upstream::start(|_| Act::Say(response("201 Created", &[], "card 4000-0012-3456"))).await;
+    let key = scratch.config().with_file_name("sealing.key");
+    std::fs::write(&key, "5a".repeat(32)).expect("a file");
+    scratch.configure(&terms.replace("KEY_FILE", key.to_str().expect("text")));
+    let config = scratch.config();
+    let config = ["--config", config.to_str().expect("text")];
+    let mut gateway = Gateway::start(&scratch, upstream.address, &config);
+    let charge = || Ask::post("/charges").key(KEY);
+    let first = charge().send(gateway.address).await.expect("an answer");
+    assert!(first.is_acknowledged(), "{first:?}");
+    gateway.terminate();
+    assert!(gateway.ended().await.success());
+    let held = std::fs::read(scratch.file()).expect("the store's file");
+    let gateway = Gateway::start(&scratch, upstream.address, &config);
+    let again = charge().send(gateway.address).await.expect("an answer");
+    assert_eq!((again.is_replay(), &again.body), (true, &first.body));
+    held
+}
+
+#[tokio::test]
+async fn a_sealed_answer_cannot_be_read_in_the_store_and_is_replayed() {
+    let holds = |bytes: &[u8]| bytes.windows(9).any(|window| window == b"4000-0012");
+    let sealing = "[[sealing.key]]\nname = \"2026-11\"\nsecret = 'file:KEY_FILE'\n";
+    assert!(holds(&stored("").await), "without sealing it can");
+    assert!(!holds(&stored(sealing).await));
 }
 
 fn semel(arguments: &[&str]) -> Output {

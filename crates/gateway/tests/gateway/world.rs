@@ -86,7 +86,8 @@ impl Gateway {
         Self::run(scratch, &[&["--store", &store, "--upstream", url], flags].concat())
     }
 
-    fn run(scratch: &Scratch, flags: &[&str]) -> Self {
+    /// Starts it with these flags, and reads where it listens.
+    pub(crate) fn run(scratch: &Scratch, flags: &[&str]) -> Self {
         let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
         let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
             .args(["serve", "--listen", "127.0.0.1:0"])
