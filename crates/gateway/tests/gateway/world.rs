@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 
 /// Long beyond anything that happens here; a test that gets so far has failed.
-const NEVER: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_mins(1);
 /// Between two looks at something that tells nobody when it changes.
 const GLANCE: Duration = Duration::from_millis(20);
 
