@@ -4,13 +4,14 @@
 //!
 //! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong.
 
+mod config;
 mod fingerprint;
 mod key;
 mod serve;
 pub mod size;
 pub mod span;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Makes side effects happen once.
@@ -25,6 +26,9 @@ struct Cli {
 enum Command {
     /// Stand in front of a service, and have each request with an idempotency key take effect once.
     Serve(Box<serve::Args>),
+    /// The configuration file: what can stand in it, and what is wrong with one.
+    #[command(subcommand)]
+    Config(config::Command),
     /// What makes two requests the same: a body's canonical form and hash, and where two bodies differ.
     Fingerprint(fingerprint::Args),
     /// Make idempotency keys.
@@ -34,8 +38,14 @@ enum Command {
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Serve(arguments) => serve::main(*arguments),
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = match cli.command {
+        Command::Serve(arguments) => {
+            let given = matches.subcommand_matches("serve").map(serve::Given::of).unwrap_or_default();
+            serve::main(*arguments, &given)
+        }
+        Command::Config(command) => config::main(&command),
         Command::Fingerprint(arguments) => Ok(fingerprint::main(&arguments)),
         Command::Key(command) => key::main(&command),
     };

@@ -1,28 +1,37 @@
 //! `semel serve`.
 //!
-//! What lives here: the flags, and from flags to a plan. What must never: a flag that nobody reads, or a secret among them.
+//! What lives here: the flags, and what they say over a configuration file. What must never: a flag that nobody reads, or a
+//! secret among them.
 
+use super::config::{text, told};
 use super::{size, span};
+use crate::config::{self, Config, Mistake, Overrides, Patch};
 use crate::logging;
 use crate::serve::{self, Plan};
 use crate::stores::Url;
 use crate::{listen, upstream};
-use semel::core::policy::{Class, Policy};
-use semel_http::{Callers, KeyRule, Terms};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use semel::core::policy::Class;
+use semel_http::KeyRule;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-#[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["upstream", "demo"]))]
+#[derive(Debug, Clone, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["upstream", "demo", "config"]))]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line, each on its own")]
 pub(super) struct Args {
     /// The service to stand in front of, by its URL: http, https, or h2c for plaintext HTTP/2
     #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = upstream::Target::parse)]
     upstream: Option<upstream::Target>,
+    /// The configuration file; flags and environment variables outrank it. `semel config default` prints one.
+    #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
+    config: Option<PathBuf>,
     /// Show what this is about, with a payments service and clients that come along.
-    #[arg(long, conflicts_with_all = ["upstream", "store", "require_key", "key", "class", "anonymous"])]
+    #[arg(long, conflicts_with_all = ["upstream", "config", "store", "require_key", "key", "class", "anonymous"])]
     demo: bool,
     /// End after the demonstration; the exit code says whether its ledger balances.
     #[arg(long, requires = "demo", conflicts_with = "upstream")]
@@ -123,77 +132,113 @@ enum ClassName {
     Downstream,
 }
 
-/// By how much the upstream's own timeouts come before an attempt's deadline, so that it is they who end it: a client that
-/// is told "no answer in time" knows more than one that is told "unknown".
-const SLACK: Duration = Duration::from_secs(1);
+/// Which flags were given, on the command line or as an environment variable, and do not just have their default.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Given(BTreeSet<String>);
+
+impl Given {
+    pub(super) fn of(matches: &ArgMatches) -> Self {
+        let is_given = |id: &&clap::Id| {
+            let source = matches.value_source(id.as_str());
+            matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+        };
+        Self(matches.ids().filter(is_given).map(|id| id.as_str().to_owned()).collect())
+    }
+
+    /// The value, where the flag was given.
+    fn value<T>(&self, flag: &str, value: T) -> Option<T> {
+        self.0.contains(flag).then_some(value)
+    }
+}
 
 /// Runs until the process is asked to end.
-pub(super) fn main(arguments: Args) -> Result<ExitCode, String> {
-    // The story tells by itself what goes wrong in it.
-    let usual = if arguments.demo { logging::Level::Error } else { logging::Level::default() };
-    logging::begin(arguments.log, arguments.log_level.unwrap_or(usual));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("no threads could be started: {error}"))?;
-    let Some(target) = arguments.upstream.clone() else {
-        return runtime.block_on(serve::demo::run(arguments.listen, arguments.exit));
+pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
+    let threads = || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        runtime.map_err(|error| format!("no threads could be started: {error}"))
     };
-    let plan = arguments.plan(target)?;
-    runtime.block_on(serve::run(plan))
+    if arguments.demo {
+        // The story tells by itself what goes wrong in it.
+        logging::begin(arguments.log, arguments.log_level.unwrap_or(logging::Level::Error));
+        return threads()?.block_on(serve::demo::run(arguments.listen, arguments.exit));
+    }
+    let over = arguments.over(given)?;
+    let config = arguments.read(&over)?;
+    logging::begin(config.log, config.log_level);
+    let plan = config
+        .plan()
+        .ok_or("there is nothing to stand in front of: give --upstream, or write `url` under [upstream]")?;
+    let reread = arguments.config.map(|file| Box::new(move || reread(&file, &over)) as Box<serve::Reread>);
+    threads()?.block_on(serve::run(plan, reread))
+}
+
+/// The file once more, while the gateway runs.
+fn reread(file: &Path, over: &Overrides) -> Result<Plan, Vec<Mistake>> {
+    let mistake = |what: String, mend: &str| vec![Mistake { at: None, what, mend: mend.to_owned() }];
+    let text = text(file).map_err(|why| mistake(why, "put the file back"))?;
+    let config = config::read(&text, over, &config::environment)?;
+    let none = || mistake("there is nothing to stand in front of".to_owned(), "write `url` under [upstream]");
+    config.plan().ok_or_else(none)
 }
 
 impl Args {
-    fn plan(self, target: upstream::Target) -> Result<Plan, String> {
-        let client_tls = match (self.tls_cert, self.tls_key) {
-            (Some(certificates), Some(key)) => Some(listen::Tls { certificates, key }),
+    /// What the file says, where there is one, under what the flags say.
+    fn read(&self, over: &Overrides) -> Result<Config, String> {
+        let Some(file) = &self.config else {
+            return config::read("", over, &config::environment).map_err(|mistakes| {
+                let whats: Vec<_> = mistakes.into_iter().map(|mistake| mistake.what).collect();
+                whats.join("\n")
+            });
+        };
+        config::read(&text(file)?, over, &config::environment).map_err(|mistakes| told(file, &mistakes))
+    }
+
+    /// What the flags say, as far as they were given.
+    fn over(&self, given: &Given) -> Result<Overrides, String> {
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificates), Some(key)) => {
+                Some(listen::Tls { certificates: certificates.clone(), key: key.clone() })
+            }
             _ => None,
         };
-        let listen = listen::Options {
-            address: self.listen,
-            tls: client_tls,
-            connections_max: self.connections_max,
-            drain: self.drain,
-            ..listen::Options::default()
-        };
-        let tls = match &self.upstream_ca {
-            Some(file) => authorities(file)?,
-            None => upstream::Tls::default(),
-        };
-        let upstream = upstream::Options {
-            connect_timeout: self.connect_timeout,
-            response_timeout: self.response_timeout,
-            is_fresh_when_protected: self.fresh_connections,
-            tls,
-            ..upstream::Options::default()
+        let key = match self.key {
+            Key::Required => KeyRule::Required,
+            Key::Optional => KeyRule::Optional,
+            Key::Off => KeyRule::Off,
         };
         let class = match self.class {
             ClassName::External => Class::External,
             ClassName::Downstream => Class::Downstream,
         };
-        let policy = Policy {
-            lease: self.lease,
-            work_deadline: self.connect_timeout.saturating_add(self.response_timeout).saturating_add(SLACK),
-            ttl: self.ttl,
-            tombstone: self.tombstone,
-            dedup_window: self.dedup_window,
-            ..Policy::new(class)
+        let required = self.require_key.then_some(KeyRule::Required);
+        let terms = Patch {
+            key: required.or_else(|| given.value("key", key)),
+            class: given.value("class", class),
+            dedup_window: given.value("dedup_window", self.dedup_window),
+            ttl: given.value("ttl", self.ttl),
+            tombstone: given.value("tombstone", self.tombstone),
+            lease: given.value("lease", self.lease),
+            wait: given.value("wait", self.wait),
+            request_max: given.value("request_max", self.request_max),
+            kept_max: given.value("kept_max", self.kept_max),
+            ..Patch::default()
         };
-        let key = match self.key {
-            _ if self.require_key => KeyRule::Required,
-            Key::Required => KeyRule::Required,
-            Key::Optional => KeyRule::Optional,
-            Key::Off => KeyRule::Off,
-        };
-        let terms = Terms {
-            key,
-            policy,
-            wait: Some(self.wait),
-            request_bytes_max: self.request_max,
-            response_bytes_max: self.kept_max,
-            ..Terms::default()
-        };
-        terms.check().map_err(|error| error.to_string())?;
-        let callers = if self.anonymous { Callers::all_anonymous() } else { Callers::by_authorization() };
-        Ok(Plan { target, listen, upstream, store: self.store, terms, callers, is_anonymous: self.anonymous })
+        Ok(Overrides {
+            target: self.upstream.clone(),
+            listen: given.value("listen", self.listen),
+            tls,
+            connections_max: given.value("connections_max", self.connections_max),
+            drain: given.value("drain", self.drain),
+            connect_timeout: given.value("connect_timeout", self.connect_timeout),
+            response_timeout: given.value("response_timeout", self.response_timeout),
+            fresh_connections: given.value("fresh_connections", self.fresh_connections),
+            upstream_tls: self.upstream_ca.as_deref().map(authorities).transpose()?,
+            store: given.value("store", self.store.clone()),
+            log: given.value("log", self.log),
+            log_level: self.log_level,
+            anonymous: self.anonymous,
+            terms,
+        })
     }
 }
 
@@ -205,7 +250,8 @@ fn authorities(file: &Path) -> Result<upstream::Tls, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser as _;
+    use clap::{CommandFactory as _, FromArgMatches as _};
+    use semel::core::policy::Policy;
 
     #[derive(Debug, clap::Parser)]
     struct Line {
@@ -215,9 +261,10 @@ mod tests {
 
     fn plan(flags: &[&str]) -> Result<Plan, String> {
         let line = ["serve", "--upstream", "http://127.0.0.1:3000"].into_iter().chain(flags.iter().copied());
-        let parsed = Line::try_parse_from(line).map_err(|error| error.to_string())?.arguments;
-        let target = parsed.upstream.clone().ok_or("no upstream")?;
-        parsed.plan(target)
+        let matches = Line::command().try_get_matches_from(line).map_err(|error| error.to_string())?;
+        let arguments = Line::from_arg_matches(&matches).map_err(|error| error.to_string())?.arguments;
+        let over = arguments.over(&Given::of(&matches))?;
+        arguments.read(&over)?.plan().ok_or_else(|| "no upstream".to_owned())
     }
 
     #[test]
@@ -267,7 +314,6 @@ mod tests {
 
     #[test]
     fn the_guide_names_every_flag_with_its_default() {
-        use clap::CommandFactory as _;
         let guide = include_str!("../../../../docs/guide/src/serve.md");
         let rows: Vec<_> = guide.lines().filter(|line| line.starts_with("| `--")).collect();
         for flag in

@@ -4,6 +4,7 @@
 //! every request.
 
 use semel::{Event, Observer};
+use semel_http::{What, Would};
 use tracing::{error, info, warn};
 
 /// Writes log lines.
@@ -50,6 +51,29 @@ impl Observer for Alarms {
             }
             Event::LeftToOperator { operation_id } => {
                 warn!(operation = %operation_id, "no reconciler could settle an unknown outcome; an operator has to");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What shadow mode is there to show: requests that would not simply have run.
+impl semel_http::Observer for Alarms {
+    fn observe(&self, event: &semel_http::Event<'_>) {
+        let What::Shadow(would) = event.what else { return };
+        let operation = event.operation;
+        match would {
+            Would::Replay => {
+                info!(operation, "shadow: would have been answered with the stored outcome, and ran again");
+            }
+            Would::Refuse(code) => {
+                info!(operation, code = code.as_str(), "shadow: would have been refused, and ran");
+            }
+            Would::RunAgain => {
+                info!(operation, "shadow: ran again without a key; one with the same payload ran before");
+            }
+            Would::NotJudged => {
+                info!(operation, "shadow: ran, and nobody can tell what would have become of it");
             }
             _ => {}
         }

@@ -2,11 +2,14 @@
 //!
 //! What lives here: the words. What must never: a sentence that is not read from the plan or the store.
 
-use super::Plan;
+use super::{Operation, Plan};
 use crate::cli::{size, span};
+use crate::identity::{Source, Tenant};
+use semel::core::classify::Rules;
+use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class};
 use semel::core::store::{Capabilities, Error, Hazard, Severity};
-use semel_http::KeyRule;
+use semel_http::{KeyRule, KeySource, Mode, Retain, StoreDown, Terms};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
@@ -24,16 +27,32 @@ pub(super) fn text(
     let scheme = if plan.listen.tls.is_some() { "https" } else { "http" };
     say("listening", &format!("{scheme}://{address}"));
     say("upstream", &upstream(plan));
-    say("protects", &protects(plan));
+    for operation in &plan.operations {
+        for (at, line) in told(operation).iter().enumerate() {
+            say(if at == 0 { "operation" } else { "" }, line);
+        }
+    }
+    say(if plan.operations.is_empty() { "protects" } else { "otherwise" }, &protects(&plan.terms));
     if plan.terms.key != KeyRule::Off {
-        for (at, line) in guarantee(plan).iter().enumerate() {
+        for (at, line) in guarantee(&plan.terms).iter().enumerate() {
             say(if at == 0 { "guarantee" } else { "" }, line);
         }
-        for (at, line) in assumption(plan).iter().enumerate() {
+        for (at, line) in assumption(&plan.terms).iter().enumerate() {
             say(if at == 0 { "assumes" } else { "" }, line);
         }
-        say("callers", callers(plan));
+    }
+    if is_any_protected(plan) {
+        say("callers", &callers(plan));
+        if let Some(tenants) = tenants(plan) {
+            say("tenants", &tenants);
+        }
         say("store", &kept(plan, store));
+        if plan.sealing.is_some() {
+            say("sealed", "stored answers can be read with a key of [sealing] only");
+        }
+        if !plan.quotas.are_off() {
+            say("quotas", "on new keys; retries and replays are never refused by them");
+        }
         say("published", "/.well-known/idempotency and /operations/{id}");
     }
     let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
@@ -43,30 +62,82 @@ pub(super) fn text(
     said
 }
 
+fn is_any_protected(plan: &Plan) -> bool {
+    plan.all_terms().any(|terms| terms.key != KeyRule::Off)
+}
+
 fn upstream(plan: &Plan) -> String {
     let (connect, response) = (plan.upstream.connect_timeout, plan.upstream.response_timeout);
     let fresh = if plan.upstream.is_fresh_when_protected { ", a fresh connection each" } else { "" };
     format!("{} (connect {}, response {}{fresh})", plan.target, span::text(connect), span::text(response))
 }
 
-fn protects(plan: &Plan) -> String {
-    let methods: Vec<_> = plan.terms.methods.iter().map(http::Method::as_str).collect();
-    let methods = methods.join(" and ");
-    let max = size::text(plan.terms.request_bytes_max);
-    match plan.terms.key {
-        KeyRule::Required => format!("{methods}, every path; Idempotency-Key required; bodies up to {max}"),
-        KeyRule::Optional => format!("{methods} that have an Idempotency-Key; bodies up to {max}"),
-        KeyRule::Off => "nothing: --key off".to_owned(),
+fn methods(terms: &Terms) -> String {
+    let methods: Vec<_> = terms.methods.iter().map(http::Method::as_str).collect();
+    methods.join(" and ")
+}
+
+/// Whether a key is needed, and where it comes from.
+fn key(terms: &Terms, rule: &str) -> String {
+    match &terms.key_source {
+        KeySource::Header(name) if *name == semel_http::names::KEY => format!("Idempotency-Key {rule}"),
+        source => format!("key {rule}, from {source}"),
     }
 }
 
-fn guarantee(plan: &Plan) -> Vec<String> {
-    let policy = &plan.terms.policy;
-    let kept = span::text(policy.ttl);
-    let after = match policy.after_expiry {
-        AfterExpiry::Refuse => format!("then refused as expired for {}", span::text(policy.tombstone)),
-        AfterExpiry::RunAsNew => "then run as new".to_owned(),
+fn protects(terms: &Terms) -> String {
+    let (methods, max) = (methods(terms), size::text(terms.request_bytes_max));
+    let what = match (terms.key, &terms.key_source) {
+        (KeyRule::Off, _) => return "nothing: key off".to_owned(),
+        (KeyRule::Required, _) => format!("{methods}, every path; {}", key(terms, "required")),
+        (KeyRule::Optional, KeySource::Header(name)) if *name == semel_http::names::KEY => {
+            format!("{methods} that have an Idempotency-Key")
+        }
+        (KeyRule::Optional, source) => format!("{methods} that have a key in {source}"),
     };
+    format!("{what}; bodies up to {max}{}", shadow(terms))
+}
+
+fn shadow(terms: &Terms) -> &'static str {
+    if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" }
+}
+
+/// What one operation is promised.
+fn told(operation: &Operation) -> Vec<String> {
+    let Operation { template, terms } = operation;
+    let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+    let what = format!("{name}{} {template}", methods(terms));
+    let rule = match terms.key {
+        KeyRule::Off => return vec![format!("{what}; not protected")],
+        KeyRule::Required => "required",
+        KeyRule::Optional => "optional",
+    };
+    let mut lines = vec![format!("{what}; {}{}", key(terms, rule), shadow(terms))];
+    let policy = &terms.policy;
+    let promise = match policy.class {
+        Class::Downstream => {
+            format!("downstream, which recognises repeats for {}", span::text(policy.dedup_window))
+        }
+        Class::External | Class::Local => format!("{}, at most once per key", policy.class),
+    };
+    let least = if matches!(terms.retain, Retain::Whole) { "" } else { " (the least is kept)" };
+    lines.push(format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms)));
+    if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
+        lines.extend(assumption(terms).into_iter().map(|line| format!("assumes {line}")));
+    }
+    lines
+}
+
+fn after(terms: &Terms) -> String {
+    match terms.policy.after_expiry {
+        AfterExpiry::Refuse => format!("then refused as expired for {}", span::text(terms.policy.tombstone)),
+        AfterExpiry::RunAsNew => "then run as new".to_owned(),
+    }
+}
+
+fn guarantee(terms: &Terms) -> Vec<String> {
+    let policy = &terms.policy;
+    let (kept, after) = (span::text(policy.ttl), after(terms));
     match policy.class {
         Class::Downstream => vec![
             format!(
@@ -82,23 +153,68 @@ fn guarantee(plan: &Plan) -> Vec<String> {
     }
 }
 
-fn assumption(plan: &Plan) -> Vec<String> {
-    match plan.terms.policy.class {
-        Class::Downstream => {
-            vec!["the upstream gives a repeat of an Operation-Id or key the first one's answer".to_owned()]
+fn assumption(terms: &Terms) -> Vec<String> {
+    if terms.policy.class == Class::Downstream {
+        return vec![
+            "the upstream gives a repeat of an Operation-Id or key the first one's answer".to_owned(),
+        ];
+    }
+    let (mut http, mut grpc) = (Vec::new(), Vec::new());
+    for status in &terms.rules.not_applied {
+        match status {
+            Status::Http(503) => http.push("503 with Retry-After".to_owned()),
+            Status::Http(code) => http.push(code.to_string()),
+            Status::Grpc(code) => grpc.push(code.to_string()),
+            Status::Value => {}
         }
-        Class::External | Class::Local => vec![
-            "the upstream answers 401, 403, 408, 425, 429, 503 with Retry-After, and".to_owned(),
-            "gRPC 7 and 16, only when nothing took effect".to_owned(),
-        ],
+    }
+    let (http, grpc) = (http.join(", "), grpc.join(" and "));
+    match (http.is_empty(), grpc.is_empty()) {
+        (true, true) => vec!["of no status that nothing took effect".to_owned()],
+        (false, true) => vec![format!("the upstream answers {http} only when nothing took effect")],
+        (true, false) => vec![format!("the upstream answers gRPC {grpc} only when nothing took effect")],
+        (false, false) => {
+            vec![
+                format!("the upstream answers {http}, and"),
+                format!("gRPC {grpc}, only when nothing took effect"),
+            ]
+        }
     }
 }
 
-fn callers(plan: &Plan) -> &'static str {
-    if plan.is_anonymous {
-        "all anonymous: one scope for everybody"
-    } else {
-        "by Authorization (Basic, Bearer): the guarantee is per access token"
+fn callers(plan: &Plan) -> String {
+    let sources = &plan.identity.sources;
+    if plan.is_anonymous() {
+        return "all anonymous: one scope for everybody".to_owned();
+    }
+    if sources.is_empty() {
+        return "by Authorization (Basic, Bearer): the guarantee is per access token".to_owned();
+    }
+    let ways: Vec<_> = sources.iter().map(way).collect();
+    format!("by {}", ways.join(", or "))
+}
+
+fn way(source: &Source) -> String {
+    match source {
+        Source::Header(name) => format!("the header {name} of trusted proxies"),
+        Source::Jwt(issuers) => {
+            let names: Vec<_> = issuers.iter().map(|issuer| issuer.name.as_str()).collect();
+            format!("verified tokens of {}", names.join(" and "))
+        }
+        Source::ApiKey(name) => format!("the API key in {name}"),
+        Source::Cookie(name) => format!("the session cookie {name}"),
+        Source::Mtls => "the client's certificate".to_owned(),
+        Source::Authorization => "Authorization (per access token)".to_owned(),
+        Source::Anonymous => "else in one anonymous scope".to_owned(),
+    }
+}
+
+fn tenants(plan: &Plan) -> Option<String> {
+    match &plan.identity.tenant {
+        Tenant::None => None,
+        Tenant::Header(name) => Some(format!("by the header {name} of trusted proxies")),
+        Tenant::Claim(name) => Some(format!("by the token's claim {name}")),
+        Tenant::Host(hosts) => Some(format!("by Host: {}", hosts.join(", "))),
     }
 }
 
@@ -109,7 +225,7 @@ fn kept(plan: &Plan, store: Capabilities) -> String {
 
 fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String> {
     let mut told = Vec::new();
-    if plan.terms.key == KeyRule::Off {
+    if !is_any_protected(plan) {
         told.push("warning: nothing is protected; requests are passed on as they come".to_owned());
         return told;
     }
@@ -118,11 +234,17 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
             "danger: records are gone when this process ends; a retry after that runs again".to_owned(),
         );
     }
-    if plan.is_anonymous {
+    if plan.all_terms().any(|terms| terms.store_down == StoreDown::PassUnprotected) {
+        told.push(
+            "danger: while the store cannot be reached, requests are handed on UNPROTECTED (store_down = \"pass\")"
+                .to_owned(),
+        );
+    }
+    if plan.is_anonymous() {
         told.push(
             "warning: whoever knows a key gets its outcome, and every caller's keys are the same".to_owned(),
         );
-    } else {
+    } else if plan.identity.sources.is_empty() {
         told.push("note: requests without Authorization share one anonymous scope".to_owned());
     }
     for hazard in hazards {
@@ -143,5 +265,43 @@ fn unverified(error: &Error) -> Hazard {
         what: format!("what is dangerous about the store could not be looked at: {error}"),
         mend: "look at the store; requests with a key are refused for as long as it does not answer"
             .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::Target;
+
+    #[test]
+    fn each_operation_is_told_with_what_it_is_promised() {
+        let config = "[defaults]\nkey = \"off\"\n\
+            [[operation]]\nname = \"charge\"\npath = \"/charges\"\nkey = \"required\"\nttl = \"7d\"\n\
+            not_applied_statuses = []\nstore_down = \"pass\"\n\
+            [[operation]]\npath = \"/hook\"\nkey = \"optional\"\nkey_from = \"json:/id\"\nclass = \"downstream\"\n\
+            mode = \"shadow\"\nafter_expiry = \"run-as-new\"\n\
+            [[operation]]\npath = \"/logs\"\n";
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let said: Vec<String> = plan.operations.iter().flat_map(told).collect();
+        assert_eq!(
+            said,
+            [
+                "charge: POST and PATCH /charges; Idempotency-Key required",
+                "external, at most once per key; replayed for 7d, then refused as expired for 30d",
+                "assumes of no status that nothing took effect",
+                "POST and PATCH /hook; key optional, from the JSON body at /id; SHADOW, nothing is enforced",
+                "downstream, which recognises repeats for 1d; replayed for 1d, then run as new",
+                "POST and PATCH /logs; not protected",
+            ]
+        );
+        assert_eq!(protects(&plan.terms), "nothing: key off");
+        let durable = Capabilities {
+            durable: true,
+            ..semel::core::store::Store::capabilities(&semel::memory::Store::new())
+        };
+        let warned = warnings(&plan, durable, &[]).join("\n");
+        assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");
     }
 }

@@ -6,7 +6,6 @@
 use super::{Gateway, Plan, signals};
 use crate::demo::{payments, story};
 use crate::{listen, stores, upstream};
-use semel_http::{Callers, Terms};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -61,13 +60,9 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
 fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan, String> {
     let target = upstream::Target::parse(&format!("http://{payments}"));
     Ok(Plan {
-        target: target.map_err(|error| error.to_string())?,
         listen: listen::Options { address, drain: DRAIN, ..listen::Options::default() },
-        upstream: upstream::Options::default(),
         store: stores::Url::Sqlite(folder.join("demo.db")),
-        terms: Terms::default(),
-        callers: Callers::default(),
-        is_anonymous: false,
+        ..Plan::new(target.map_err(|error| error.to_string())?)
     })
 }
 

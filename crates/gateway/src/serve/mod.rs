@@ -6,40 +6,29 @@
 mod alarms;
 mod announce;
 pub mod demo;
+mod entrance;
+mod plan;
 mod signals;
 
+pub use plan::{Operation, Plan};
+
+use crate::config::Mistake;
 use crate::forward::{self, Client, Inbound, Outbound};
-use crate::listen::{self, Bound, Peer};
-use crate::stores::{self, Opened};
-use crate::upstream::{self, Upstream};
+use crate::identity::{self, Live};
+use crate::listen::{Bound, Peer};
+use crate::stores::Opened;
+use crate::upstream::Upstream;
+use entrance::{Entrance, Known, Way};
 use semel::{Clock as _, Engine, Observer, SystemClock};
-use semel_http::{Callers, Layer, Terms};
+use semel_http::{Callers, Layer, Routes};
+use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer as _;
-use tracing::{info, warn};
-
-/// What a gateway is to do.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// The service behind it.
-    pub target: upstream::Target,
-    /// How clients reach it.
-    pub listen: listen::Options,
-    /// How it reaches the service.
-    pub upstream: upstream::Options,
-    /// Where records are kept.
-    pub store: stores::Url,
-    /// The terms of every route.
-    pub terms: Terms,
-    /// How callers are told apart.
-    pub callers: Callers,
-    /// Whether that is not at all.
-    pub is_anonymous: bool,
-}
+use tracing::{error, info, warn};
 
 /// A gateway that is bound to its address and has its store open.
 pub struct Gateway {
@@ -47,7 +36,7 @@ pub struct Gateway {
     bound: Bound,
     engine: Engine,
     store: Opened,
-    service: Inbound<semel_http::Service<Outbound>>,
+    entrance: Entrance,
 }
 
 impl Gateway {
@@ -60,23 +49,23 @@ impl Gateway {
     pub async fn observed(plan: Plan, observer: impl Observer) -> Result<Self, String> {
         // The address first: it is what most often goes wrong, and leaves nothing behind.
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
-        let upstream =
-            Upstream::new(plan.target.clone(), plan.upstream.clone()).map_err(|error| error.to_string())?;
+        let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
-        let engine = Engine::builder(Arc::clone(&store.store)).observer(observer).build().await;
+        let mut builder =
+            Engine::builder(Arc::clone(&store.store)).observer(observer).quotas(plan.quotas.clone());
+        if let Some(ring) = &plan.sealing {
+            builder = builder.sealing(ring.clone());
+        }
+        let engine = builder.build().await;
         let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
-        let layer = Layer::new(engine.clone(), plan.terms.clone()).map_err(|error| error.to_string())?;
-        let layer = layer
-            .callers(plan.callers.clone())
-            .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .publishing("");
-        let forwarding = forward::Options::default().client(|extensions| {
-            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
-            Some(Client { address: address.ip(), is_tls: *is_tls })
-        });
-        let guarded = layer.layer(Outbound::new(upstream, forwarding));
-        let service = Inbound::new(guarded, forward::Rules::default());
-        Ok(Self { plan, bound, engine, store, service })
+        let entrance = Entrance::new(sides.joined(&plan, &engine));
+        Ok(Self { plan, bound, engine, store, entrance })
+    }
+
+    /// What takes new plans while the gateway runs.
+    pub fn reloading(&self) -> Reloading {
+        let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
+        Reloading { plan, engine, entrance }
     }
 
     /// Where clients reach it.
@@ -97,7 +86,7 @@ impl Gateway {
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, service } = self;
+        let Self { plan, bound, engine, store, entrance } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
@@ -105,7 +94,7 @@ impl Gateway {
             stop.await;
             asked_at = Some(clock.uptime());
         };
-        let drained = bound.serve(service, stop).await;
+        let drained = bound.serve(entrance, stop).await;
         let took = asked_at.map_or(Duration::ZERO, |at| clock.uptime().saturating_sub(at));
         // What clients left behind still runs: it has at least a moment to store how it ended.
         let farewell = engine.shutdown(drain.saturating_sub(took).max(Duration::from_secs(1))).await;
@@ -123,9 +112,88 @@ impl Gateway {
     }
 }
 
-/// Serves until the process is asked to end. A second time ends it at once.
-pub async fn run(plan: Plan) -> Result<ExitCode, String> {
+/// What has to be there before requests can pass from one side to the other. Making it touches no store.
+struct Sides {
+    upstream: Upstream,
+    live: Live,
+    routes: Routes,
+}
+
+impl Sides {
+    async fn of(plan: &Plan) -> Result<Self, String> {
+        let routes = plan.routes().map_err(|error| error.to_string())?;
+        let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
+        let upstream = upstream.map_err(|error| error.to_string())?;
+        let peer = |extensions: &http::Extensions| {
+            let Peer { address, .. } = extensions.get::<Peer>()?;
+            // The listener asks clients for no certificate, so that there is no subject to tell.
+            Some(identity::Peer { address: address.ip(), subject: None })
+        };
+        let live = plan.identity.clone().start(Arc::new(SystemClock), peer).await;
+        let live = live.map_err(|found| {
+            let told: Vec<_> = found.iter().map(ToString::to_string).collect();
+            told.join("\n")
+        })?;
+        Ok(Self { upstream, live, routes })
+    }
+
+    /// Everything between the listener and the upstream.
+    fn joined(self, plan: &Plan, engine: &Engine) -> Way {
+        let Self { upstream, live, routes } = self;
+        let layer = Layer::routed(engine.clone(), routes)
+            .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
+            .observer(alarms::Alarms)
+            .publishing("");
+        // The same rules as `live` would follow; the specification names these two by what they mean.
+        let layer = match plan.identity.tenant {
+            identity::Tenant::None if plan.identity.sources.is_empty() => {
+                layer.callers(Callers::by_authorization())
+            }
+            identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
+            _ => live.under(layer),
+        };
+        let forwarding = forward::Options::default().host(plan.host).client(|extensions| {
+            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
+            Some(Client { address: address.ip(), is_tls: *is_tls })
+        });
+        let guarded = layer.layer(Outbound::new(upstream, forwarding));
+        Inbound::new(Known::new(guarded, live), plan.rules())
+    }
+}
+
+/// Where a running gateway takes a new plan.
+pub struct Reloading {
+    plan: Plan,
+    engine: Engine,
+    entrance: Entrance,
+}
+
+impl Reloading {
+    /// Has every request from now on served under `plan`, and no request that has begun. Gives back what of it cannot change
+    /// before the next start, and was kept as it is. On an error nothing has changed.
+    pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
+        let sides = Sides::of(&plan).await?;
+        self.entrance.replace(sides.joined(&plan, &self.engine));
+        // What is in use stays what is compared with, or the second reload would not tell.
+        let held = [
+            ("[listen]", format!("{:?}", plan.listen) != format!("{:?}", self.plan.listen)),
+            ("[store]", plan.store != self.plan.store),
+            ("[quotas]", plan.quotas != self.plan.quotas),
+            ("[sealing]", format!("{:?}", plan.sealing) != format!("{:?}", self.plan.sealing)),
+        ];
+        Ok(held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect())
+    }
+}
+
+/// Reads the configuration anew: a plan, or everything that is wrong.
+pub type Reread = dyn Fn() -> Result<Plan, Vec<Mistake>> + Send + Sync;
+
+/// Serves until the process is asked to end; a second time ends it at once. Takes a new plan from `reread`, where there is
+/// one, whenever the process is asked to.
+pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
     let gateway = Gateway::open(plan).await?;
+    // Before anybody is told that there is a process to signal.
+    let reloads = reread.map(|reread| (gateway.reloading(), reread, signals::Reloads::new()));
     say(&format!("semel {}\n\n{}", env!("CARGO_PKG_VERSION"), gateway.announcement().await));
     let stop = async {
         signals::asked_to_end().await;
@@ -141,6 +209,34 @@ pub async fn run(plan: Plan) -> Result<ExitCode, String> {
         () = twice => {
             warn!("asked twice: ending now; what was under way is told as unknown once its lease is over");
             Ok(ExitCode::FAILURE)
+        }
+        never = reload(reloads) => match never {},
+    }
+}
+
+/// Takes new plans for as long as it is polled.
+async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> Infallible {
+    let Some((mut reloading, reread, mut asked)) = reloads else { return std::future::pending().await };
+    loop {
+        asked.next().await;
+        match reread() {
+            Ok(plan) => match reloading.take(plan).await {
+                Ok(held) => {
+                    info!("the configuration was read anew, and holds for every new request");
+                    for part in held {
+                        warn!("{part} has changed, which takes effect at the next start only");
+                    }
+                }
+                Err(why) => {
+                    error!("the configuration was read anew and cannot be used; the old one holds on: {why}");
+                }
+            },
+            Err(mistakes) => {
+                for mistake in &mistakes {
+                    error!("{mistake}");
+                }
+                error!(mistakes = mistakes.len(), "the configuration has mistakes; the old one holds on");
+            }
         }
     }
 }

@@ -24,3 +24,30 @@ pub(super) async fn asked_to_end() {
         std::future::pending::<()>().await;
     }
 }
+
+/// Asks to read the configuration anew: SIGHUP, where there is such a thing. From the moment that this exists no such signal
+/// ends the process, and none that comes meanwhile is lost.
+pub(super) struct Reloads {
+    #[cfg(unix)]
+    hangups: Option<signal::unix::Signal>,
+}
+
+impl Reloads {
+    pub(super) fn new() -> Self {
+        Self {
+            #[cfg(unix)]
+            hangups: signal::unix::signal(signal::unix::SignalKind::hangup()).ok(),
+        }
+    }
+
+    /// Resolves when the process is asked to.
+    pub(super) async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(hangups) = &mut self.hangups
+            && hangups.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
+}

@@ -3,12 +3,14 @@
 
 mod bodies;
 mod client;
+mod config;
 mod drain;
 mod failing;
 mod kills;
 mod leaving;
 mod once;
 mod passing;
+mod reload;
 mod states;
 mod status;
 mod upstream;

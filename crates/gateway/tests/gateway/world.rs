@@ -36,6 +36,16 @@ impl Scratch {
     fn log(&self) -> PathBuf {
         self.0.join("semel.log")
     }
+
+    /// The configuration file, where there is one.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.0.join("semel.toml")
+    }
+
+    /// Writes the configuration file.
+    pub(crate) fn configure(&self, text: &str) {
+        std::fs::write(self.config(), text).expect("a file");
+    }
 }
 
 impl Drop for Scratch {
@@ -76,7 +86,8 @@ impl Gateway {
         Self::run(scratch, &[&["--store", &store, "--upstream", url], flags].concat())
     }
 
-    fn run(scratch: &Scratch, flags: &[&str]) -> Self {
+    /// Starts it with these flags, and reads where it listens.
+    pub(crate) fn run(scratch: &Scratch, flags: &[&str]) -> Self {
         let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
         let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
             .args(["serve", "--listen", "127.0.0.1:0"])
@@ -111,7 +122,16 @@ impl Gateway {
 
     /// Asks it to end.
     pub(crate) fn terminate(&self) {
-        let asked = Command::new("sh").arg("-c").arg(format!("kill -TERM {}", self.id)).status();
+        self.signal("TERM");
+    }
+
+    /// Asks it to read its configuration anew.
+    pub(crate) fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    fn signal(&self, name: &str) {
+        let asked = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.id)).status();
         assert!(asked.expect("a shell").success(), "semel is gone already");
     }
 
@@ -147,6 +167,24 @@ impl World {
         let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
         let gateway = Gateway::start(&scratch, upstream.address, flags);
         Self { gateway, upstream, scratch }
+    }
+
+    /// With a configuration file that says everything: `terms` besides where the upstream and the store are.
+    pub(crate) async fn configured(
+        terms: &str,
+        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
+        scratch.configure(&sides(&scratch, upstream.address, terms));
+        let config = scratch.config();
+        let gateway = Gateway::run(&scratch, &["--config", config.to_str().expect("text")]);
+        Self { gateway, upstream, scratch }
+    }
+
+    /// Writes another configuration file, and asks the gateway to read it.
+    pub(crate) fn reconfigure(&self, terms: &str) {
+        self.scratch.configure(&sides(&self.scratch, self.upstream.address, terms));
+        self.gateway.hang_up();
     }
 
     /// Kills the gateway, and starts it again on the same file.
@@ -218,6 +256,11 @@ impl World {
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.scratch.log()).expect("a log")
     }
+}
+
+fn sides(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> String {
+    let store = scratch.file();
+    format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = 'sqlite:{}'\n{terms}", store.display())
 }
 
 pub(crate) fn charge(amount: u32) -> Ask {

@@ -1,0 +1,216 @@
+//! The configuration file.
+//!
+//! What lives here: from a file, and from what flags and variables say besides, to a [`Config`]; and every mistake on the way.
+//! What must never: a key that nobody reads, a default of its own (those are the options' and terms' of each part), or a
+//! configuration that was understood in part.
+//!
+//! The file's reference is [`DEFAULT`]: every key with its default, and what it means.
+//!
+//! ```
+//! use semel_gateway::config::{self, Overrides};
+//!
+//! let text = "[defaults]\nttl = \"7d\"\ntombstone = 30\ntimeout = \"5s\"\n";
+//! let mistakes = config::read(text, &Overrides::default(), &|_| None).unwrap_err();
+//! let told: Vec<_> = mistakes.iter().map(|mistake| mistake.told("semel.toml")).collect();
+//! assert!(told[0].starts_with("semel.toml:3:13: `tombstone` is a whole number"), "{told:?}");
+//! assert!(told[1].starts_with("semel.toml:4:1: `timeout` is no key of [defaults]"), "{told:?}");
+//! ```
+
+mod identity;
+mod mistake;
+mod nearest;
+mod operation;
+mod patch;
+mod records;
+mod secret;
+mod service;
+mod table;
+mod terms;
+
+#[cfg(test)]
+mod tests;
+
+pub use mistake::{Mistake, Place};
+pub use patch::Patch;
+
+use crate::forward::Host;
+use crate::identity::{Identity, Source};
+use crate::listen;
+use crate::logging::{Form, Level};
+use crate::serve::{Operation, Plan};
+use crate::stores;
+use crate::upstream::{self, Target};
+use semel::quota::Quotas;
+use semel::sealing::KeyRing;
+use semel_http::Terms;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::time::Duration;
+use table::{Page, Table};
+use toml::de::DeTable;
+
+/// The file that means what no file means, with every key explained.
+pub const DEFAULT: &str = include_str!("default.toml");
+
+/// By how much the upstream's own timeouts come before an attempt's deadline, so that it is they who end it: a client that
+/// is told "no answer in time" knows more than one that is told "unknown".
+const SLACK: Duration = Duration::from_secs(1);
+
+/// Where secrets are looked up by name.
+pub type Environment<'e> = dyn Fn(&str) -> Option<OsString> + 'e;
+
+/// The process's own environment.
+pub fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// What flags and variables say. It outranks the file.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "each is the option of that name, where it was given")]
+pub struct Overrides {
+    pub target: Option<Target>,
+    pub listen: Option<SocketAddr>,
+    pub tls: Option<listen::Tls>,
+    pub connections_max: Option<usize>,
+    pub drain: Option<Duration>,
+    pub connect_timeout: Option<Duration>,
+    pub response_timeout: Option<Duration>,
+    pub fresh_connections: Option<bool>,
+    pub upstream_tls: Option<upstream::Tls>,
+    pub store: Option<stores::Url>,
+    pub log: Option<Form>,
+    pub log_level: Option<Level>,
+    pub anonymous: bool,
+    /// What is laid over `[defaults]`; an operation that says otherwise in the file keeps to that.
+    pub terms: Patch,
+}
+
+/// What a gateway is to do, as far as it is known: the upstream may still be missing.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The service behind it.
+    pub target: Option<Target>,
+    /// How clients reach it.
+    pub listen: listen::Options,
+    /// How it reaches the service.
+    pub upstream: upstream::Options,
+    /// Which `Host` the service sees.
+    pub host: Host,
+    /// Where records are kept.
+    pub store: stores::Url,
+    /// How log lines look.
+    pub log: Form,
+    /// Which are written.
+    pub log_level: Level,
+    /// The terms of requests that are no operation's.
+    pub terms: Terms,
+    /// The operations.
+    pub operations: Vec<Operation>,
+    /// Who is calling.
+    pub identity: Identity,
+    /// Limits on new keys and records.
+    pub quotas: Quotas,
+    /// What stored outcomes are sealed with.
+    pub sealing: Option<KeyRing>,
+}
+
+impl Config {
+    /// The plan, where it is known what to stand in front of.
+    pub fn plan(self) -> Option<Plan> {
+        Some(Plan {
+            target: self.target?,
+            listen: self.listen,
+            upstream: self.upstream,
+            host: self.host,
+            store: self.store,
+            terms: self.terms,
+            operations: self.operations,
+            identity: self.identity,
+            quotas: self.quotas,
+            sealing: self.sealing,
+        })
+    }
+}
+
+/// Reads a file's text; the empty text where there is no file. Tells every mistake, in the order of the file.
+pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Result<Config, Vec<Mistake>> {
+    let page = Page::new(text, environment);
+    let (document, malformed) = DeTable::parse_recoverable(text);
+    if !malformed.is_empty() {
+        for error in malformed {
+            let what = format!("this is not TOML: {}", error.message());
+            page.mistake(error.span().as_ref(), what, "write key = value; texts stand in quotation marks");
+        }
+        // What was understood of the rest may not be what was meant.
+        return Err(page.end());
+    }
+    let top = Table::top(&page, document.get_ref());
+    let config = whole(&top, over);
+    top.end();
+    let mistakes = page.end();
+    match config {
+        Some(config) if mistakes.is_empty() => Ok(config),
+        _ => Err(mistakes),
+    }
+}
+
+fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
+    let over = over.clone();
+    let listen_table = top.table("listen", "[listen]");
+    let mut listen = service::listen(&listen_table);
+    listen_table.end();
+    listen.address = over.listen.unwrap_or(listen.address);
+    listen.tls = over.tls.or(listen.tls);
+    listen.connections_max = over.connections_max.unwrap_or(listen.connections_max);
+    listen.drain = over.drain.unwrap_or(listen.drain);
+
+    let upstream_table = top.table("upstream", "[upstream]");
+    let (target, mut upstream, host) = service::upstream(&upstream_table);
+    upstream_table.end();
+    upstream.connect_timeout = over.connect_timeout.unwrap_or(upstream.connect_timeout);
+    upstream.response_timeout = over.response_timeout.unwrap_or(upstream.response_timeout);
+    upstream.is_fresh_when_protected = over.fresh_connections.unwrap_or(upstream.is_fresh_when_protected);
+    upstream.tls = over.upstream_tls.unwrap_or(upstream.tls);
+
+    let store_table = top.table("store", "[store]");
+    let store = service::store(&store_table);
+    store_table.end();
+    let log_table = top.table("log", "[log]");
+    let (log, log_level) = service::log(&log_table);
+    log_table.end();
+
+    let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
+    let defaults_table = top.table("defaults", "[defaults]");
+    let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
+    let terms =
+        terms::Blame { table: &defaults_table, flags: Some(&over.terms) }.terms(&defaults, None, deadline);
+    defaults_table.end();
+    let operations = operation::read(top.tables("operation", "[[operation]]"), &defaults, deadline);
+
+    let identity_table = top.table("identity", "[identity]");
+    let mut identity = identity::read(&identity_table);
+    identity_table.end();
+    if over.anonymous {
+        identity = Identity { sources: vec![Source::Anonymous], ..Identity::default() };
+    }
+    let quotas_table = top.table("quotas", "[quotas]");
+    let quotas = records::quotas(&quotas_table);
+    quotas_table.end();
+    let sealing_table = top.table("sealing", "[sealing]");
+    let sealing = records::sealing(&sealing_table);
+    sealing_table.end();
+    Some(Config {
+        target: over.target.or(target),
+        listen,
+        upstream,
+        host,
+        store: over.store.unwrap_or(store),
+        log: over.log.unwrap_or(log),
+        log_level: over.log_level.unwrap_or(log_level),
+        terms: terms?,
+        operations,
+        identity,
+        quotas,
+        sealing,
+    })
+}

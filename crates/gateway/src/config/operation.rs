@@ -1,0 +1,171 @@
+//! `[[operation]]`: which requests come under which terms.
+//!
+//! What lives here: names, templates, and whether each operation can be reached at all. What must never: two operations under
+//! one name, whose keys would be the same.
+
+use super::patch::Patch;
+use super::table::{Span, Table};
+use super::terms::{self, Blame};
+use crate::serve::Operation;
+use http::Method;
+use semel_http::{Routes, Terms};
+use std::time::Duration;
+
+/// Every operation, under its own terms and for the rest under `defaults`.
+pub(super) fn read(tables: Vec<Table<'_, '_>>, defaults: &Patch, deadline: Duration) -> Vec<Operation> {
+    let mut read: Vec<Read> = Vec::new();
+    for table in tables {
+        if let Some(operation) = one(&table, defaults, deadline, &read) {
+            read.push(operation);
+        }
+        table.end();
+    }
+    read.into_iter().map(|read| read.operation).collect()
+}
+
+struct Read {
+    operation: Operation,
+    segments: Segments,
+    at: Option<Span>,
+}
+
+fn one(table: &Table<'_, '_>, defaults: &Patch, deadline: Duration, before: &[Read]) -> Option<Read> {
+    let name = name(table, before);
+    let template = table.text("path");
+    if template.is_none() && !table.has("path") {
+        let at = table.span();
+        table.page.mistake(at.as_ref(), "an operation has no path", "write path = \"/charges\" or the like");
+    }
+    let own = terms::patch(table);
+    let terms = Blame { table, flags: None }.terms(&own.over(defaults), name, deadline)?;
+    let (template, at) = template?;
+    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, Terms::default()));
+    if let Err(error) = routes {
+        table.page.mistake(
+            Some(&at),
+            error.to_string(),
+            "write a path such as \"/accounts/{account}/charges\"",
+        );
+        return None;
+    }
+    let segments = Segments::of(template);
+    let operation = Operation { template: template.to_owned(), terms };
+    let read = Read { operation, segments, at: Some(at) };
+    reach(table, &read, before);
+    Some(read)
+}
+
+fn name(table: &Table<'_, '_>, before: &[Read]) -> Option<String> {
+    let (name, at) = table.text("name")?;
+    if name.is_empty() {
+        table.page.mistake(Some(&at), "the name is empty", "write a name, or leave the line out");
+        return None;
+    }
+    if before.iter().any(|read| read.operation.terms.name.as_deref() == Some(name)) {
+        table.page.mistake(
+            Some(&at),
+            format!("another operation is called `{name}` already: a key used for one would be taken for the other's"),
+            "give each operation a name of its own",
+        );
+    }
+    Some(name.to_owned())
+}
+
+/// Tells which requests of an operation never come to it, because earlier ones take them.
+fn reach(table: &Table<'_, '_>, read: &Read, before: &[Read]) {
+    let takes = |earlier: &&Read, method: &Method| {
+        earlier.operation.terms.methods.contains(method) && earlier.segments.cover(&read.segments)
+    };
+    let taken: Vec<_> = read
+        .operation
+        .terms
+        .methods
+        .iter()
+        .filter_map(|method| Some((method, before.iter().find(|earlier| takes(earlier, method))?)))
+        .collect();
+    let Some((_, first)) = taken.first() else { return };
+    let methods: Vec<_> = taken.iter().map(|(method, _)| method.as_str()).collect();
+    let what = format!(
+        "{} {} never comes here: `{}` above takes it",
+        methods.join(" and "),
+        read.operation.template,
+        first.operation.template
+    );
+    let is_all = taken.len() == read.operation.terms.methods.len();
+    let mend = if is_all {
+        "put this operation before the other, or take it out"
+    } else {
+        "put this operation before the other, or name only the methods that are left for it"
+    };
+    table.page.mistake(read.at.as_ref(), what, mend);
+}
+
+/// A template's segments, each a text or anything; and whether more may follow.
+#[derive(Debug)]
+struct Segments {
+    fixed: Vec<Option<String>>,
+    is_open: bool,
+}
+
+impl Segments {
+    /// Of a template that is known to be one.
+    fn of(template: &str) -> Self {
+        let mut fixed = Vec::new();
+        let mut is_open = false;
+        for segment in template.trim_start_matches('/').split('/') {
+            if segment.starts_with("{*") {
+                is_open = true;
+            } else {
+                fixed.push((!segment.starts_with('{')).then(|| segment.to_owned()));
+            }
+        }
+        Self { fixed, is_open }
+    }
+
+    /// Whether every path that fits `other` fits this.
+    fn cover(&self, other: &Self) -> bool {
+        let is_long_enough = match (self.is_open, other.is_open) {
+            (true, true) => other.fixed.len() >= self.fixed.len(),
+            (true, false) => other.fixed.len() > self.fixed.len(),
+            (false, true) => false,
+            (false, false) => other.fixed.len() == self.fixed.len(),
+        };
+        is_long_enough
+            && self.fixed.iter().zip(&other.fixed).all(|pair| match pair {
+                (None, None) => true,
+                (None, Some(text)) => !text.is_empty(),
+                (Some(_), None) => false,
+                (Some(one), Some(other)) => one == other,
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_covers_what_fits_no_other_way() {
+        let covers = |one: &str, other: &str| Segments::of(one).cover(&Segments::of(other));
+        for (one, other) in [
+            ("/a", "/a"),
+            ("/a/{id}", "/a/{name}"),
+            ("/a/{id}", "/a/7"),
+            ("/{*all}", "/a"),
+            ("/{*all}", "/a/{*rest}"),
+            ("/a/{*rest}", "/a/b/c"),
+        ] {
+            assert!(covers(one, other), "{one} {other}");
+        }
+        for (one, other) in [
+            ("/a", "/b"),
+            ("/a/7", "/a/{id}"),
+            ("/a/{id}", "/a/"),
+            ("/a/{id}", "/a/{*rest}"),
+            ("/a/{*rest}", "/a"),
+            ("/a/b/{*rest}", "/a/{*rest}"),
+        ] {
+            assert!(!covers(one, other), "{one} {other}");
+        }
+    }
+}

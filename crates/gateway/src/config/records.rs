@@ -1,0 +1,116 @@
+//! `[quotas]` and `[sealing]`: how many records there may be, and who can read them.
+//!
+//! What lives here: from these tables to limits and a ring of keys. What must never: a key's bytes in a message.
+
+use super::table::Table;
+use crate::cli::span;
+use semel::quota::{Quotas, QuotasError, Rate};
+use semel::sealing::{KeyError, KeyRing, SealingKey};
+
+pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
+    let usual = Quotas::default();
+    let quotas = Quotas {
+        new_per_caller: table.parsed("new_per_caller", rate),
+        new_per_address: table.parsed("new_per_address", rate),
+        new_in_total: table.parsed("new_in_total", rate),
+        records_per_caller: table.count("records_per_caller", 1),
+        records_per_address: table.count("records_per_address", 1),
+        records_in_total: table.count("records_in_total", 1),
+        address_window: table.duration("address_window").unwrap_or(usual.address_window),
+        tracked_max: table.count("tracked_max", 1).unwrap_or(usual.tracked_max),
+        ..usual
+    };
+    if let Err(error) = quotas.check() {
+        let key = match error {
+            QuotasError::RateInNoTime(key) | QuotasError::NothingAllowed(key) => key,
+            QuotasError::NobodyTracked => "tracked_max",
+            QuotasError::WindowTooShort => "address_window",
+        };
+        table.page.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
+    }
+    quotas
+}
+
+/// `100/1m`: so many within so much time.
+fn rate(text: &str) -> Result<Rate, String> {
+    let malformed = || format!("`{text}` is no rate: write a number and a span of time, such as \"100/1m\"");
+    let (count, per) = text.split_once('/').ok_or_else(malformed)?;
+    let count = count.parse().map_err(|_| malformed())?;
+    Ok(Rate { count, per: span::parse(per).map_err(|_| malformed())? })
+}
+
+/// The ring, where there is one: the first key seals.
+pub(super) fn sealing(table: &Table<'_, '_>) -> Option<KeyRing> {
+    let mut ring: Option<KeyRing> = None;
+    for table in table.tables("key", "[[sealing.key]]") {
+        if let Some((name, bytes)) = key(&table) {
+            let added = SealingKey::new(name, &bytes).and_then(|key| match ring.take() {
+                None => Ok(KeyRing::new(key)),
+                Some(ring) => ring.and(key),
+            });
+            match added {
+                Ok(added) => ring = Some(added),
+                Err(error) => {
+                    let at = if matches!(error, KeyError::Length(_)) { "secret" } else { "name" };
+                    let mend = match error {
+                        KeyError::Length(_) => "make one with openssl rand -hex 32",
+                        KeyError::Name => "write a name such as \"2026-11\"",
+                        KeyError::NameTaken(_) => "give each key a name of its own, for good",
+                    };
+                    table.page.mistake(table.span_of(at).as_ref(), error.to_string(), mend);
+                }
+            }
+        }
+        table.end();
+    }
+    ring
+}
+
+fn key<'p>(table: &Table<'p, '_>) -> Option<(&'p str, Vec<u8>)> {
+    let (name, secret) = (table.text("name"), table.secret("secret"));
+    for key in ["name", "secret"] {
+        if !table.has(key) {
+            let mend = format!("write `{key}`");
+            table.page.mistake(table.span().as_ref(), format!("a sealing key has no {key}"), mend);
+        }
+    }
+    let bytes = secret.and_then(|secret| {
+        let bytes = hex(secret.trim_ascii());
+        if bytes.is_none() {
+            let what = "the sealing key is not written in hexadecimal digits";
+            table.page.mistake(table.span_of("secret").as_ref(), what, "make one with openssl rand -hex 32");
+        }
+        bytes
+    });
+    Some((name?.0, bytes?))
+}
+
+fn hex(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pairs = text.chunks(2).map(|pair| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_and_a_span() {
+        let read = rate("100/1m").expect("a rate");
+        assert_eq!((read.count.get(), read.per.as_secs()), (100, 60));
+        for bad in ["", "100", "100/", "/1m", "0/1m", "100/60", "-1/1m", "1/1m/1m"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn digits_become_bytes_in_pairs() {
+        assert_eq!(hex(b"00fFa5"), Some(vec![0, 255, 165]));
+        assert_eq!(hex(b"abc"), None);
+        assert_eq!(hex(b"zz"), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! `[listen]`, `[upstream]`, `[store]`, `[log]`: the process and what it stands between.
+//!
+//! What lives here: from these tables to the options of each part. What must never: a file that is found missing only once the
+//! first client comes.
+
+use super::table::Table;
+use crate::forward::Host;
+use crate::listen;
+use crate::logging::{Form, Level};
+use crate::stores;
+use crate::upstream::{self, Target};
+
+pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
+    let mut options = listen::Options::default();
+    let address = table.parsed("address", |text| {
+        text.parse()
+            .map_err(|_| format!("`{text}` is no address: write such as \"127.0.0.1:8080\" or \"[::]:8080\""))
+    });
+    options.address = address.unwrap_or(options.address);
+    options.tls = tls(table);
+    options.handshake_timeout = table.limit("handshake_timeout").unwrap_or(options.handshake_timeout);
+    options.head_timeout = table.limit("head_timeout").unwrap_or(options.head_timeout);
+    options.body_timeout = table.limit("body_timeout").unwrap_or(options.body_timeout);
+    options.idle_timeout = table.limit("idle_timeout").unwrap_or(options.idle_timeout);
+    options.write_timeout = table.limit("write_timeout").unwrap_or(options.write_timeout);
+    options.connections_max = table.count("connections_max", 1).unwrap_or(options.connections_max);
+    options.streams_max = table.count("streams_max", 1).unwrap_or(options.streams_max);
+    options.headers_max = table.count("headers_max", 1).unwrap_or(options.headers_max);
+    options.head_bytes_max = table.size("head_max").unwrap_or(options.head_bytes_max);
+    options.drain = table.duration("drain").unwrap_or(options.drain);
+    options
+}
+
+fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
+    // Read for the sake of mistakes; the listener reads them again when it starts.
+    let (certificates, key) = (table.file("tls_cert"), table.file("tls_key"));
+    let lone = match (table.has("tls_cert"), table.has("tls_key")) {
+        (true, false) => Some("tls_cert"),
+        (false, true) => Some("tls_key"),
+        _ => None,
+    };
+    if let Some(lone) = lone {
+        let what = format!("`{lone}` stands alone: TLS needs a certificate and its key");
+        table.page.mistake(table.span_of(lone).as_ref(), what, "write both tls_cert and tls_key, or neither");
+    }
+    Some(listen::Tls { certificates: certificates?.0, key: key?.0 })
+}
+
+/// Where the upstream is, if that is said, and how it is reached.
+pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Options, Host) {
+    let target = table.parsed("url", |text| {
+        Target::parse(text).map_err(|error| format!("{error}: write such as \"http://127.0.0.1:3000\""))
+    });
+    let mut options = upstream::Options::default();
+    options.connect_timeout = table.limit("connect_timeout").unwrap_or(options.connect_timeout);
+    options.response_timeout = table.limit("response_timeout").unwrap_or(options.response_timeout);
+    options.is_fresh_when_protected =
+        table.is("fresh_connections").unwrap_or(options.is_fresh_when_protected);
+    options.idle_time_max_protected =
+        table.duration("idle_timeout_protected").unwrap_or(options.idle_time_max_protected);
+    options.idle_time_max = table.duration("idle_timeout").unwrap_or(options.idle_time_max);
+    options.idle_max = table.count("idle_max", 0).unwrap_or(options.idle_max);
+    options.connections_max = table.count("connections_max", 1).unwrap_or(options.connections_max);
+    if let Some((_, pem)) = table.file("ca") {
+        match upstream::Tls::only(&pem) {
+            Ok(tls) => options.tls = tls,
+            Err(error) => table.page.mistake(
+                table.span_of("ca").as_ref(),
+                error.to_string(),
+                "write the path of a PEM file with the authorities' certificates",
+            ),
+        }
+    }
+    let host = table.choice("host", &[("keep", Host::Keep), ("target", Host::Target)]);
+    (target, options, host.unwrap_or_default())
+}
+
+pub(super) fn store(table: &Table<'_, '_>) -> stores::Url {
+    table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
+}
+
+pub(super) fn log(table: &Table<'_, '_>) -> (Form, Level) {
+    let form = table.choice("form", &[("text", Form::Text), ("json", Form::Json)]);
+    let levels =
+        [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
+    (form.unwrap_or_default(), table.choice("level", &levels).unwrap_or_default())
+}

@@ -1,0 +1,301 @@
+//! `[defaults]` and what an `[[operation]]` has in common with it.
+//!
+//! What lives here: from a table to choices, and from choices to terms that can be kept. What must never: a mistake told once
+//! for every operation that inherits it.
+
+use super::patch::Patch;
+use super::table::{Span, Table};
+use http::{HeaderName, Method};
+use semel::core::classify::Meaning;
+use semel::core::fingerprint::{Pointer, Selection};
+use semel::core::key::Treatment;
+use semel::core::outcome::Status;
+use semel::core::policy::{AfterExpiry, Class, PolicyError};
+use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, StoreDown, Terms, TermsError};
+use std::time::Duration;
+use toml::de::DeValue;
+
+/// What a table says.
+pub(super) fn patch(table: &Table<'_, '_>) -> Patch {
+    use KeyRule::{Off, Optional, Required};
+    Patch {
+        methods: methods(table),
+        key: table.choice("key", &[("required", Required), ("optional", Optional), ("off", Off)]),
+        key_from: key_from(table),
+        key_min: table.count("key_min", 1),
+        key_max: table.count("key_max", 1),
+        weak_keys: table.choice(
+            "weak_keys",
+            &[("refuse", Treatment::Refuse), ("warn", Treatment::Warn), ("allow", Treatment::Allow)],
+        ),
+        mode: table.choice("mode", &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)]),
+        class: class(table),
+        dedup_window: table.duration("dedup_window"),
+        ttl: table.duration("ttl"),
+        denied_ttl: table.duration("denied_ttl"),
+        tombstone: table.duration("tombstone"),
+        after_expiry: table.choice(
+            "after_expiry",
+            &[("refuse", AfterExpiry::Refuse), ("run-as-new", AfterExpiry::RunAsNew)],
+        ),
+        retry_horizon: table.duration("retry_horizon"),
+        lease: table.duration("lease"),
+        wait: table.duration("wait"),
+        attempts_max: table.count("attempts_max", 1),
+        rerun: table.is("rerun"),
+        not_applied_statuses: not_applied_statuses(table),
+        statuses: statuses(table),
+        is_minimal: table.choice("kept", &[("whole", false), ("minimal", true)]),
+        keep_headers: table.parsed_list("keep_headers", header),
+        drop_headers: table.parsed_list("drop_headers", header),
+        kept_max: table.size("kept_max"),
+        request_max: table.size("request_max"),
+        fingerprint_include: table.parsed_list("fingerprint_include", |text| {
+            let fit = Selection::default().including([text]);
+            fit.map(|_| text.to_owned()).map_err(|error| pointer_told(&error))
+        }),
+        fingerprint_exclude: table.parsed_list("fingerprint_exclude", |text| {
+            let fit = Selection::default().excluding([text]);
+            fit.map(|_| text.to_owned()).map_err(|error| pointer_told(&error))
+        }),
+        fingerprint_headers: table.parsed_list("fingerprint_headers", |text| {
+            let fit = Selection::default().with_headers([text]);
+            fit.map(|_| text.to_owned()).map_err(|error| error.to_string())
+        }),
+        mismatch_status: mismatch_status(table),
+        store_down: table
+            .choice("store_down", &[("refuse", StoreDown::Refuse), ("pass", StoreDown::PassUnprotected)]),
+    }
+}
+
+fn pointer_told(error: &semel::core::fingerprint::SelectionError) -> String {
+    format!("{error}. Write a place of the body, such as \"/client/sent_at\"")
+}
+
+fn methods(table: &Table<'_, '_>) -> Option<Vec<Method>> {
+    let methods: Vec<Method> = table.parsed_list("methods", |text| {
+        let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+        let method = Method::from_bytes(text.as_bytes()).ok();
+        method.filter(|method| is_plain && *method != Method::CONNECT).ok_or_else(|| {
+            format!("`{text}` is no method that can be protected: write such as \"POST\" or \"DELETE\"")
+        })
+    })?;
+    if methods.is_empty() && table.list("methods").is_some_and(|list| list.is_empty()) {
+        let at = table.span_of("methods");
+        table.page.mistake(
+            at.as_ref(),
+            "without methods nothing comes under these terms",
+            "name the methods, or write key = \"off\" to protect nothing",
+        );
+    }
+    Some(methods)
+}
+
+fn class(table: &Table<'_, '_>) -> Option<Class> {
+    table.parsed("class", |text| match text {
+        "external" => Ok(Class::External),
+        "downstream" => Ok(Class::Downstream),
+        "local" => Err("class local is for effects that commit in one transaction with their record, which a \
+                        gateway stands outside of: write \"external\", or \"downstream\" where the service itself \
+                        recognises repeats; for local use the library inside the service"
+            .to_owned()),
+        other => Err(format!("`class` cannot be \"{other}\": write \"external\" or \"downstream\"")),
+    })
+}
+
+fn header(text: &str) -> Result<HeaderName, String> {
+    let lower = text.to_ascii_lowercase();
+    lower.parse().map_err(|_| format!("`{text}` is no header: write a header's name"))
+}
+
+/// One place that a key can come from.
+fn source(text: &str) -> Result<KeySource, String> {
+    match text.split_once(':') {
+        Some(("header", name)) => header(name).map(KeySource::Header),
+        Some(("json", pointer)) => match Pointer::parse(pointer) {
+            Ok(found) => Ok(KeySource::Pointer(found)),
+            Err(error) => Err(format!(
+                "`{pointer}` is no JSON pointer: {error}. Write a place of the body, such as \"json:/event_id\""
+            )),
+        },
+        None if text == "fingerprint" => Ok(KeySource::Fingerprint),
+        _ => Err(format!(
+            "no key can come from `{text}`: write \"header:NAME\", \"json:/POINTER\" or \"fingerprint\", or a list of these"
+        )),
+    }
+}
+
+fn key_from(table: &Table<'_, '_>) -> Option<KeySource> {
+    let value = table.value("key_from")?;
+    if matches!(value.get_ref(), DeValue::Array(_)) {
+        return table.parsed_list("key_from", source).map(KeySource::Composite);
+    }
+    table.parsed("key_from", source)
+}
+
+fn mismatch_status(table: &Table<'_, '_>) -> Option<MismatchStatus> {
+    let status: u16 = table.count("mismatch_status", 0)?;
+    match status {
+        422 => Some(MismatchStatus::UnprocessableContent),
+        409 => Some(MismatchStatus::Conflict),
+        _ => {
+            let at = table.span_of("mismatch_status");
+            let what = format!("a key of another payload cannot be refused with {status}");
+            table.page.mistake(at.as_ref(), what, "write 422 or 409");
+            None
+        }
+    }
+}
+
+/// `409`, or `grpc:7`.
+fn status(text: &str) -> Option<Status> {
+    if let Some(code) = text.strip_prefix("grpc:") {
+        return code.parse().ok().filter(|code| *code <= 16).map(Status::Grpc);
+    }
+    text.parse().ok().filter(|code| (200..=599).contains(code)).map(Status::Http)
+}
+
+fn not_applied_statuses(table: &Table<'_, '_>) -> Option<Vec<Status>> {
+    let mut found = Vec::new();
+    for value in table.list("not_applied_statuses")? {
+        let read = match value.get_ref() {
+            DeValue::Integer(code) if code.radix() == 10 => status(code.as_str()),
+            DeValue::String(text) if text.starts_with("grpc:") => status(text),
+            _ => None,
+        };
+        match read {
+            Some(status) => found.push(status),
+            None => table.page.mistake(
+                Some(&value.span()),
+                "that is no status that an answer can have",
+                "write a number from 200 to 599, or \"grpc:7\" for a gRPC status",
+            ),
+        }
+    }
+    Some(found)
+}
+
+fn statuses(table: &Table<'_, '_>) -> Option<Vec<(Status, Meaning)>> {
+    let value = table.value("statuses")?;
+    let DeValue::Table(entries) = value.get_ref() else {
+        table.wrong("statuses", value, "a table, such as { 500 = \"not-applied\" }");
+        return None;
+    };
+    let mut found = Vec::new();
+    for (code, meaning) in entries {
+        let Some(status) = status(code.get_ref()) else {
+            let what = format!("`{}` is no status that an answer can have", code.get_ref());
+            table.page.mistake(Some(&code.span()), what, "write 200 to 599, or \"grpc:7\" for a gRPC status");
+            continue;
+        };
+        let meant = match meaning.get_ref().as_str() {
+            Some("applied") => Meaning::Succeeded,
+            Some("failed") => Meaning::FailedReplayable,
+            Some("not-applied") => Meaning::NotApplied,
+            Some("unknown") => Meaning::InDoubt,
+            _ => {
+                let what = format!("that is not what a {} can mean", code.get_ref());
+                let mend = "write \"applied\", \"failed\", \"not-applied\" or \"unknown\"";
+                table.page.mistake(Some(&meaning.span()), what, mend);
+                continue;
+            }
+        };
+        found.push((status, meant));
+    }
+    Some(found)
+}
+
+/// Whose mistake it is where these keys do not go together.
+pub(super) struct Blame<'t, 'p, 'i> {
+    pub(super) table: &'t Table<'p, 'i>,
+    /// What flags say over this table. Only the defaults have some; and nobody else answers for what stands nowhere.
+    pub(super) flags: Option<&'t Patch>,
+}
+
+impl Blame<'_, '_, '_> {
+    /// Tells it, if it is this table's to mend.
+    fn told(&self, keys: &[&str], what: &str, mend: &str) {
+        let by_flag = self.flags.and_then(|flags| keys.iter().find(|key| flags.has(key)));
+        if let Some(key) = by_flag {
+            let flag = key.replace('_', "-");
+            self.table.page.mistake(None, what, format!("{mend} (--{flag} was given)"));
+            return;
+        }
+        let at: Option<Span> = keys.iter().find_map(|key| self.table.span_of(key));
+        if at.is_some() || self.flags.is_some() {
+            self.table.page.mistake(at.as_ref(), what, mend);
+        }
+    }
+
+    /// The terms that `patch` makes, and everything that is wrong with them.
+    pub(super) fn terms(&self, patch: &Patch, name: Option<String>, deadline: Duration) -> Option<Terms> {
+        let terms = patch.terms(name, deadline);
+        let terms = terms.map_err(|(keys, told)| self.told(keys, &told, "change one of them")).ok()?;
+        self.check_horizon(patch, &terms);
+        self.check_policy(&terms);
+        match terms.check() {
+            Err(error @ TermsError::KeyHeader) => {
+                self.told(&["key_from"], &error.to_string(), "take the header that clients send");
+            }
+            Err(error @ TermsError::Composite) => {
+                self.told(&["key_from"], &error.to_string(), "name 2 to 16 places, or one without brackets");
+            }
+            _ => {}
+        }
+        Some(terms)
+    }
+
+    fn check_horizon(&self, patch: &Patch, terms: &Terms) {
+        let Some(horizon) = patch.retry_horizon else { return };
+        let ttl = terms.policy.ttl;
+        if ttl < horizon {
+            let (kept, retried) = (crate::cli::span::text(ttl), crate::cli::span::text(horizon));
+            let what = format!(
+                "the ttl of {kept} is shorter than the retry_horizon: a client that still retries after {kept} would \
+                 find its outcome gone"
+            );
+            self.told(&["ttl", "retry_horizon"], &what, &format!("make ttl {retried} or longer"));
+        }
+    }
+
+    /// A policy tells its first fault only; each is mended in a copy to see the next.
+    fn check_policy(&self, terms: &Terms) {
+        let mut policy = terms.policy.clone();
+        while let Err(error) = policy.check() {
+            let long = policy.lease.saturating_add(policy.work_deadline).saturating_mul(2);
+            let (keys, mend): (&[&str], _) = match error {
+                PolicyError::NoLease => {
+                    policy.lease = Duration::from_secs(1);
+                    (&["lease"], "write a lease such as \"30s\"")
+                }
+                PolicyError::TtlWithinLease => {
+                    policy.ttl = long;
+                    (&["ttl", "lease"], "make ttl longer than lease")
+                }
+                PolicyError::DeniedTtlWithinLease => {
+                    policy.denied_ttl = long;
+                    (&["denied_ttl", "lease"], "make denied_ttl longer than lease")
+                }
+                PolicyError::WindowWithinAttempt => {
+                    policy.dedup_window = long;
+                    (
+                        &["dedup_window", "class"],
+                        "write for how long the service really remembers; where that is less than an attempt may \
+                         take, the class is external",
+                    )
+                }
+                PolicyError::NoAttempts
+                | PolicyError::NoWorkDeadline
+                | PolicyError::FinerThanMilliseconds => {
+                    self.told(
+                        &["attempts_max"],
+                        &error.to_string(),
+                        "write a longer span, or a higher number",
+                    );
+                    return;
+                }
+            };
+            self.told(keys, &error.to_string(), mend);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! The default file, and every kind of mistake with its place and its words.
+
+use super::table::{Page, Table};
+use super::*;
+use semel::core::policy::Class;
+use semel_http::{KeyRule, KeySource, Mode, StoreDown};
+use std::collections::BTreeSet;
+use toml::de::DeValue;
+
+fn nothing(_: &str) -> Option<OsString> {
+    None
+}
+
+fn parsed(text: &str) -> Config {
+    read(text, &Overrides::default(), &nothing).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
+}
+
+/// Every mistake as `line:column: what / mend`.
+fn mistakes(text: &str) -> Vec<String> {
+    let found = read(text, &Overrides::default(), &nothing).expect_err("a mistake");
+    let place = |mistake: &Mistake| mistake.at.map(|Place { line, column }| format!("{line}:{column}: "));
+    found
+        .iter()
+        .map(|found| format!("{}{} / {}", place(found).unwrap_or_default(), found.what, found.mend))
+        .collect()
+}
+
+/// The one mistake there is, which stands at `place` and says `words`.
+#[track_caller]
+fn one_mistake(text: &str, place: &str, words: &[&str]) {
+    let found = mistakes(text);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].starts_with(&format!("{place}: ")), "{found:#?}");
+    for words in words {
+        assert!(found[0].contains(words), "{words} is not in {found:#?}");
+    }
+}
+
+/// The default file with its examples switched on.
+fn uncommented() -> String {
+    let on = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if rest.starts_with(|letter: char| letter == '[' || letter.is_ascii_lowercase()) => {
+            rest.to_owned()
+        }
+        _ => line.to_owned(),
+    };
+    DEFAULT.lines().map(on).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_default_file_means_what_no_file_means() {
+    assert_eq!(format!("{:#?}", parsed(DEFAULT)), format!("{:#?}", parsed("")));
+}
+
+#[test]
+fn without_a_file_the_defaults_are_those_of_each_part() {
+    let target = Target::parse("http://127.0.0.1:1").expect("a target");
+    let over = Overrides { target: Some(target.clone()), ..Overrides::default() };
+    let plan = read("", &over, &nothing).expect("no mistake").plan().expect("a plan");
+    let mut usual = Plan::new(target);
+    // Two that follow from others: how long an attempt may take, and how long a twin waits.
+    usual.terms.policy.work_deadline = Duration::from_secs(66);
+    usual.terms.wait = Some(Duration::from_secs(2));
+    assert_eq!(format!("{plan:#?}"), format!("{usual:#?}"));
+}
+
+#[test]
+fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
+    let text = uncommented();
+    let environment: &Environment<'_> = &nothing;
+    let page = Page::new(&text, environment);
+    let (document, malformed) = DeTable::parse_recoverable(&text);
+    assert!(malformed.is_empty(), "{malformed:#?}");
+    let top = Table::top(&page, document.get_ref());
+    whole(&top, &Overrides::default());
+    top.end();
+    let known = page.known();
+    let unknown: Vec<_> =
+        page.end().into_iter().filter(|found| found.what.contains("is no key of")).collect();
+    assert!(unknown.is_empty(), "{unknown:#?}");
+
+    let written = |label: &str| -> BTreeSet<String> {
+        let path = label.trim_matches(['[', ']']);
+        let mut tables = vec![document.get_ref()];
+        for part in path.split('.').filter(|_| label != table::TOP) {
+            let below =
+                tables.iter().filter_map(|table| table.get(part)).flat_map(|value| match value.get_ref() {
+                    DeValue::Array(list) => {
+                        list.iter().filter_map(|value| value.get_ref().as_table()).collect()
+                    }
+                    other => other.as_table().into_iter().collect::<Vec<_>>(),
+                });
+            tables = below.collect();
+        }
+        tables.iter().flat_map(|table| table.keys().map(|key| key.get_ref().to_string())).collect()
+    };
+    assert_eq!(known.len(), 12, "tables that nobody reads: {known:#?}");
+    for (label, keys) in known {
+        let mut there = written(label);
+        if label == "[[operation]]" {
+            there.extend(written("[defaults]"));
+        }
+        for key in keys {
+            assert!(there.contains(key), "`{key}` of {label} is not in the default file");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_nobody_knows_is_told_with_the_one_that_was_meant() {
+    one_mistake("[defaults]\n tll = \"1h\"\n", "2:2", &["`tll` is no key of [defaults]", "write `ttl`"]);
+    one_mistake("[defalts]\n", "1:2", &["`defalts` is no key of the top of the file", "write `defaults`"]);
+    one_mistake("ttl = \"1h\"\n", "1:1", &["`ttl` is no key of", "put it under [defaults]"]);
+    one_mistake("[store]\ncolour = 1\n", "2:1", &["`colour`", "take it out"]);
+    one_mistake(
+        "[[operation]]\npath = \"/x\"\nkey-from = \"fingerprint\"\n",
+        "3:1",
+        &["`key-from` is no key of [[operation]]", "write `key_from`"],
+    );
+}
+
+#[test]
+fn a_value_of_another_kind_is_told_with_the_kind_that_is_wanted() {
+    one_mistake("[defaults]\nttl = 24\n", "2:7", &["`ttl` is a whole number", "such as \"30s\""]);
+    one_mistake("[defaults]\nrerun = \"yes\"\n", "2:9", &["`rerun` is a text", "write true or false"]);
+    one_mistake("[defaults]\nmethods = \"POST\"\n", "2:11", &["`methods` is a text", "a list"]);
+    one_mistake("[listen]\nconnections_max = -1\n", "2:19", &["out of range", "from 1 on"]);
+    one_mistake("operation = 3\n", "1:13", &["`operation` is a whole number", "a list"]);
+    one_mistake("listen = \"127.0.0.1:80\"\n", "1:10", &["`listen` is a text", "a table, [listen]"]);
+}
+
+#[test]
+fn a_span_or_size_that_could_be_misread_is_told() {
+    one_mistake(
+        "[defaults]\nttl = \"24\"\n",
+        "2:7",
+        &["`24` is no span of time", "write a whole number with ms"],
+    );
+    one_mistake("[defaults]\nkept_max = \"10MB\"\n", "2:12", &["`10MB` is no size", "KiB"]);
+    one_mistake("[upstream]\nresponse_timeout = \"0s\"\n", "2:1", &["is zero", "longer"]);
+}
+
+#[test]
+fn an_outcome_that_is_gone_before_clients_stop_retrying_is_told() {
+    one_mistake(
+        "[[operation]]\npath = \"/charges\"\nttl = \"1h\"\nretry_horizon = \"12h\"\n",
+        "3:1",
+        &["the ttl of 1h is shorter than the retry_horizon", "make ttl 12h or longer"],
+    );
+    // Told once, where it was written, and not for whoever inherits it.
+    let inherited =
+        "[defaults]\nretry_horizon = \"2d\"\n[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\n";
+    one_mistake(inherited, "2:1", &["the ttl of 1d", "make ttl 2d"]);
+    parsed("[defaults]\nttl = \"3d\"\nretry_horizon = \"2d\"\n");
+}
+
+#[test]
+fn a_route_that_no_request_reaches_is_told() {
+    let one = "[[operation]]\npath = \"/a/{id}\"\n";
+    one_mistake(
+        &format!("{one}[[operation]]\npath = \"/a/7\"\n"),
+        "4:8",
+        &[
+            "POST and PATCH /a/7 never comes here: `/a/{id}` above takes it",
+            "put this operation before the other",
+        ],
+    );
+    let open = "[[operation]]\npath = \"/{*rest}\"\nmethods = [\"POST\"]\n";
+    one_mistake(
+        &format!("{open}[[operation]]\npath = \"/b\"\n"),
+        "5:8",
+        &["POST /b never comes here", "name only the methods that are left"],
+    );
+    parsed(&format!("{open}[[operation]]\npath = \"/b\"\nmethods = [\"DELETE\"]\n"));
+    parsed(&format!("[[operation]]\npath = \"/a/7\"\n{one}"));
+    one_mistake("[[operation]]\npath = \"a/b\"\n", "2:8", &["`a/b` is no route"]);
+    one_mistake("[[operation]]\nname = \"x\"\n", "1:1", &["an operation has no path"]);
+}
+
+#[test]
+fn two_operations_of_one_name_are_told() {
+    let text = "[[operation]]\nname = \"pay\"\npath = \"/a\"\n[[operation]]\nname = \"pay\"\npath = \"/b\"\n";
+    one_mistake(text, "5:8", &["called `pay` already", "a name of its own"]);
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_told_and_one_in_the_file_is_not_repeated() {
+    let sealing = |secret: &str| format!("[[sealing.key]]\nname = \"k\"\nsecret = \"{secret}\"\n");
+    one_mistake(
+        &sealing("env:SEMEL_NOWHERE"),
+        "3:10",
+        &["the environment variable SEMEL_NOWHERE, which holds `secret`, is not set", "set SEMEL_NOWHERE"],
+    );
+    one_mistake(&sealing("file:/nowhere/at/all"), "3:10", &["/nowhere/at/all", "cannot be read"]);
+    let inline = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    one_mistake(&sealing(inline), "3:10", &["does not say where the secret is", "env:NAME or file:PATH"]);
+    assert!(!mistakes(&sealing(inline))[0].contains("0011"));
+    one_mistake("[upstream]\nca = \"/nowhere/ca.pem\"\n", "2:6", &["/nowhere/ca.pem", "cannot be read"]);
+    one_mistake(
+        "[listen]\ntls_cert = \"/nowhere/c.pem\"\ntls_key = \"Cargo.toml\"\n",
+        "2:12",
+        &["cannot be read"],
+    );
+}
+
+#[test]
+fn a_file_that_is_named_wrongly_is_one_mistake() {
+    one_mistake("[listen]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["`tls_cert` stands alone", "or neither"]);
+    one_mistake(
+        "[listen]\ntls_cert = 3\ntls_key = \"Cargo.toml\"\n",
+        "2:12",
+        &["`tls_cert` is a whole number"],
+    );
+}
+
+#[test]
+fn a_sealing_key_is_read_from_the_environment() {
+    let short = |name: &str| (name == "SHORT").then(|| OsString::from("00ff"));
+    let good = |name: &str| (name == "GOOD").then(|| OsString::from(format!("{}\n", "5a".repeat(32))));
+    let text = |name: &str| format!("[[sealing.key]]\nname = \"2026\"\nsecret = \"env:{name}\"\n");
+    let config = read(&text("GOOD"), &Overrides::default(), &good).expect("no mistake");
+    assert!(format!("{:?}", config.sealing).contains("2026"));
+    let found = read(&text("SHORT"), &Overrides::default(), &short).expect_err("too short");
+    assert!(found[0].what.contains("has 2 bytes"), "{found:?}");
+    let twice = format!("{}{}", text("GOOD"), text("GOOD"));
+    let found = read(&twice, &Overrides::default(), &good).expect_err("one name for two");
+    assert!(found[0].what.contains("two sealing keys are called `2026`"), "{found:?}");
+    assert_eq!(found[0].at.map(|at| at.line), Some(5));
+}
+
+#[test]
+fn settings_that_believe_the_wrong_people_are_told() {
+    one_mistake(
+        "[identity]\nsources = [\"header:x-user\"]\n",
+        "2:1",
+        &["`x-user` is to be believed, but from no address", "Name the addresses of the proxy"],
+    );
+    one_mistake(
+        "[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"0.0.0.0/0\"]\n",
+        "3:1",
+        &["wider than any"],
+    );
+    one_mistake(
+        "[identity]\nsources = [\"magic\"]\n",
+        "2:12",
+        &["no caller can be told by `magic`", "\"jwt\""],
+    );
+    one_mistake("[identity]\nsources = [\"jwt\"]\n", "2:1", &["no issuer is set"]);
+    one_mistake("[identity]\ntenant = \"claim:org\"\n", "2:1", &["no token is verified"]);
+    let issuer = "[[identity.issuer]]\nname = \"https://id.example\"\naudience = \"pay\"\n";
+    one_mistake(
+        &format!("[identity]\nsources = [\"jwt\"]\n{issuer}jwks_url = \"http://id.example/k\"\n"),
+        "4:1",
+        &["can be replaced on the way", "Use https://"],
+    );
+    one_mistake(
+        &format!("{issuer}jwks_url = \"https://id.example/k\"\n"),
+        "2:1",
+        &["`jwt` is not among the sources"],
+    );
+    one_mistake(&format!("[identity]\nsources = [\"jwt\"]\n{issuer}"), "4:1", &["an issuer has no keys"]);
+}
+
+#[test]
+fn what_a_gateway_cannot_promise_is_told() {
+    one_mistake(
+        "[defaults]\nclass = \"local\"\n",
+        "2:9",
+        &["class local is for effects", "write \"external\""],
+    );
+    one_mistake("[defaults]\nttl = \"10s\"\n", "2:1", &["the ttl must be longer than the lease"]);
+    one_mistake("[[operation]]\npath = \"/x\"\nlease = \"10m\"\n", "3:1", &["the denied ttl must be longer"]);
+    one_mistake(
+        "[defaults]\nclass = \"downstream\"\ndedup_window = \"30s\"\n",
+        "3:1",
+        &["dedup_window must be"],
+    );
+    one_mistake("[defaults]\nkey_min = 300\n", "2:1", &["the least length of a key (300) is above"]);
+    one_mistake(
+        "[defaults]\nkey_from = \"header:Operation-Id\"\n",
+        "2:1",
+        &["a header that Semel itself sets"],
+    );
+    one_mistake("[defaults]\nkey_from = [\"fingerprint\"]\n", "2:1", &["2 to 16 parts"]);
+    one_mistake(
+        "[defaults]\nfingerprint_headers = [\"Date\"]\n",
+        "2:24",
+        &["cannot be part of a fingerprint"],
+    );
+    one_mistake("[defaults]\nfingerprint_exclude = [\"a\"]\n", "2:24", &["is not a JSON pointer"]);
+    one_mistake("[defaults]\nstatuses = { 99 = \"applied\" }\n", "2:14", &["`99` is no status"]);
+    one_mistake("[defaults]\nstatuses = { 500 = \"fine\" }\n", "2:20", &["\"not-applied\""]);
+    one_mistake("[defaults]\nmismatch_status = 400\n", "2:1", &["write 422 or 409"]);
+    one_mistake("[defaults]\nmethods = [\"post\"]\n", "2:12", &["`post` is no method"]);
+    one_mistake("[quotas]\nnew_per_caller = \"100\"\n", "2:18", &["`100` is no rate", "\"100/1m\""]);
+    one_mistake("[quotas]\naddress_window = \"1s\"\n", "2:1", &["at least one minute"]);
+    one_mistake("[store]\nurl = \"semel.db\"\n", "2:7", &["names no store", "sqlite:PATH"]);
+    one_mistake(
+        "[upstream]\nurl = \"localhost:3000\"\n",
+        "2:7",
+        &["is no upstream", "http://127.0.0.1:3000"],
+    );
+}
+
+#[test]
+fn every_mistake_is_told_at_once_and_in_order() {
+    let text = "[defaults]\nttl = 24\nclass = \"local\"\ncolour = \"red\"\n\n[[operation]]\npath = \"/x\"\nkey = \"maybe\"\n";
+    let found = mistakes(text);
+    let lines: Vec<_> = found.iter().map(|found| found.split(':').next().unwrap_or_default()).collect();
+    assert_eq!(lines, ["2", "3", "4", "8"], "{found:#?}");
+    let broken = mistakes("[defaults\nttl = \n");
+    assert!(broken[0].starts_with("1:") && broken[0].contains("this is not TOML"), "{broken:#?}");
+}
+
+#[test]
+fn an_operation_has_its_own_terms_and_for_the_rest_those_of_the_defaults() {
+    let config = parsed(
+        "[defaults]\nttl = \"2d\"\nkey = \"required\"\n\
+         [[operation]]\nname = \"charge\"\npath = \"/charges\"\nttl = \"7d\"\nmode = \"shadow\"\n\
+         not_applied_statuses = [429]\nstatuses = { 500 = \"not-applied\" }\n\
+         [[operation]]\npath = \"/hook\"\nkey_from = [\"header:X-Account\", \"json:/event/id\"]\nstore_down = \"pass\"\n\
+         class = \"downstream\"\nattempts_max = 3\nkept = \"minimal\"\n",
+    );
+    let [charge, hook] = &config.operations[..] else { panic!("{config:?}") };
+    assert_eq!(config.terms.policy.ttl, Duration::from_hours(48));
+    assert_eq!((charge.terms.key, charge.terms.mode), (KeyRule::Required, Mode::Shadow));
+    assert_eq!(
+        (charge.terms.policy.ttl, charge.terms.name.as_deref()),
+        (Duration::from_hours(168), Some("charge"))
+    );
+    assert_eq!((charge.terms.rules.not_applied.len(), charge.terms.rules.overrides.len()), (1, 1));
+    assert_eq!(hook.terms.policy.ttl, Duration::from_hours(48));
+    assert_eq!((hook.terms.policy.class, hook.terms.policy.attempts_max), (Class::Downstream, Some(3)));
+    assert_eq!(hook.terms.store_down, StoreDown::PassUnprotected);
+    assert!(matches!(&hook.terms.key_source, KeySource::Composite(parts) if parts.len() == 2));
+    assert_eq!(hook.template, "/hook");
+}
+
+#[test]
+fn flags_outrank_the_defaults_of_the_file_and_not_what_an_operation_says_itself() {
+    let text = "[defaults]\nttl = \"2d\"\n[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\nttl = \"7d\"\n";
+    let terms = Patch { ttl: Some(Duration::from_hours(1)), ..Patch::default() };
+    let over = Overrides { terms, ..Overrides::default() };
+    let config = read(text, &over, &nothing).expect("no mistake");
+    let kept: Vec<_> = config.operations.iter().map(|operation| operation.terms.policy.ttl).collect();
+    assert_eq!(config.terms.policy.ttl, Duration::from_hours(1));
+    assert_eq!(kept, [Duration::from_hours(1), Duration::from_hours(168)]);
+    // A flag that does not go together with the rest is told as one, without a line of the file's.
+    let terms = Patch { ttl: Some(Duration::from_secs(1)), ..Patch::default() };
+    let found =
+        read(text, &Overrides { terms, ..Overrides::default() }, &nothing).expect_err("within the lease");
+    assert_eq!((found.len(), found[0].at), (1, None), "{found:?}");
+    assert!(found[0].mend.contains("--ttl was given"), "{found:?}");
+}

@@ -1,0 +1,85 @@
+//! The way in, which can be replaced while requests are on it.
+//!
+//! What lives here: what every request passes first, and the one place where a new configuration takes effect. What must
+//! never: a request that goes half of its way under one configuration and half under another.
+
+use crate::forward::Inbound;
+use crate::forward::Outbound;
+use crate::identity::Live;
+use crate::listen;
+use http::{Request, Response};
+use semel_http::Body;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+/// Everything between the listener and the upstream, under one configuration.
+pub(super) type Way = Inbound<Known<semel_http::Service<Outbound>>>;
+
+/// Stands outside of Semel's layer, and has each request tell where it came from before anybody believes it anything.
+#[derive(Debug, Clone)]
+pub(super) struct Known<S> {
+    inner: S,
+    live: Live,
+}
+
+impl<S> Known<S> {
+    pub(super) fn new(inner: S, live: Live) -> Self {
+        Self { inner, live }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Known<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> S::Future {
+        let (mut parts, body) = request.into_parts();
+        self.live.prepare(&mut parts.headers, &mut parts.extensions);
+        self.inner.call(Request::from_parts(parts, body))
+    }
+}
+
+/// The way in. Clones share it: what one replaces is replaced for all.
+#[derive(Clone)]
+pub(super) struct Entrance(Arc<RwLock<Way>>);
+
+impl Entrance {
+    pub(super) fn new(way: Way) -> Self {
+        Self(Arc::new(RwLock::new(way)))
+    }
+
+    /// Requests from now on take this way. Those that have begun end on the one that they are on.
+    pub(super) fn replace(&self, way: Way) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = way;
+    }
+
+    fn way(&self) -> Way {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Service<Request<listen::Body>> for Entrance {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<listen::Body>) -> Self::Future {
+        // Always ready: it asks the rest of the way for each request.
+        self.way().call(request)
+    }
+}

@@ -1,0 +1,79 @@
+//! A new configuration for a gateway that runs.
+
+use crate::client::Ask;
+use crate::upstream::{Act, Gate, Seen, charged};
+use crate::world::{World, until, within};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const STRICT: &str = "[[operation]]\npath = \"/strict\"\nkey = \"required\"\n";
+
+async fn is_strict(world: &World) -> bool {
+    world.send(Ask::post("/strict")).await.code().as_deref() == Some("MISSING_IDEMPOTENCY_KEY")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_under_load_fails_no_request_and_holds_for_every_new_one() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let script = move |seen: &Seen| {
+        let answer = charged(seen);
+        if seen.line.contains("/slow") { Act::After(held.clone(), Box::new(answer)) } else { answer }
+    };
+    let world = Arc::new(World::configured("", script).await);
+    assert!(!is_strict(&world).await);
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..4)
+        .map(|client| {
+            let (world, is_over) = (Arc::clone(&world), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                let mut count = 0_u32;
+                while !is_over.load(Ordering::Relaxed) {
+                    let ask = Ask::post("/charges").key(&format!("client-{client}-order-{count:08}"));
+                    let first = world.send(ask.clone()).await;
+                    let again = world.send(ask).await;
+                    assert_eq!(
+                        (first.status, again.status, again.is_replay()),
+                        (201, 201, true),
+                        "{again:?}"
+                    );
+                    count += 1;
+                }
+                count
+            })
+        })
+        .collect();
+    let slow = {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move { world.send(Ask::post("/slow").key("a-slow-order-00000001")).await })
+    };
+    until(async || world.upstream.seen().iter().any(|seen| seen.line.contains("/slow")).then_some(())).await;
+
+    for _ in 0..5 {
+        world.reconfigure(STRICT);
+        until(async || is_strict(&world).await.then_some(())).await;
+        world.reconfigure("");
+        until(async || (!is_strict(&world).await).then_some(())).await;
+    }
+    gate.open();
+    assert_eq!(within(slow).await.expect("no panic").status, 201, "what had begun ended as it began");
+    is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(within(client).await.expect("no request failed") > 0);
+    }
+}
+
+#[tokio::test]
+async fn a_bad_file_keeps_the_old_one_and_every_mistake_is_logged() {
+    let world = World::configured(STRICT, charged).await;
+    world.reconfigure("[defaults]\ntll = \"1h\"\nclass = \"local\"\n");
+    until(async || world.log().contains("the configuration has mistakes").then_some(())).await;
+    let log = world.log();
+    assert!(log.contains("`tll` is no key of [defaults]") && log.contains("class local is for"), "{log}");
+    assert!(is_strict(&world).await, "the old one holds");
+
+    world.reconfigure("[quotas]\nnew_per_caller = \"1/1h\"\n");
+    until(async || world.log().contains("[quotas] has changed").then_some(())).await;
+    assert!(!is_strict(&world).await, "the rest of it holds at once");
+}
