@@ -20,6 +20,33 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// What a demo does not read: it brings its own service, store and terms.
+const NOT_IN_A_DEMO: [&str; 23] = [
+    "upstream",
+    "admin",
+    "config",
+    "store",
+    "require_key",
+    "key",
+    "class",
+    "dedup_window",
+    "ttl",
+    "tombstone",
+    "lease",
+    "wait",
+    "anonymous",
+    "request_max",
+    "kept_max",
+    "connections_max",
+    "drain",
+    "tls_cert",
+    "tls_key",
+    "upstream_ca",
+    "connect_timeout",
+    "response_timeout",
+    "fresh_connections",
+];
+
 #[derive(Debug, Clone, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["upstream", "demo", "config"]))]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line, each on its own")]
@@ -31,7 +58,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
     config: Option<PathBuf>,
     /// Show what this is about, with a payments service and clients that come along.
-    #[arg(long, conflicts_with_all = ["upstream", "config", "store", "require_key", "key", "class", "anonymous"])]
+    #[arg(long, conflicts_with_all = NOT_IN_A_DEMO)]
     demo: bool,
     /// End after the demonstration; the exit code says whether its ledger balances.
     #[arg(long, requires = "demo", conflicts_with = "upstream")]
@@ -40,6 +67,9 @@ pub(super) struct Args {
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS", env = "SEMEL_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Where operators and workers find health, metrics, records and claims: a loopback address. Nowhere otherwise.
+    #[arg(long, value_name = "ADDRESS", env = "SEMEL_ADMIN")]
+    admin: Option<SocketAddr>,
     /// Where records are kept: sqlite:PATH, or memory: to forget them at the end.
     #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
     store: Url,
@@ -104,7 +134,7 @@ pub(super) struct Args {
     /// How long to wait for a connection to the upstream.
     #[arg(long, value_name = "SPAN", env = "SEMEL_CONNECT_TIMEOUT", default_value = "5s", value_parser = span::parse, help_heading = "Upstream")]
     connect_timeout: Duration,
-    /// How long to wait for the whole of its response.
+    /// How long to wait for its response: for all of it with a key, for its head without.
     #[arg(long, value_name = "SPAN", env = "SEMEL_RESPONSE_TIMEOUT", default_value = "60s", value_parser = span::parse, help_heading = "Upstream")]
     response_timeout: Duration,
     /// Open a connection of its own for each protected request, so that none can meet one that is just being closed.
@@ -233,6 +263,7 @@ impl Args {
             response_timeout: given.value("response_timeout", self.response_timeout),
             fresh_connections: given.value("fresh_connections", self.fresh_connections),
             upstream_tls: self.upstream_ca.as_deref().map(authorities).transpose()?,
+            admin: self.admin,
             store: given.value("store", self.store.clone()),
             log: given.value("log", self.log),
             log_level: self.log_level,
@@ -309,6 +340,15 @@ mod tests {
             &["--ttl", "24"],
         ] {
             assert!(plan(flags).is_err(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn a_demo_takes_no_flag_that_it_does_not_read() {
+        let read = ["demo", "exit", "listen", "log", "log_level", "help"];
+        for flag in Line::command().get_arguments() {
+            let id = flag.get_id().as_str();
+            assert_ne!(read.contains(&id), NOT_IN_A_DEMO.contains(&id), "{id}");
         }
     }
 

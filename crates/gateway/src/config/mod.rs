@@ -77,6 +77,7 @@ pub struct Overrides {
     pub response_timeout: Option<Duration>,
     pub fresh_connections: Option<bool>,
     pub upstream_tls: Option<upstream::Tls>,
+    pub admin: Option<SocketAddr>,
     pub store: Option<stores::Url>,
     pub log: Option<Form>,
     pub log_level: Option<Level>,
@@ -96,6 +97,8 @@ pub struct Config {
     pub upstream: upstream::Options,
     /// Which `Host` the service sees.
     pub host: Host,
+    /// Where operators and workers find it.
+    pub admin: Option<SocketAddr>,
     /// Where records are kept.
     pub store: stores::Url,
     /// How log lines look.
@@ -122,6 +125,7 @@ impl Config {
             listen: self.listen,
             upstream: self.upstream,
             host: self.host,
+            admin: self.admin,
             store: self.store,
             terms: self.terms,
             operations: self.operations,
@@ -172,6 +176,9 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     upstream.is_fresh_when_protected = over.fresh_connections.unwrap_or(upstream.is_fresh_when_protected);
     upstream.tls = over.upstream_tls.unwrap_or(upstream.tls);
 
+    let admin_table = top.table("admin", "[admin]");
+    let admin = service::admin(&admin_table);
+    admin_table.end();
     let store_table = top.table("store", "[store]");
     let store = service::store(&store_table);
     store_table.end();
@@ -204,6 +211,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         listen,
         upstream,
         host,
+        admin: over.admin.or(admin),
         store: over.store.unwrap_or(store),
         log: over.log.unwrap_or(log),
         log_level: over.log_level.unwrap_or(log_level),

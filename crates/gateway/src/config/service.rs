@@ -1,4 +1,4 @@
-//! `[listen]`, `[upstream]`, `[store]`, `[log]`: the process and what it stands between.
+//! `[listen]`, `[upstream]`, `[admin]`, `[store]`, `[log]`: the process and what it stands between.
 //!
 //! What lives here: from these tables to the options of each part. What must never: a file that is found missing only once the
 //! first client comes.
@@ -9,14 +9,11 @@ use crate::listen;
 use crate::logging::{Form, Level};
 use crate::stores;
 use crate::upstream::{self, Target};
+use std::net::SocketAddr;
 
 pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
     let mut options = listen::Options::default();
-    let address = table.parsed("address", |text| {
-        text.parse()
-            .map_err(|_| format!("`{text}` is no address: write such as \"127.0.0.1:8080\" or \"[::]:8080\""))
-    });
-    options.address = address.unwrap_or(options.address);
+    options.address = address(table).unwrap_or(options.address);
     options.tls = tls(table);
     options.handshake_timeout = table.limit("handshake_timeout").unwrap_or(options.handshake_timeout);
     options.head_timeout = table.limit("head_timeout").unwrap_or(options.head_timeout);
@@ -29,6 +26,25 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
     options.head_bytes_max = table.size("head_max").unwrap_or(options.head_bytes_max);
     options.drain = table.duration("drain").unwrap_or(options.drain);
     options
+}
+
+fn address(table: &Table<'_, '_>) -> Option<SocketAddr> {
+    table.parsed("address", |text| {
+        text.parse()
+            .map_err(|_| format!("`{text}` is no address: write such as \"127.0.0.1:8080\" or \"[::]:8080\""))
+    })
+}
+
+/// Where operators and workers find the gateway, if anywhere.
+pub(super) fn admin(table: &Table<'_, '_>) -> Option<SocketAddr> {
+    let address = address(table)?;
+    if !address.ip().to_canonical().is_loopback() {
+        let what =
+            format!("the admin address {address} can be reached from other machines, and has no tokens yet");
+        let mend = "listen on 127.0.0.1 or [::1], and reach it through a tunnel";
+        table.page.mistake(table.span_of("address").as_ref(), what, mend);
+    }
+    Some(address)
 }
 
 fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {

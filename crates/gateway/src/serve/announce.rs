@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 pub(super) fn text(
     plan: &Plan,
     address: SocketAddr,
+    desk: Option<SocketAddr>,
     store: Capabilities,
     hazards: Result<Vec<Hazard>, Error>,
 ) -> String {
@@ -27,6 +28,9 @@ pub(super) fn text(
     let scheme = if plan.listen.tls.is_some() { "https" } else { "http" };
     say("listening", &format!("{scheme}://{address}"));
     say("upstream", &upstream(plan));
+    if let Some(desk) = desk {
+        say("admin", &format!("http://{desk} (from this machine only)"));
+    }
     for operation in &plan.operations {
         for (at, line) in told(operation).iter().enumerate() {
             say(if at == 0 { "operation" } else { "" }, line);
@@ -41,7 +45,7 @@ pub(super) fn text(
             say(if at == 0 { "assumes" } else { "" }, line);
         }
     }
-    if is_any_protected(plan) {
+    if plan.is_any_protected() {
         say("callers", &callers(plan));
         if let Some(tenants) = tenants(plan) {
             say("tenants", &tenants);
@@ -60,10 +64,6 @@ pub(super) fn text(
         let _ = writeln!(said, "\n  {warning}");
     }
     said
-}
-
-fn is_any_protected(plan: &Plan) -> bool {
-    plan.all_terms().any(|terms| terms.key != KeyRule::Off)
 }
 
 fn upstream(plan: &Plan) -> String {
@@ -225,7 +225,7 @@ fn kept(plan: &Plan, store: Capabilities) -> String {
 
 fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String> {
     let mut told = Vec::new();
-    if !is_any_protected(plan) {
+    if !plan.is_any_protected() {
         told.push("warning: nothing is protected; requests are passed on as they come".to_owned());
         return told;
     }
@@ -246,6 +246,14 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
         );
     } else if plan.identity.sources.is_empty() {
         told.push("note: requests without Authorization share one anonymous scope".to_owned());
+    }
+    let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
+    if plan.listen.drain < longest {
+        told.push(format!(
+            "note: an attempt may take {}, and at a stop only {} are waited for: slower ones are then unknown (--drain)",
+            span::text(longest),
+            span::text(plan.listen.drain)
+        ));
     }
     for hazard in hazards {
         let loud = match hazard.severity {

@@ -6,6 +6,7 @@
 mod alarms;
 mod announce;
 pub mod demo;
+mod desk;
 mod entrance;
 mod plan;
 mod signals;
@@ -16,8 +17,10 @@ use crate::config::Mistake;
 use crate::forward::{self, Client, Inbound, Outbound};
 use crate::identity::{self, Live};
 use crate::listen::{Bound, Peer};
+use crate::metrics::Metrics;
 use crate::stores::Opened;
 use crate::upstream::Upstream;
+use desk::Desk;
 use entrance::{Entrance, Known, Way};
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::{Callers, Layer, Routes};
@@ -26,7 +29,9 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tower_layer::Layer as _;
 use tracing::{error, info, warn};
 
@@ -37,35 +42,40 @@ pub struct Gateway {
     engine: Engine,
     store: Opened,
     entrance: Entrance,
+    desk: Option<Desk>,
+    is_draining: Arc<AtomicBool>,
+    metrics: Metrics,
 }
 
 impl Gateway {
     /// Opens the store and binds the address. Clients that connect from now on are served once it [runs](Self::run).
     pub async fn open(plan: Plan) -> Result<Self, String> {
-        Self::observed(plan, alarms::Alarms).await
-    }
-
-    /// The same, with somebody else who watches.
-    pub async fn observed(plan: Plan, observer: impl Observer) -> Result<Self, String> {
         // The address first: it is what most often goes wrong, and leaves nothing behind.
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
         let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
+        let metrics = Metrics::default();
+        let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
         let mut builder =
-            Engine::builder(Arc::clone(&store.store)).observer(observer).quotas(plan.quotas.clone());
+            Engine::builder(Arc::clone(&store.store)).observer(observers).quotas(plan.quotas.clone());
         if let Some(ring) = &plan.sealing {
             builder = builder.sealing(ring.clone());
         }
         let engine = builder.build().await;
         let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
-        let entrance = Entrance::new(sides.joined(&plan, &engine));
-        Ok(Self { plan, bound, engine, store, entrance })
+        let is_draining = Arc::new(AtomicBool::new(false));
+        let desk = match plan.admin {
+            Some(address) => Some(Desk::open(address, &engine, &metrics, &is_draining).await?),
+            None => None,
+        };
+        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics));
+        Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics })
     }
 
     /// What takes new plans while the gateway runs.
     pub fn reloading(&self) -> Reloading {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
-        Reloading { plan, engine, entrance }
+        Reloading { plan, engine, entrance, metrics: self.metrics.clone() }
     }
 
     /// Where clients reach it.
@@ -81,23 +91,32 @@ impl Gateway {
     /// What is printed at start.
     pub async fn announcement(&self) -> String {
         let store = &self.store.store;
-        announce::text(&self.plan, self.address(), store.capabilities(), store.hazards().await)
+        let desk = self.desk.as_ref().map(Desk::address);
+        announce::text(&self.plan, self.address(), desk, store.capabilities(), store.hazards().await)
     }
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance } = self;
+        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics: _ } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
+        let (leave, left) = oneshot::channel::<()>();
+        let served = desk.map(|desk| tokio::spawn(desk.run(async { drop(left.await) })));
         let stop = async {
             stop.await;
+            is_draining.store(true, Ordering::Relaxed);
             asked_at = Some(clock.uptime());
         };
         let drained = bound.serve(entrance, stop).await;
         let took = asked_at.map_or(Duration::ZERO, |at| clock.uptime().saturating_sub(at));
         // What clients left behind still runs: it has at least a moment to store how it ended.
         let farewell = engine.shutdown(drain.saturating_sub(took).max(Duration::from_secs(1))).await;
+        // Operators may look until there is nothing more to see.
+        drop(leave);
+        if let Some(served) = served {
+            let _ = served.await;
+        }
         store.close().await;
         if drained.cut_off > 0 || farewell.cut_off > 0 || farewell.unstored > 0 {
             warn!(
@@ -138,12 +157,13 @@ impl Sides {
     }
 
     /// Everything between the listener and the upstream.
-    fn joined(self, plan: &Plan, engine: &Engine) -> Way {
+    fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics) -> Way {
         let Self { upstream, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .observer(alarms::Alarms)
-            .publishing("");
+            .observer(Both(alarms::Alarms, metrics.clone()));
+        // Where nothing is protected there is nothing to publish, and every path is the upstream's.
+        let layer = if plan.is_any_protected() { layer.publishing("") } else { layer };
         // The same rules as `live` would follow; the specification names these two by what they mean.
         let layer = match plan.identity.tenant {
             identity::Tenant::None if plan.identity.sources.is_empty() => {
@@ -161,11 +181,22 @@ impl Sides {
     }
 }
 
+/// Two who watch the layer.
+struct Both<A, B>(A, B);
+
+impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for Both<A, B> {
+    fn observe(&self, event: &semel_http::Event<'_>) {
+        self.0.observe(event);
+        self.1.observe(event);
+    }
+}
+
 /// Where a running gateway takes a new plan.
 pub struct Reloading {
     plan: Plan,
     engine: Engine,
     entrance: Entrance,
+    metrics: Metrics,
 }
 
 impl Reloading {
@@ -173,10 +204,11 @@ impl Reloading {
     /// before the next start, and was kept as it is. On an error nothing has changed.
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
         let sides = Sides::of(&plan).await?;
-        self.entrance.replace(sides.joined(&plan, &self.engine));
+        self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics));
         // What is in use stays what is compared with, or the second reload would not tell.
         let held = [
             ("[listen]", format!("{:?}", plan.listen) != format!("{:?}", self.plan.listen)),
+            ("[admin]", plan.admin != self.plan.admin),
             ("[store]", plan.store != self.plan.store),
             ("[quotas]", plan.quotas != self.plan.quotas),
             ("[sealing]", format!("{:?}", plan.sealing) != format!("{:?}", self.plan.sealing)),

@@ -9,7 +9,8 @@ use crate::{listen, stores};
 use http::HeaderName;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
-use semel_http::{KeySource, Routes, Terms, TermsError};
+use semel_http::{KeyRule, KeySource, Routes, Terms, TermsError};
+use std::net::SocketAddr;
 
 /// What a gateway is to do.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub struct Plan {
     pub identity: Identity,
     /// Limits on new keys and records.
     pub quotas: Quotas,
+    /// Where operators and workers find it. Nowhere otherwise.
+    pub admin: Option<SocketAddr>,
     /// What stored outcomes are sealed with. They are stored as they are otherwise.
     pub sealing: Option<KeyRing>,
 }
@@ -58,6 +61,7 @@ impl Plan {
             operations: Vec::new(),
             identity: Identity::default(),
             quotas: Quotas::default(),
+            admin: None,
             sealing: None,
         }
     }
@@ -72,6 +76,11 @@ impl Plan {
         self.operations
             .iter()
             .try_fold(routes, |routes, Operation { template, terms }| routes.with(template, terms.clone()))
+    }
+
+    /// Whether there is a request that is protected.
+    pub(super) fn is_any_protected(&self) -> bool {
+        self.all_terms().any(|terms| terms.key != KeyRule::Off)
     }
 
     /// Whether all callers are one.
