@@ -6,8 +6,8 @@
 use super::origin::{self, Client, Trust};
 use super::{hops, tunnel};
 use crate::upstream::{self, Target, Transport, Upstream};
-use http::header::{CONNECTION, EXPECT, HOST, UPGRADE};
-use http::{Extensions, HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use semel::Attempt;
 use semel_http::Failure;
 use std::fmt;
@@ -107,6 +107,7 @@ impl Service<Request<semel_http::Body>> for Outbound {
             let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS)
                 .then(|| response.headers().get(UPGRADE).cloned());
             let headers = response.headers_mut();
+            one_length(headers);
             hops::strip_named(headers, &[]);
             hops::strip(headers);
             origin::via(headers, received);
@@ -154,6 +155,22 @@ fn send(
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
     }
+}
+
+/// A length that holds, or none: a server would end the message by it. Where there are chunks these count, and hyper, which
+/// reads by them, leaves the length standing beside them; `5, 5` and two lines of one length are that length.
+fn one_length(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+        return;
+    }
+    let Some(first) = headers.get(CONTENT_LENGTH) else { return };
+    let digits = first.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
+    // Where they differ there is no response.
+    match HeaderValue::from_bytes(digits) {
+        Ok(length) => headers.insert(CONTENT_LENGTH, length),
+        Err(_) => headers.remove(CONTENT_LENGTH),
+    };
 }
 
 /// The protocol that a request may change to. None of a protected request's: what follows could not be replayed. Not to

@@ -132,6 +132,37 @@ async fn what_was_about_the_upstreams_connection_does_not_reach_the_client() {
     assert_eq!(reply.text(), "ok");
 }
 
+/// The body is by its chunks, whatever else is said of it: the client must not be told a length that is not its.
+#[tokio::test]
+async fn a_length_beside_chunks_does_not_reach_the_client() {
+    let script = Script::answering(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 50\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    );
+    let url = format!("http://{}", script.address);
+    for lines in [&[("host", "pay.example")][..], &[("host", "pay.example"), ("idempotency-key", KEY)]] {
+        let reply = forwarded(&url, Options::default(), request("POST", "/", lines)).await;
+        assert_eq!((reply.status, reply.text()), (200, "hello"));
+        assert_eq!(reply.headers.get("content-length"), None, "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_is_said_more_than_once_is_passed_on_once() {
+    for length in ["content-length: 5, 5", "content-length: 5\r\ncontent-length: 5"] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{length}\r\n\r\nhello");
+        let script = Script::new(move |_, peer| {
+            while peer.request().is_some() {
+                peer.say(&answer);
+            }
+        });
+        let asked = request("POST", "/", &[("host", "pay.example")]);
+        let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+        let lengths: Vec<_> = reply.headers.get_all("content-length").iter().collect();
+        assert_eq!(reply.text(), "hello");
+        assert_eq!(lengths, ["5"], "{length:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() {
     let script = Script::answering(ANSWER);

@@ -1,21 +1,24 @@
 //! Upstreams over HTTP/2: what the end of a stream proves.
 
-use crate::world::{Peer, Script, ask, get, head, post, read, upstream};
+use crate::world::{KEY, Peer, Script, ask, get, head, keyed, layer, post, read, through, upstream};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use semel_gateway::upstream::{Options, Upstream};
 use semel_http::Failure;
 use std::io::{Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::unbounded_channel;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 
 /// One frame, written by hand: no library would send these in that order.
 fn frame(peer: &mut Peer, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -140,7 +143,7 @@ async fn a_connection_that_went_away_is_replaced_and_its_streams_are_answered() 
 #[tokio::test]
 async fn a_response_that_does_not_come_in_time_leaves_doubt() {
     let script = speaking(|_, _, _| {});
-    let options = Options { response_timeout: std::time::Duration::from_millis(50), ..Options::default() };
+    let options = Options { response_timeout: Duration::from_millis(50), ..Options::default() };
     let upstream = upstream(&format!("h2c://{}", script.address), options);
     assert_eq!(ask(&upstream, post("/", "1")).await, Err(Failure::TimedOut));
 }
