@@ -4,6 +4,7 @@
 //! the upstream has none. What must never: a difference between what Semel is shown and what the upstream will be.
 
 use super::{hops, refusal};
+use crate::upstream::ASKED_BYTES_MAX;
 use http::header::HOST;
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
@@ -25,7 +26,7 @@ pub struct Rules {
 }
 
 /// Stands outside of Semel's layer. Brings the target to its origin form and `Host` to the authority that was asked for,
-/// takes off what `Connection` names, refuses CONNECT, and tells clients what became of requests that have no response.
+/// takes off what `Connection` names, refuses CONNECT and targets that are too long for one, and tells clients what became of requests that have no response.
 #[derive(Debug, Clone)]
 pub struct Inbound<S> {
     inner: S,
@@ -80,6 +81,9 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
     let malformed = |detail| Box::new(refusal::malformed(detail));
     if parts.method == Method::CONNECT {
         return Err(Box::new(refusal::tunnel()));
+    }
+    if parts.uri.path_and_query().is_some_and(|asked| asked.as_str().len() > ASKED_BYTES_MAX) {
+        return Err(Box::new(refusal::too_long()));
     }
     if parts.headers.get_all(HOST).iter().nth(1).is_some() {
         return Err(malformed("It has more than one Host."));

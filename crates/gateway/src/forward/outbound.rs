@@ -99,7 +99,9 @@ impl Service<Request<semel_http::Body>> for Outbound {
     fn call(&mut self, mut request: Request<semel_http::Body>) -> Self::Future {
         let upgrade = upgrade(&request, self.upstream.target());
         let client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-        send(&mut request, upgrade, self.upstream.target(), &self.options);
+        if let Err(failure) = send(&mut request, upgrade, self.upstream.target(), &self.options) {
+            return Box::pin(std::future::ready(Err(failure)));
+        }
         let asked = self.upstream.call(request);
         Box::pin(async move {
             let mut response = asked.await?;
@@ -128,14 +130,15 @@ impl Service<Request<semel_http::Body>> for Outbound {
     }
 }
 
-/// The request as the upstream gets it.
+/// The request as the upstream gets it. Fails where its target would be too long, which [`Inbound`](super::Inbound) refuses
+/// before.
 fn send(
     request: &mut Request<semel_http::Body>,
     upgrade: Option<HeaderValue>,
     target: &Target,
     options: &Options,
-) {
-    *request.uri_mut() = Uri::from(target.join(request.uri()));
+) -> Result<(), Failure> {
+    *request.uri_mut() = Uri::from(target.join(request.uri()).map_err(|_| Failure::Unreachable)?);
     let client = options.client.as_ref().and_then(|client| client(request.extensions()));
     let received = request.version();
     let headers = request.headers_mut();
@@ -155,6 +158,7 @@ fn send(
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
     }
+    Ok(())
 }
 
 /// A length that holds, or none: a server would end the message by it. Where there are chunks these count, and hyper, which

@@ -163,6 +163,24 @@ async fn a_length_that_is_said_more_than_once_is_passed_on_once() {
     }
 }
 
+/// Base path and target together must be a target. What is too long for that is nobody's, above all not somebody's above
+/// the base path.
+#[tokio::test]
+async fn a_target_that_is_too_long_is_refused_and_never_sent_without_the_base_path() {
+    let script = Script::answering(ANSWER);
+    let url = format!("http://{}/tenants/7", script.address);
+    for (bytes, status) in [(64_510, 200), (64_511, 414), (65_534, 414)] {
+        let target = format!("/{}", "a".repeat(bytes - 1));
+        let asked = request("POST", &target, &[("host", "pay.example"), ("idempotency-key", KEY)]);
+        let reply = forwarded(&url, Options::default(), asked).await;
+        assert_eq!(reply.status, status, "{bytes} bytes");
+        assert!(!reply.headers.contains_key("operation-id") || status == 200, "it was claimed");
+    }
+    let requests = script.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(requests[0].starts_with("POST /tenants/7/aaa"), "sent without its base path");
+}
+
 #[tokio::test]
 async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() {
     let script = Script::answering(ANSWER);
