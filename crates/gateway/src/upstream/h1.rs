@@ -108,6 +108,11 @@ pub(super) async fn exchange(
             });
         }
     };
+    if socket.accepted() == 0 {
+        // It answers something else: an earlier request a second time, or nothing. In between the first byte may leave.
+        let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::Broken };
+        return Err(Failed::new(failure, "a response came before the request had left").into());
+    }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         if !is_upgrade {
             let cause = "it switched protocols, which nobody asked for";
