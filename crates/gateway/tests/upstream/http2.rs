@@ -148,6 +148,28 @@ async fn a_response_that_does_not_come_in_time_leaves_doubt() {
     assert_eq!(ask(&upstream, post("/", "1")).await, Err(Failure::TimedOut));
 }
 
+/// A network that went silent says nothing about the connections over it. The first request that is not answered does.
+#[tokio::test]
+async fn a_connection_that_did_not_answer_in_time_gets_no_further_request() {
+    for is_head_sent in [false, true] {
+        let script = speaking(move |peer, stream, served| {
+            if served > 1 {
+                no_content(peer, stream);
+            } else if is_head_sent {
+                frame(peer, HEADERS, 0x4, stream, &[0x88]);
+            }
+        });
+        let options = Options { response_timeout: Duration::from_millis(200), ..Options::default() };
+        let (upstream, layer) = (upstream(&format!("h2c://{}", script.address), options), layer().await);
+        let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
+        assert_eq!((reply.status, reply.code().as_str()), (504, "UPSTREAM_TIMEOUT"));
+        for key in ["another-key-0123456789", "a-third-key-0123456789"] {
+            assert_eq!(through(&layer, &upstream, keyed("/charges", key)).await.status, 204);
+        }
+        assert_eq!(script.connections(), 2);
+    }
+}
+
 #[tokio::test]
 async fn an_attempt_that_is_over_opens_no_stream() {
     let script = speaking(|_, _, _| panic!("a stream"));
