@@ -141,7 +141,11 @@ pub(super) async fn exchange(
     let sending = Sending::of(body, sending, is_end);
     let Some(response) = patience.wait(response).await else {
         lease.suspect();
-        return Err(Failed::new(Failure::TimedOut, "no response in time"));
+        // Where the socket took nothing since, nothing of it left, and nothing shall: the library keeps it otherwise, and
+        // sends it once the socket takes something again. Whatever else the connection carries stands still as well.
+        let is_unsent = socket.accepted() == before && socket.seal() == before;
+        let failure = if is_unsent { Failure::Unreachable } else { Failure::TimedOut };
+        return Err(Failed::new(failure, "no response in time"));
     };
     let response = response.map_err(|error| {
         let is_unprocessed = proves_unprocessed(&error) || error.is_io() && socket.seal() == before;

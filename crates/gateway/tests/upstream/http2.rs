@@ -170,6 +170,51 @@ async fn a_connection_that_did_not_answer_in_time_gets_no_further_request() {
     }
 }
 
+/// The library keeps the head of a stream that was given up, and would send it once the socket takes something again.
+#[tokio::test]
+async fn a_stream_that_a_full_socket_held_back_was_not_sent_and_is_not_sent_later() {
+    let ((read_on, may_read), (told, mut heard)) = (mpsc::channel::<()>(), unbounded_channel());
+    let may_read = Mutex::new(may_read);
+    let script = Script::new(move |_, peer| {
+        let mut preface = [0; 24];
+        peer.stream.read_exact(&mut preface).expect("a preface");
+        // All the room that there can be: what holds the upload up is the socket.
+        frame(peer, SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+        frame(peer, WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+        while next(peer).expect("a stream").0 != HEADERS {}
+        may_read.lock().expect("no panic").recv().expect("somebody goes on");
+        let mut opened = 0;
+        while let Some((kind, _)) = next(peer) {
+            opened += usize::from(kind == HEADERS);
+        }
+        told.send(opened).expect("somebody waits");
+    });
+    let options = Options { response_timeout: Duration::from_secs(2), ..Options::default() };
+    let upstream = upstream(&format!("h2c://{}", script.address), options);
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&taken);
+    let parts = futures_util::stream::repeat_with(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from_static(&[0; 64 * 1024])))
+    });
+    let mut upload = post("/upload", "");
+    *upload.body_mut() = semel_http::Body::live(http_body_util::StreamBody::new(parts));
+    let uploading = tokio::spawn({
+        let upstream = upstream.clone();
+        async move { ask(&upstream, upload).await }
+    });
+    let mut before = 0;
+    while before == 0 || before != taken.load(Ordering::SeqCst) {
+        before = taken.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(ask(&upstream, post("/charges", "1")).await, Err(Failure::Unreachable));
+    read_on.send(()).expect("the script waits");
+    assert_eq!(heard.recv().await.expect("the connection has ended"), 0, "it was sent after all");
+    assert_eq!(script.connections(), 1);
+    uploading.abort();
+}
+
 #[tokio::test]
 async fn an_attempt_that_is_over_opens_no_stream() {
     let script = speaking(|_, _, _| panic!("a stream"));
