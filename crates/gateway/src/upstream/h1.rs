@@ -36,6 +36,7 @@ impl Connection {
         let head_bytes_max = head_bytes_max as usize;
         // The second is what a head may fill before it is whole; hyper's own floor is 8 KiB.
         builder.max_header_size(head_bytes_max).max_buf_size(head_bytes_max.max(READ_BUFFER_MIN));
+        builder.max_headers(HEAD_LINES_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(dialled.stream)).await?;
         let driving = async move {
             if let Err(error) = connection.with_upgrades().await {
@@ -74,6 +75,9 @@ impl Connection {
 }
 
 const READ_BUFFER_MIN: usize = 64 * 1024;
+/// Many more than a head of the usual size has; its bytes are what bounds it. hyper's own 100 would leave a success in doubt
+/// for its number of lines.
+const HEAD_LINES_MAX: usize = 1024;
 
 /// Sends `request` over `lent`. The request comes back where the connection never took it up.
 pub(super) async fn exchange(
