@@ -10,6 +10,7 @@ mod h1;
 mod h2;
 mod options;
 mod patience;
+mod places;
 mod pool;
 mod reach;
 mod socket;
