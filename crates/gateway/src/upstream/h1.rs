@@ -9,7 +9,7 @@ use super::failed::{Failed, Unanswered};
 use super::patience::Patience;
 use super::pool::Lent;
 use super::socket::Socket;
-use http::header::{CONTENT_LENGTH, HOST, UPGRADE};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::client::conn::http1;
@@ -131,7 +131,8 @@ pub(super) async fn exchange(
     Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.rest()))))
 }
 
-/// The request as HTTP/1.1 has it: with a `Host`, and with a length where a body is expected and there is none.
+/// The request as HTTP/1.1 has it: with a `Host`, with a length where a body is expected and there is none, and in chunks
+/// where its length is not known; of GET and HEAD hyper would send no body otherwise.
 pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) {
     if !request.headers().contains_key(HOST)
         && let Ok(host) = HeaderValue::from_str(authority)
@@ -141,5 +142,10 @@ pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) 
     let expects_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     if expects_body && request.body().is_end_stream() {
         request.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
+    }
+    let has_length =
+        request.body().size_hint().exact().is_some() || request.headers().contains_key(CONTENT_LENGTH);
+    if !request.body().is_end_stream() && !has_length {
+        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
 }

@@ -182,6 +182,26 @@ async fn a_target_that_is_too_long_is_refused_and_never_sent_without_the_base_pa
 }
 
 #[tokio::test]
+async fn a_body_of_unknown_length_arrives_whatever_the_method() {
+    for method in ["GET", "HEAD", "DELETE", "OPTIONS", "POST"] {
+        let script = Script::new(|_, peer| {
+            let head = peer.head().expect("a head");
+            assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
+            let mut body = [0; b"4\r\nfind\r\n0\r\n\r\n".len()];
+            std::io::Read::read_exact(&mut peer.stream, &mut body).expect("a body");
+            assert_eq!(&body, b"4\r\nfind\r\n0\r\n\r\n");
+            peer.say("HTTP/1.1 204 No Content\r\n\r\n");
+        });
+        let mut asked = request(method, "/", &[("host", "pay.example"), ("transfer-encoding", "chunked")]);
+        let part = http_body::Frame::data(Bytes::from_static(b"find"));
+        let parts = futures_util::stream::iter([Ok::<_, std::convert::Infallible>(part)]);
+        *asked.body_mut() = semel_http::Body::live(http_body_util::StreamBody::new(parts));
+        let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+        assert_eq!(reply.status, 204, "{method}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() {
     let script = Script::answering(ANSWER);
     let url = format!("http://{}", script.address);
