@@ -5,10 +5,10 @@
 
 use super::{hops, refusal};
 use crate::upstream::ASKED_BYTES_MAX;
-use http::header::HOST;
+use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use semel_http::{Body, BoxError, Form};
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -104,8 +104,24 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
             _ => {}
         }
     }
+    if parts.version == Version::HTTP_2 {
+        join_crumbs(&mut parts.headers);
+    }
     hops::strip_named(&mut parts.headers, &rules.end_to_end);
     Ok(())
+}
+
+/// Over HTTP/2 a cookie may come in pieces, which anybody else would take for several (RFC 9113, 8.2.3).
+fn join_crumbs(headers: &mut HeaderMap) {
+    let crumbs: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() < 2 {
+        return;
+    }
+    // Headers joined by this are a header.
+    if let Ok(mut cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        cookie.set_sensitive(true);
+        headers.insert(COOKIE, cookie);
+    }
 }
 
 fn is_host(value: &HeaderValue) -> bool {

@@ -202,6 +202,16 @@ async fn a_body_of_unknown_length_arrives_whatever_the_method() {
 }
 
 #[tokio::test]
+async fn the_crumbs_of_an_http_2_cookie_arrive_as_one() {
+    let lines = [("host", "pay.example"), ("cookie", "session=1"), ("cookie", "theme=dark")];
+    let mut asked = request("GET", "/", &lines);
+    *asked.version_mut() = http::Version::HTTP_2;
+    let seen = seen("", Options::default(), asked).await;
+    let cookies: Vec<_> = seen.iter().filter(|line| line.starts_with("cookie")).collect();
+    assert_eq!(cookies, ["cookie: session=1; theme=dark"]);
+}
+
+#[tokio::test]
 async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() {
     let script = Script::answering(ANSWER);
     let url = format!("http://{}", script.address);
