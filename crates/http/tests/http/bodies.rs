@@ -72,13 +72,13 @@ async fn a_length_that_is_not_the_bodys_reaches_nobody() {
     use tower::{Layer as _, ServiceExt};
     let layer = semel_http::Layer::new(engine().await, Terms::default()).expect("fit for use");
     let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
-        let body = semel_http::Body::from(bytes::Bytes::from_static(b"hello"));
+        let body = semel_http::Body::from(Bytes::from_static(b"hello"));
         let response = http::Response::builder().header("content-length", "50");
         Ok::<_, std::convert::Infallible>(response.body(body).expect("a response"))
     });
     for is_replay in [false, true] {
         let request = http::Request::post("/x").header("idempotency-key", KEY);
-        let request = request.body(http_body_util::Full::new(bytes::Bytes::new())).expect("a request");
+        let request = request.body(http_body_util::Full::new(Bytes::new())).expect("a request");
         let response = layer.layer(inner).oneshot(request).await.expect("a response");
         assert_eq!(response.headers().contains_key("idempotency-replayed"), is_replay);
         assert_eq!(response.headers().get("content-length"), None);
