@@ -16,7 +16,7 @@ use crate::{names, steer};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use semel::Ended;
 use semel::core::classify::{Answer, Ending, Steer};
 use semel::core::outcome::{Fields, Outcome, Status};
@@ -56,6 +56,12 @@ where
         Read::Whole(mut whole) => {
             let kept = |status| kept(&parts, &whole, method, status, handle, terms);
             let ending = said(Some(&whole)).ending(terms, kept);
+            let length = parts.headers.get(CONTENT_LENGTH);
+            let is_wrong = length.is_some_and(|length| *length != HeaderValue::from(whole.data.len()));
+            if is_wrong && !is_bodiless(method, parts.status) {
+                // It is not kept either: a server would end the message by it.
+                parts.headers.remove(CONTENT_LENGTH);
+            }
             whole.clean(Clean::All);
             (ending, Body::whole(whole))
         }
@@ -93,7 +99,7 @@ fn kept(
     if let Retain::Minimal(_) = terms.retain {
         return rebuild::minimal(status, &parts.headers, handle.heard().resource);
     }
-    let bodiless = *method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED;
+    let bodiless = is_bodiless(method, parts.status);
     let trailers = |trailers| terms.kept.of(trailers, 0, true).into_iter().collect();
     Outcome {
         status,
@@ -101,6 +107,11 @@ fn kept(
         body: semel::core::outcome::Body::Kept(whole.data.clone()),
         trailers: whole.trailers.as_ref().map_or_else(Fields::default, trailers),
     }
+}
+
+/// Whether a length is that of a body which is not sent.
+fn is_bodiless(method: &Method, status: StatusCode) -> bool {
+    *method == Method::HEAD || status == StatusCode::NOT_MODIFIED
 }
 
 /// What is kept of a response that is too long, or that need not end.

@@ -4,10 +4,11 @@
 //! the upstream has none. What must never: a difference between what Semel is shown and what the upstream will be.
 
 use super::{hops, refusal};
-use http::header::HOST;
+use crate::upstream::ASKED_BYTES_MAX;
+use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
 use semel_http::{Body, BoxError, Form};
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -25,7 +26,7 @@ pub struct Rules {
 }
 
 /// Stands outside of Semel's layer. Brings the target to its origin form and `Host` to the authority that was asked for,
-/// takes off what `Connection` names, refuses CONNECT, and tells clients what became of requests that have no response.
+/// takes off what `Connection` names, refuses CONNECT and targets that are too long for one, and tells clients what became of requests that have no response.
 #[derive(Debug, Clone)]
 pub struct Inbound<S> {
     inner: S,
@@ -81,6 +82,9 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
     if parts.method == Method::CONNECT {
         return Err(Box::new(refusal::tunnel()));
     }
+    if parts.uri.path_and_query().is_some_and(|asked| asked.as_str().len() > ASKED_BYTES_MAX) {
+        return Err(Box::new(refusal::too_long()));
+    }
     if parts.headers.get_all(HOST).iter().nth(1).is_some() {
         return Err(malformed("It has more than one Host."));
     }
@@ -100,8 +104,24 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
             _ => {}
         }
     }
+    if parts.version == Version::HTTP_2 {
+        join_crumbs(&mut parts.headers);
+    }
     hops::strip_named(&mut parts.headers, &rules.end_to_end);
     Ok(())
+}
+
+/// Over HTTP/2 a cookie may come in pieces, which anybody else would take for several (RFC 9113, 8.2.3).
+fn join_crumbs(headers: &mut HeaderMap) {
+    let crumbs: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if crumbs.len() < 2 {
+        return;
+    }
+    // Headers joined by this are a header.
+    if let Ok(mut cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        cookie.set_sensitive(true);
+        headers.insert(COOKIE, cookie);
+    }
 }
 
 fn is_host(value: &HeaderValue) -> bool {

@@ -12,6 +12,8 @@ use std::sync::Arc;
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const OF_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// What this proxy says.
+const TOLD: [HeaderName; 4] = [FORWARDED, FOR, PROTO, OF_HOST];
 /// What other proxies say, and this one does not.
 const OTHERS: [HeaderName; 6] = [
     HeaderName::from_static("x-forwarded-port"),
@@ -59,8 +61,11 @@ impl std::fmt::Debug for Trust {
 /// Tells the upstream where the request came from, beside or instead of what the request says itself.
 pub(super) fn tell(headers: &mut HeaderMap, client: Option<Client>, trust: &Trust) {
     let host = headers.get(HOST).cloned();
+    for name in misspelt(headers) {
+        headers.remove(name);
+    }
     if !trust.in_client(client) {
-        for name in [FORWARDED, FOR, PROTO, OF_HOST].iter().chain(&OTHERS) {
+        for name in TOLD.iter().chain(&OTHERS) {
             headers.remove(name);
         }
     }
@@ -74,6 +79,19 @@ pub(super) fn tell(headers: &mut HeaderMap, client: Option<Client>, trust: &Trus
     if let Some(host) = host {
         headers.entry(OF_HOST).or_insert(host);
     }
+}
+
+/// The same headers with underscores, which many a server hands its application under the same name. Nobody's word: no proxy
+/// writes them so, and one that is trusted may have passed a client's on.
+fn misspelt(headers: &HeaderMap) -> Vec<HeaderName> {
+    let is_misspelt = |name: &&HeaderName| {
+        let name = name.as_str();
+        name.contains('_') && {
+            let right = name.replace('_', "-");
+            TOLD.iter().chain(&OTHERS).any(|told| told.as_str() == right)
+        }
+    };
+    headers.keys().filter(is_misspelt).cloned().collect()
 }
 
 /// Adds this station to those that a message passed.
@@ -168,6 +186,24 @@ mod tests {
         assert_eq!(told(V4, false, &Trust::NOBODY, &said), alone);
         let other = Trust::of(|address| address != V4.parse::<IpAddr>().expect("an address"));
         assert_eq!(told(V4, false, &other, &said), alone);
+    }
+
+    /// Many a server hands its application both spellings under one name.
+    #[test]
+    fn no_peer_gets_around_that_by_another_spelling() {
+        let trust = Trust::of(|_| true);
+        for trust in [&Trust::NOBODY, &trust] {
+            let mut headers = HeaderMap::new();
+            for name in ["x_forwarded_for", "x-forwarded_host", "x_forwarded-proto", "x_real_ip", "x_own"] {
+                headers.insert(HeaderName::from_static(name), HeaderValue::from_static("10.0.0.1"));
+            }
+            let client = Client { address: V4.parse().expect("an address"), is_tls: false };
+            tell(&mut headers, Some(client), trust);
+            let other: Vec<_> =
+                headers.keys().map(HeaderName::as_str).filter(|name| name.contains('_')).collect();
+            assert_eq!(other, ["x_own"], "{trust:?}");
+            assert_eq!(headers[FOR], V4);
+        }
     }
 
     #[test]

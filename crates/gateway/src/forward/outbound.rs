@@ -6,8 +6,8 @@
 use super::origin::{self, Client, Trust};
 use super::{hops, tunnel};
 use crate::upstream::{self, Target, Transport, Upstream};
-use http::header::{CONNECTION, EXPECT, HOST, UPGRADE};
-use http::{Extensions, HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use semel::Attempt;
 use semel_http::Failure;
 use std::fmt;
@@ -99,7 +99,9 @@ impl Service<Request<semel_http::Body>> for Outbound {
     fn call(&mut self, mut request: Request<semel_http::Body>) -> Self::Future {
         let upgrade = upgrade(&request, self.upstream.target());
         let client = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
-        send(&mut request, upgrade, self.upstream.target(), &self.options);
+        if let Err(failure) = send(&mut request, upgrade, self.upstream.target(), &self.options) {
+            return Box::pin(std::future::ready(Err(failure)));
+        }
         let asked = self.upstream.call(request);
         Box::pin(async move {
             let mut response = asked.await?;
@@ -107,6 +109,7 @@ impl Service<Request<semel_http::Body>> for Outbound {
             let switched = (response.status() == StatusCode::SWITCHING_PROTOCOLS)
                 .then(|| response.headers().get(UPGRADE).cloned());
             let headers = response.headers_mut();
+            one_length(headers);
             hops::strip_named(headers, &[]);
             hops::strip(headers);
             origin::via(headers, received);
@@ -127,14 +130,15 @@ impl Service<Request<semel_http::Body>> for Outbound {
     }
 }
 
-/// The request as the upstream gets it.
+/// The request as the upstream gets it. Fails where its target would be too long, which [`Inbound`](super::Inbound) refuses
+/// before.
 fn send(
     request: &mut Request<semel_http::Body>,
     upgrade: Option<HeaderValue>,
     target: &Target,
     options: &Options,
-) {
-    *request.uri_mut() = Uri::from(target.join(request.uri()));
+) -> Result<(), Failure> {
+    *request.uri_mut() = Uri::from(target.join(request.uri()).map_err(|_| Failure::Unreachable)?);
     let client = options.client.as_ref().and_then(|client| client(request.extensions()));
     let received = request.version();
     let headers = request.headers_mut();
@@ -154,6 +158,23 @@ fn send(
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
     }
+    Ok(())
+}
+
+/// A length that holds, or none: a server would end the message by it. Where there are chunks these count, and hyper, which
+/// reads by them, leaves the length standing beside them; `5, 5` and two lines of one length are that length.
+fn one_length(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+        return;
+    }
+    let Some(first) = headers.get(CONTENT_LENGTH) else { return };
+    let digits = first.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
+    // Where they differ there is no response.
+    match HeaderValue::from_bytes(digits) {
+        Ok(length) => headers.insert(CONTENT_LENGTH, length),
+        Err(_) => headers.remove(CONTENT_LENGTH),
+    };
 }
 
 /// The protocol that a request may change to. None of a protected request's: what follows could not be replayed. Not to

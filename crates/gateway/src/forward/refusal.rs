@@ -50,6 +50,12 @@ pub(super) fn tunnel() -> Response<Body> {
     plain(StatusCode::NOT_IMPLEMENTED, "There are no tunnels here", detail)
 }
 
+/// A target that could not be passed on whole, and is passed on in no other way.
+pub(super) fn too_long() -> Response<Body> {
+    let detail = "Path and query together are longer than can be passed on to the service. Nothing was sent.";
+    plain(StatusCode::URI_TOO_LONG, "The target is too long", detail)
+}
+
 fn plain(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
     let members = serde_json::json!({
         "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,

@@ -34,7 +34,7 @@ struct Stream {
     incoming: RecvStream,
     left: Option<u64>,
     is_data_over: bool,
-    _lease: Lease,
+    lease: Lease,
     _sending: Sending,
 }
 
@@ -56,7 +56,7 @@ impl Body {
         sending: Sending,
         deadline: Option<Pin<Box<Sleep>>>,
     ) -> Self {
-        let stream = Stream { incoming, left, is_data_over: false, _lease: lease, _sending: sending };
+        let stream = Stream { incoming, left, is_data_over: false, lease, _sending: sending };
         let mut body = Self { kind: Kind::H2(Box::new(stream)), deadline };
         body.settle();
         body
@@ -105,6 +105,9 @@ impl http_body::Body for Body {
         if let Some(deadline) = &mut body.deadline
             && deadline.as_mut().poll(context).is_ready()
         {
+            if let Kind::H2(stream) = &body.kind {
+                stream.lease.suspect();
+            }
             return body.fail(Failure::TimedOut, &"the response timeout was over");
         }
         let frame = match &mut body.kind {

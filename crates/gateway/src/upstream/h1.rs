@@ -9,7 +9,7 @@ use super::failed::{Failed, Unanswered};
 use super::patience::Patience;
 use super::pool::Lent;
 use super::socket::Socket;
-use http::header::{CONTENT_LENGTH, HOST, UPGRADE};
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::client::conn::http1;
@@ -36,6 +36,7 @@ impl Connection {
         let head_bytes_max = head_bytes_max as usize;
         // The second is what a head may fill before it is whole; hyper's own floor is 8 KiB.
         builder.max_header_size(head_bytes_max).max_buf_size(head_bytes_max.max(READ_BUFFER_MIN));
+        builder.max_headers(HEAD_LINES_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(dialled.stream)).await?;
         let driving = async move {
             if let Err(error) = connection.with_upgrades().await {
@@ -74,6 +75,9 @@ impl Connection {
 }
 
 const READ_BUFFER_MIN: usize = 64 * 1024;
+/// Many more than a head of the usual size has; its bytes are what bounds it. hyper's own 100 would leave a success in doubt
+/// for its number of lines.
+const HEAD_LINES_MAX: usize = 1024;
 
 /// Sends `request` over `lent`. The request comes back where the connection never took it up.
 pub(super) async fn exchange(
@@ -108,6 +112,11 @@ pub(super) async fn exchange(
             });
         }
     };
+    if socket.accepted() == 0 {
+        // It answers something else: an earlier request a second time, or nothing. In between the first byte may leave.
+        let failure = if socket.seal() == 0 { Failure::Unreachable } else { Failure::Broken };
+        return Err(Failed::new(failure, "a response came before the request had left").into());
+    }
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         if !is_upgrade {
             let cause = "it switched protocols, which nobody asked for";
@@ -122,7 +131,8 @@ pub(super) async fn exchange(
     Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.rest()))))
 }
 
-/// The request as HTTP/1.1 has it: with a `Host`, and with a length where a body is expected and there is none.
+/// The request as HTTP/1.1 has it: with a `Host`, with a length where a body is expected and there is none, and in chunks
+/// where its length is not known; of GET and HEAD hyper would send no body otherwise.
 pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) {
     if !request.headers().contains_key(HOST)
         && let Ok(host) = HeaderValue::from_str(authority)
@@ -132,5 +142,10 @@ pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) 
     let expects_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     if expects_body && request.body().is_end_stream() {
         request.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
+    }
+    let has_length =
+        request.body().size_hint().exact().is_some() || request.headers().contains_key(CONTENT_LENGTH);
+    if !request.body().is_end_stream() && !has_length {
+        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
 }

@@ -26,7 +26,7 @@ use semel_http::Failure;
 use semel_http::is_endless;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -41,6 +41,8 @@ pub(super) struct Connection {
     under_way: AtomicUsize,
     /// When the last stream ended, in milliseconds of uptime.
     used: AtomicU64,
+    /// Whether a stream was not answered in time. The network may have gone silent, of which nobody tells.
+    is_suspect: AtomicBool,
 }
 
 impl Connection {
@@ -59,12 +61,14 @@ impl Connection {
             }
         });
         let (under_way, used) = (AtomicUsize::new(0), AtomicU64::new(millis(SystemClock.uptime())));
-        Ok(Self { sender, socket: dialled.socket, under_way, used })
+        let is_suspect = AtomicBool::new(false);
+        Ok(Self { sender, socket: dialled.socket, under_way, used, is_suspect })
     }
 
-    /// Whether new streams can be opened on it: it neither ended nor was told to go away.
+    /// Whether new streams can be opened on it: it neither ended nor was told to go away, and none was left unanswered. Those
+    /// that are under way on it may still be answered.
     pub(super) fn is_live(&self) -> bool {
-        self.sender().is_some() && !self.socket.is_ended()
+        !self.is_suspect.load(Ordering::Relaxed) && self.sender().is_some() && !self.socket.is_ended()
     }
 
     /// Whether nothing was under way for as long as `limit`.
@@ -94,6 +98,11 @@ impl Lease {
     pub(super) fn first(connection: &Arc<Connection>) -> Self {
         connection.under_way.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(connection))
+    }
+
+    /// The stream was not answered in time: no other one is opened on its connection.
+    pub(super) fn suspect(&self) {
+        self.0.is_suspect.store(true, Ordering::Relaxed);
     }
 
     /// A place on a connection that nobody else gets.
@@ -131,7 +140,12 @@ pub(super) async fn exchange(
         sender.send_request(head, is_end).map_err(|error| Failed::new(Failure::Unreachable, error))?;
     let sending = Sending::of(body, sending, is_end);
     let Some(response) = patience.wait(response).await else {
-        return Err(Failed::new(Failure::TimedOut, "no response in time"));
+        lease.suspect();
+        // Where the socket took nothing since, nothing of it left, and nothing shall: the library keeps it otherwise, and
+        // sends it once the socket takes something again. Whatever else the connection carries stands still as well.
+        let is_unsent = socket.accepted() == before && socket.seal() == before;
+        let failure = if is_unsent { Failure::Unreachable } else { Failure::TimedOut };
+        return Err(Failed::new(failure, "no response in time"));
     };
     let response = response.map_err(|error| {
         let is_unprocessed = proves_unprocessed(&error) || error.is_io() && socket.seal() == before;

@@ -10,6 +10,7 @@ mod h1;
 mod h2;
 mod options;
 mod patience;
+mod places;
 mod pool;
 mod reach;
 mod socket;
@@ -18,6 +19,7 @@ mod tls;
 
 pub use body::Body;
 pub use options::Options;
+pub(crate) use target::ASKED_BYTES_MAX;
 pub use target::{Target, TargetError, Transport};
 pub use tls::{Tls, TlsError};
 

@@ -23,8 +23,8 @@ pub struct Options {
     pub is_fresh_when_protected: bool,
     /// How many idle connections are kept. 256 by default.
     pub idle_max: usize,
-    /// How many HTTP/1 requests may be under way at once; whatever comes on top waits for `connect_timeout`. 1024 by
-    /// default.
+    /// How many HTTP/1 requests may be under way at once; whatever comes on top waits for `connect_timeout`. A quarter of
+    /// them is for protected requests alone. 1024 by default.
     pub connections_max: usize,
     /// How many bytes a response's head may have. 64 KiB by default.
     pub head_bytes_max: u32,

@@ -6,12 +6,12 @@
 use super::h1;
 use super::h2;
 use super::options::Options;
+use super::places::Place;
 use http::{HeaderMap, Response};
 use semel::{Clock, SystemClock};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// How often connections are closed that were idle for too long.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -140,11 +140,11 @@ pub(super) struct Lent {
     connection: Option<h1::Connection>,
     pool: Arc<Pool>,
     announced: Option<Duration>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Lent {
-    pub(super) fn new(connection: h1::Connection, pool: &Arc<Pool>, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(connection: h1::Connection, pool: &Arc<Pool>, place: Place) -> Self {
         Self { connection: Some(connection), pool: Arc::clone(pool), announced: None, _place: place }
     }
 

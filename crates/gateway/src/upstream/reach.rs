@@ -7,13 +7,14 @@ use super::failed::Failed;
 use super::h1;
 use super::h2::{self, Lease};
 use super::options::Options;
+use super::places::{Place, Places};
 use super::pool::{Lent, Pool};
 use super::target::{Target, Transport};
 use super::tls::{Offers, TlsError};
 use semel_http::Failure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Mutex;
 
 /// What every request to one upstream shares.
 pub(super) struct Reach {
@@ -21,7 +22,7 @@ pub(super) struct Reach {
     pub(super) options: Options,
     offers: Option<Offers>,
     pool: Arc<Pool>,
-    places: Arc<Semaphore>,
+    places: Places,
     /// Whether the upstream spoke HTTP/2 the last time.
     is_h2: AtomicBool,
     /// Held while a connection is opened that others can share: they wait for it instead of opening their own.
@@ -40,7 +41,7 @@ impl Reach {
         Ok(Self {
             is_h2: AtomicBool::new(target.transport() == Transport::H2c),
             pool: Pool::new(&options),
-            places: Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS))),
+            places: Places::new(options.connections_max),
             opening: Mutex::new(()),
             target,
             options,
@@ -71,7 +72,7 @@ impl Reach {
         if self.is_h2.load(Ordering::Relaxed) {
             return self.pool.lease(is_protected).map(Way::H2);
         }
-        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let place = self.places.at_hand(is_protected)?;
         let connection = self.pool.take(is_protected)?;
         Some(Way::H1(Lent::new(connection, &self.pool, place)))
     }
@@ -83,7 +84,7 @@ impl Reach {
                 return if dialled.is_h2 {
                     self.h2(dialled).await.map(|connection| Way::H2(Lease::alone(connection)))
                 } else {
-                    self.h1(dialled, self.place().await?).await
+                    self.h1(dialled, self.place(is_protected).await?).await
                 };
             }
             let opening = self.opening.lock().await;
@@ -96,9 +97,9 @@ impl Reach {
                 return Ok(Way::H2(lease));
             }
             drop(opening);
-            return self.h1(dialled, self.place().await?).await;
+            return self.h1(dialled, self.place(is_protected).await?).await;
         }
-        let place = self.place().await?;
+        let place = self.place(is_protected).await?;
         // While it waited for its place another may have given a connection back.
         if !must_be_new && let Some(connection) = self.pool.take(is_protected) {
             return Ok(Way::H1(Lent::new(connection, &self.pool, place)));
@@ -121,7 +122,7 @@ impl Reach {
         Ok(dialled)
     }
 
-    async fn h1(&self, dialled: Dialled, place: OwnedSemaphorePermit) -> Result<Way, Failed> {
+    async fn h1(&self, dialled: Dialled, place: Place) -> Result<Way, Failed> {
         let connection = h1::Connection::over(dialled, self.options.head_bytes_max).await;
         let connection = connection.map_err(|error| Failed::new(Failure::Unreachable, error))?;
         Ok(Way::H1(Lent::new(connection, &self.pool, place)))
@@ -132,8 +133,8 @@ impl Reach {
         connection.map_err(|error| Failed::new(Failure::Unreachable, error))
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
+    async fn place(&self, is_protected: bool) -> Result<Place, Failed> {
+        let place = self.places.wait(is_protected).await;
         place.map_err(|error| Failed::new(Failure::Unreachable, error))
     }
 }

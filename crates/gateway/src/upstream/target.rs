@@ -4,9 +4,14 @@
 //! is rewritten on its way; two spellings of one path are the upstream's to tell apart.
 
 use http::Uri;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use rustls::pki_types::ServerName;
 use std::fmt;
+
+/// How many bytes a target may have, path and query: what is left of the longest that there can be (65,534) below the
+/// longest base path.
+pub(crate) const ASKED_BYTES_MAX: usize = 65_534 - BASE_BYTES_MAX;
+const BASE_BYTES_MAX: usize = 1024;
 
 /// How the upstream is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,6 +71,9 @@ impl Target {
         if !base.is_empty() && base.parse::<PathAndQuery>().is_err() {
             return Err(fail("its base path is not one"));
         }
+        if base.len() > BASE_BYTES_MAX {
+            return Err(fail("its base path is longer than 1,024 bytes"));
+        }
         if transport == Transport::Https && ServerName::try_from(host.as_str()).is_err() {
             return Err(fail("no certificate could be made out to its host"));
         }
@@ -92,14 +100,14 @@ impl Target {
         &self.authority
     }
 
-    /// Where a request for `uri` is sent: the base path and then its path and query, byte for byte.
-    pub(crate) fn join(&self, uri: &Uri) -> PathAndQuery {
+    /// Where a request for `uri` is sent: the base path and then its path and query, byte for byte. Nowhere, where both
+    /// together are too long, which they are not within [`ASKED_BYTES_MAX`].
+    pub(crate) fn join(&self, uri: &Uri) -> Result<PathAndQuery, InvalidUri> {
         let asked = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         if self.base.is_empty() || asked.as_str() == "*" {
-            return asked;
+            return Ok(asked);
         }
-        // A path and query after a path is one: both were read as such.
-        PathAndQuery::try_from(format!("{}{asked}", self.base)).unwrap_or(asked)
+        PathAndQuery::try_from(format!("{}{asked}", self.base))
     }
 
     /// The scheme as HTTP/2 has it.
@@ -183,10 +191,22 @@ mod tests {
     fn a_path_and_query_pass_byte_for_byte() {
         for path in ["/", "/a//b/../c/./d", "/%2e%2E/%41?x=%20&y=+&&=", "/a?", "//host/x", "/é?ü", "*"] {
             let uri: Uri = path.parse().expect("a path");
-            assert_eq!(target("http://h").join(&uri).as_str(), path);
-            assert_eq!(target("http://h/").join(&uri).as_str(), path);
+            let joined = |url| target(url).join(&uri).expect("a path").to_string();
+            assert_eq!(joined("http://h"), path);
+            assert_eq!(joined("http://h/"), path);
             let below = if path == "*" { path.to_owned() } else { format!("/base{path}") };
-            assert_eq!(target("http://h/base/").join(&uri).as_str(), below);
+            assert_eq!(joined("http://h/base/"), below);
         }
+    }
+
+    #[test]
+    fn a_path_below_the_base_is_below_it_or_nowhere() {
+        let asked = |bytes: usize| format!("/{}", "a".repeat(bytes - 1)).parse::<Uri>().expect("a path");
+        let base = format!("/{}", "b".repeat(BASE_BYTES_MAX - 1));
+        let longest = target(&format!("http://h{base}"));
+        let joined = longest.join(&asked(ASKED_BYTES_MAX)).expect("it is not too long");
+        assert!(joined.as_str().starts_with(&base) && joined.as_str().len() == 65_534);
+        longest.join(&asked(ASKED_BYTES_MAX + 1)).expect_err("it is too long");
+        Target::parse(&format!("http://h{base}b")).expect_err("its base path is too long");
     }
 }

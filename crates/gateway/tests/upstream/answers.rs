@@ -40,6 +40,21 @@ async fn a_head_over_the_limit_is_no_answer() {
 }
 
 #[tokio::test]
+async fn a_head_of_many_lines_is_an_answer() {
+    let script = Script::new(|_, peer| {
+        while peer.request().is_some() {
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n");
+            for line in 0..1000 {
+                peer.say(&format!("x-line-{line}: 1\r\n"));
+            }
+            peer.say("\r\nok");
+        }
+    });
+    let reply = ask(&script.upstream(), get("/")).await.expect("an answer");
+    assert_eq!((reply.text(), reply.headers.len()), ("ok", 1001));
+}
+
+#[tokio::test]
 async fn an_answer_that_comes_before_the_body_was_sent_is_the_answer() {
     let script = Script::new(|_, peer| {
         peer.head();

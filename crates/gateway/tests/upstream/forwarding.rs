@@ -132,6 +132,85 @@ async fn what_was_about_the_upstreams_connection_does_not_reach_the_client() {
     assert_eq!(reply.text(), "ok");
 }
 
+/// The body is by its chunks, whatever else is said of it: the client must not be told a length that is not its.
+#[tokio::test]
+async fn a_length_beside_chunks_does_not_reach_the_client() {
+    let script = Script::answering(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 50\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    );
+    let url = format!("http://{}", script.address);
+    for lines in [&[("host", "pay.example")][..], &[("host", "pay.example"), ("idempotency-key", KEY)]] {
+        let reply = forwarded(&url, Options::default(), request("POST", "/", lines)).await;
+        assert_eq!((reply.status, reply.text()), (200, "hello"));
+        assert_eq!(reply.headers.get("content-length"), None, "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_is_said_more_than_once_is_passed_on_once() {
+    for length in ["content-length: 5, 5", "content-length: 5\r\ncontent-length: 5"] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{length}\r\n\r\nhello");
+        let script = Script::new(move |_, peer| {
+            while peer.request().is_some() {
+                peer.say(&answer);
+            }
+        });
+        let asked = request("POST", "/", &[("host", "pay.example")]);
+        let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+        let lengths: Vec<_> = reply.headers.get_all("content-length").iter().collect();
+        assert_eq!(reply.text(), "hello");
+        assert_eq!(lengths, ["5"], "{length:?}");
+    }
+}
+
+/// Base path and target together must be a target. What is too long for that is nobody's, above all not somebody's above
+/// the base path.
+#[tokio::test]
+async fn a_target_that_is_too_long_is_refused_and_never_sent_without_the_base_path() {
+    let script = Script::answering(ANSWER);
+    let url = format!("http://{}/tenants/7", script.address);
+    for (bytes, status) in [(64_510, 200), (64_511, 414), (65_534, 414)] {
+        let target = format!("/{}", "a".repeat(bytes - 1));
+        let asked = request("POST", &target, &[("host", "pay.example"), ("idempotency-key", KEY)]);
+        let reply = forwarded(&url, Options::default(), asked).await;
+        assert_eq!(reply.status, status, "{bytes} bytes");
+        assert!(!reply.headers.contains_key("operation-id") || status == 200, "it was claimed");
+    }
+    let requests = script.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(requests[0].starts_with("POST /tenants/7/aaa"), "sent without its base path");
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_arrives_whatever_the_method() {
+    for method in ["GET", "HEAD", "DELETE", "OPTIONS", "POST"] {
+        let script = Script::new(|_, peer| {
+            let head = peer.head().expect("a head");
+            assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
+            let mut body = [0; b"4\r\nfind\r\n0\r\n\r\n".len()];
+            std::io::Read::read_exact(&mut peer.stream, &mut body).expect("a body");
+            assert_eq!(&body, b"4\r\nfind\r\n0\r\n\r\n");
+            peer.say("HTTP/1.1 204 No Content\r\n\r\n");
+        });
+        let mut asked = request(method, "/", &[("host", "pay.example"), ("transfer-encoding", "chunked")]);
+        let part = http_body::Frame::data(Bytes::from_static(b"find"));
+        let parts = futures_util::stream::iter([Ok::<_, std::convert::Infallible>(part)]);
+        *asked.body_mut() = semel_http::Body::live(http_body_util::StreamBody::new(parts));
+        let reply = forwarded(&format!("http://{}", script.address), Options::default(), asked).await;
+        assert_eq!(reply.status, 204, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn the_crumbs_of_an_http_2_cookie_arrive_as_one() {
+    let lines = [("host", "pay.example"), ("cookie", "session=1"), ("cookie", "theme=dark")];
+    let mut asked = request("GET", "/", &lines);
+    *asked.version_mut() = http::Version::HTTP_2;
+    let seen = seen("", Options::default(), asked).await;
+    let cookies: Vec<_> = seen.iter().filter(|line| line.starts_with("cookie")).collect();
+    assert_eq!(cookies, ["cookie: session=1; theme=dark"]);
+}
+
 #[tokio::test]
 async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() {
     let script = Script::answering(ANSWER);

@@ -1,21 +1,24 @@
 //! Upstreams over HTTP/2: what the end of a stream proves.
 
-use crate::world::{Peer, Script, ask, get, head, post, read, upstream};
+use crate::world::{KEY, Peer, Script, ask, get, head, keyed, layer, post, read, through, upstream};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use semel_gateway::upstream::{Options, Upstream};
 use semel_http::Failure;
 use std::io::{Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::unbounded_channel;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 
 /// One frame, written by hand: no library would send these in that order.
 fn frame(peer: &mut Peer, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -140,9 +143,76 @@ async fn a_connection_that_went_away_is_replaced_and_its_streams_are_answered() 
 #[tokio::test]
 async fn a_response_that_does_not_come_in_time_leaves_doubt() {
     let script = speaking(|_, _, _| {});
-    let options = Options { response_timeout: std::time::Duration::from_millis(50), ..Options::default() };
+    let options = Options { response_timeout: Duration::from_millis(50), ..Options::default() };
     let upstream = upstream(&format!("h2c://{}", script.address), options);
     assert_eq!(ask(&upstream, post("/", "1")).await, Err(Failure::TimedOut));
+}
+
+/// A network that went silent says nothing about the connections over it. The first request that is not answered does.
+#[tokio::test]
+async fn a_connection_that_did_not_answer_in_time_gets_no_further_request() {
+    for is_head_sent in [false, true] {
+        let script = speaking(move |peer, stream, served| {
+            if served > 1 {
+                no_content(peer, stream);
+            } else if is_head_sent {
+                frame(peer, HEADERS, 0x4, stream, &[0x88]);
+            }
+        });
+        let options = Options { response_timeout: Duration::from_millis(200), ..Options::default() };
+        let (upstream, layer) = (upstream(&format!("h2c://{}", script.address), options), layer().await);
+        let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
+        assert_eq!((reply.status, reply.code().as_str()), (504, "UPSTREAM_TIMEOUT"));
+        for key in ["another-key-0123456789", "a-third-key-0123456789"] {
+            assert_eq!(through(&layer, &upstream, keyed("/charges", key)).await.status, 204);
+        }
+        assert_eq!(script.connections(), 2);
+    }
+}
+
+/// The library keeps the head of a stream that was given up, and would send it once the socket takes something again.
+#[tokio::test]
+async fn a_stream_that_a_full_socket_held_back_was_not_sent_and_is_not_sent_later() {
+    let ((read_on, may_read), (told, mut heard)) = (mpsc::channel::<()>(), unbounded_channel());
+    let may_read = Mutex::new(may_read);
+    let script = Script::new(move |_, peer| {
+        let mut preface = [0; 24];
+        peer.stream.read_exact(&mut preface).expect("a preface");
+        // All the room that there can be: what holds the upload up is the socket.
+        frame(peer, SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+        frame(peer, WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+        while next(peer).expect("a stream").0 != HEADERS {}
+        may_read.lock().expect("no panic").recv().expect("somebody goes on");
+        let mut opened = 0;
+        while let Some((kind, _)) = next(peer) {
+            opened += usize::from(kind == HEADERS);
+        }
+        told.send(opened).expect("somebody waits");
+    });
+    let options = Options { response_timeout: Duration::from_secs(2), ..Options::default() };
+    let upstream = upstream(&format!("h2c://{}", script.address), options);
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&taken);
+    let parts = futures_util::stream::repeat_with(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from_static(&[0; 64 * 1024])))
+    });
+    let mut upload = post("/upload", "");
+    *upload.body_mut() = semel_http::Body::live(http_body_util::StreamBody::new(parts));
+    let uploading = tokio::spawn({
+        let upstream = upstream.clone();
+        async move { ask(&upstream, upload).await }
+    });
+    let mut before = 0;
+    while before == 0 || before != taken.load(Ordering::SeqCst) {
+        before = taken.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(ask(&upstream, post("/charges", "1")).await, Err(Failure::Unreachable));
+    read_on.send(()).expect("the script waits");
+    assert_eq!(heard.recv().await.expect("the connection has ended"), 0, "it was sent after all");
+    assert_eq!(script.connections(), 1);
+    uploading.abort();
 }
 
 #[tokio::test]

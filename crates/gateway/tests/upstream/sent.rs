@@ -74,6 +74,31 @@ async fn a_request_that_finds_every_place_taken_is_not_sent() {
     assert!(script.requests()[1].starts_with("POST /3 "), "{:?}", script.requests());
 }
 
+/// Downloads and event streams last as long as they like; a payment must not wait for them.
+#[tokio::test]
+async fn a_share_of_the_places_is_for_protected_requests_alone() {
+    let script = Script::new(|_, peer| {
+        while let Some(request) = peer.request() {
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n");
+            if request.contains("idempotency-key") {
+                peer.say("ok");
+            }
+        }
+    });
+    let options =
+        Options { connections_max: 4, connect_timeout: Duration::from_millis(200), ..Options::default() };
+    let (upstream, layer) = (script.upstream_with(options), layer().await);
+    let mut downloads = Vec::new();
+    for _ in 0..3 {
+        downloads.push(crate::world::head(&upstream, get("/download")).await.expect("a head"));
+    }
+    assert_eq!(ask(&upstream, get("/download")).await, Err(Failure::ConnectTimeout));
+    assert_eq!(through(&layer, &upstream, keyed("/charges", KEY)).await.text(), "ok");
+    // What is not protected has its share too, and gets back what it gives back.
+    drop(downloads.pop());
+    crate::world::head(&upstream, get("/download")).await.expect("a head");
+}
+
 #[tokio::test]
 async fn a_close_that_meets_the_request_is_harmless_exactly_if_no_byte_left() {
     let (told, mut heard) = unbounded_channel();

@@ -1,6 +1,6 @@
 //! Bodies, byte for byte: whatever is in them and however they come.
 
-use super::world::{Bodies, Server, post};
+use super::world::{Bodies, KEY, Server, engine, post};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -63,6 +63,26 @@ async fn peer_bug_content_encoding_and_length_disagree_with_the_body() {
         assert_eq!(reply.is_replay(), is_replay);
         assert_eq!((reply.header("content-encoding"), &reply.body[..]), (Some("gzip"), &zipped[..]));
         assert_eq!(reply.header("content-length"), Some(zipped.len().to_string().as_str()));
+    }
+}
+
+/// A server would end the message by it, and take what is missing or left over for the next one.
+#[tokio::test]
+async fn a_length_that_is_not_the_bodys_reaches_nobody() {
+    use tower::{Layer as _, ServiceExt};
+    let layer = semel_http::Layer::new(engine().await, Terms::default()).expect("fit for use");
+    let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
+        let body = semel_http::Body::from(Bytes::from_static(b"hello"));
+        let response = http::Response::builder().header("content-length", "50");
+        Ok::<_, std::convert::Infallible>(response.body(body).expect("a response"))
+    });
+    for is_replay in [false, true] {
+        let request = http::Request::post("/x").header("idempotency-key", KEY);
+        let request = request.body(http_body_util::Full::new(Bytes::new())).expect("a request");
+        let response = layer.layer(inner).oneshot(request).await.expect("a response");
+        assert_eq!(response.headers().contains_key("idempotency-replayed"), is_replay);
+        assert_eq!(response.headers().get("content-length"), None);
+        assert_eq!(response.into_body().collect().await.expect("a body").to_bytes(), "hello");
     }
 }
 
