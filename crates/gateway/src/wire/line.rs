@@ -69,7 +69,14 @@ pub(super) fn request_line(line: &[u8]) -> Result<RequestLine, Refusal> {
     };
     let is_connect = method == b"CONNECT";
     let authority = if is_connect { None } else { authority(target, method.len() + 1) };
-    Ok(RequestLine { is_old, is_connect, authority })
+    // Anything else is read as a host by some, and as a path by others.
+    let is_known = match target {
+        _ if is_connect => host(target).is_ok(),
+        [b'/', ..] => true,
+        b"*" => method == b"OPTIONS",
+        _ => authority.is_some(),
+    };
+    if is_known { Ok(RequestLine { is_old, is_connect, authority }) } else { Err(Refusal::Target) }
 }
 
 fn authority(target: &[u8], offset: usize) -> Option<(Range<usize>, &'static str)> {

@@ -32,6 +32,8 @@ macro_rules! refusals {
 refusals! {
     /// Not `method SP target SP version`.
     RequestLine = 400, "The request line is not a method, a target and a version with one space between them.";
+    /// A target in a form that its method does not have.
+    Target = 400, "The request's target is neither a path nor a URL of http or https.";
     /// Not HTTP/1.0 or HTTP/1.1.
     Version = 400, "The request line names a version other than HTTP/1.0 and HTTP/1.1.";
     /// Too many empty lines where a request should begin.
