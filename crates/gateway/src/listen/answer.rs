@@ -4,9 +4,9 @@
 //! to know of the response. What must never: a request for two hosts.
 
 use super::body::Body;
-use crate::wire::{Exchange, Refusal, Running};
+use crate::wire::{Exchange, Refusal, Running, is_disguised};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, UPGRADE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -55,7 +55,7 @@ where
 {
     let running = line.exchange.begin();
     let mut request = request.map(|incoming| Body::new(incoming, line.body_timeout));
-    if let Err(refusal) = one_host(&request) {
+    if let Err(refusal) = one_host(&request).and_then(|()| one_length(&request)) {
         return Ok(refused(refusal).map(|body| Answer { body, _running: running }));
     }
     request.extensions_mut().insert(line.peer);
@@ -100,6 +100,22 @@ fn one_host<B>(request: &Request<B>) -> Result<(), Refusal> {
         }
         _ => Ok(()),
     }
+}
+
+/// HTTP/2 frames without headers, but what it carries may go on by HTTP/1, to programs that frame by them. (Lengths that
+/// disagree, and transfer codings, the library refuses.)
+fn one_length<B>(request: &Request<B>) -> Result<(), Refusal> {
+    if request.version() != Version::HTTP_2 {
+        return Ok(());
+    }
+    let headers = request.headers();
+    if headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
+        return Err(Refusal::TwoLengths);
+    }
+    if headers.keys().any(|name| is_disguised(name.as_str().as_bytes())) {
+        return Err(Refusal::Disguised);
+    }
+    Ok(())
 }
 
 fn refused(refusal: Refusal) -> Response<semel_http::Body> {

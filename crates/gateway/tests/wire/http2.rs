@@ -197,6 +197,22 @@ async fn lengths_that_disagree_are_refused() {
 }
 
 #[tokio::test]
+async fn framing_headers_that_http_1_would_refuse_are_refused() {
+    let world = World::new().await;
+    let framing = [
+        &[("content_length", "99")][..],
+        &[("transfer_encoding", "chunked")],
+        &[("content-length", "0"), ("content-length", "0")],
+    ];
+    for fields in framing {
+        let fields = [&[(":authority", "a")], fields].concat();
+        let (kind, payload) = answered(&world, &fields).await;
+        assert_eq!((kind, payload[0]), (HEADERS, BAD_REQUEST), "{fields:?}");
+    }
+    assert!(world.service.seen().is_empty(), "{:?}", world.service.seen());
+}
+
+#[tokio::test]
 async fn a_body_shorter_or_longer_than_its_length_is_seen_as_broken() {
     for body in ["hel", "hello!"] {
         let world = World::new().await;
