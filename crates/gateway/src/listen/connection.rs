@@ -6,11 +6,12 @@ use super::accept::End;
 use super::answer::{Line, Peer, answer};
 use super::body::Body;
 use super::options::Options;
+use super::taking::Streams;
 use crate::wire::{Exchange, Protocol, Scanner, Stream};
 use http::{Request, Response};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -37,7 +38,7 @@ pub(super) struct Server {
     options: Options,
     tls: Option<TlsAcceptor>,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http2: http2::Builder<Streams>,
 }
 
 /// A service as connections call it.
@@ -75,7 +76,7 @@ impl Server {
         if options.headers_max > 100 {
             http1.max_headers(options.headers_max);
         }
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let mut http2 = http2::Builder::new(Streams { patience: options.write_timeout });
         http2
             .timer(TokioTimer::new())
             .max_concurrent_streams(options.streams_max)

@@ -10,6 +10,7 @@ mod body;
 mod connection;
 mod error;
 mod options;
+mod taking;
 mod tls;
 
 pub use accept::{Bound, Drained};
