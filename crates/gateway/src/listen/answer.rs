@@ -93,8 +93,13 @@ where
     request.extensions_mut().insert(line.peer);
     let is_connect = request.method() == Method::CONNECT;
     let wants_upgrade = wants_upgrade(&request);
+    let is_too_slow = request.body().verdict();
     poll_fn(|context| service.poll_ready(context)).await?;
-    let response = service.call(request).await?;
+    let mut response = service.call(request).await?;
+    // The service failed for want of a body: that is its client's doing, and nobody's behind it.
+    if is_too_slow() && response.status().is_server_error() {
+        response = refused(Refusal::BodyTimeout);
+    }
     if wants_upgrade {
         let status = response.status();
         line.exchange

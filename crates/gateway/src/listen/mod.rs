@@ -15,6 +15,6 @@ mod tls;
 
 pub use accept::{Bound, Drained};
 pub use answer::Peer;
-pub use body::{Body, TooSlow};
+pub use body::Body;
 pub use error::Error;
 pub use options::{Options, Tls};

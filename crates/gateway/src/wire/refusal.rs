@@ -86,6 +86,8 @@ refusals! {
     TooManyHeaders = 431, "There are more header lines than are allowed here.";
     /// The head did not come in time.
     HeadTimeout = 408, "The request line and headers did not come in time.";
+    /// The body did not come in time, and the service had no answer without it.
+    BodyTimeout = 408, "The request's body did not come in time.";
 }
 
 impl Refusal {
@@ -101,8 +103,9 @@ impl Refusal {
     pub fn problem(self) -> String {
         let (status, title, sentence) = (self.status(), self.title(), self.sentence());
         let retryable = matches!(self, Self::HeadTimeout);
+        let passed = if self == Self::BodyTimeout { "What had come of it" } else { "Nothing of it" };
         format!(
-            r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{sentence} Nothing of it was passed on.","retryable":{retryable}}}"#
+            r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{sentence} {passed} was passed on.","retryable":{retryable}}}"#
         )
     }
 
