@@ -91,7 +91,8 @@ pub enum Error {
     /// The store did not answer. Failing closed: without a claim nothing runs.
     Store(store::Error),
     /// The store stopped answering after it had shown another attempt at the same command, which may be running, or have
-    /// taken effect.
+    /// taken effect; or after it was sent a claim of this very call, which may stand there. Nothing runs under such a claim,
+    /// and it is given back once the store answers again.
     LostSight(store::Error),
     /// The attempt was given up before its effect began, and its claim given back. Trying again may help.
     GivenUp(GivenUp),

@@ -76,6 +76,10 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
         };
         match again {
             Ok(again) => recognised = again,
+            // Where a claim may stand in the store, nobody is to think that the store was never reached.
+            Err(error) if !loose.is_empty() => {
+                return Err(Unclaimed { error: error.after_another(), loose });
+            }
             Err(error) => return Err(Unclaimed { error, loose }),
         }
     }

@@ -11,6 +11,7 @@ use crate::problem::{Code, Form, Problem};
 use crate::route::Ready;
 use crate::source::NoKey;
 use crate::terms::KeyRule;
+use crate::unread::Unread;
 use crate::{prefer, request, telling};
 use bytes::Bytes;
 use http::Uri;
@@ -20,6 +21,7 @@ use semel::core::key::{Key, Parsed};
 use semel::core::scope::{Operation, Scope};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// A request on a route that protects it, as soon as it has a key.
 pub(crate) struct Asking {
@@ -52,6 +54,8 @@ pub(crate) enum Early {
 /// Why nothing is to be done once.
 pub(crate) enum Stop {
     Refused(Problem),
+    /// Its body did not come, or there was no room for it.
+    Unread(Unread),
     /// It has no key and needs none; its body, as far as it has not been read.
     Unprotected(Body),
 }
@@ -147,7 +151,7 @@ impl Asking {
         for_key: bool,
     ) -> Result<Taken, Problem> {
         let max = self.ready.terms.request_bytes_max;
-        let asked = Asked::new(parts, &self.target, operation, whole.data.clone(), max);
+        let asked = Asked::new(parts, &self.target, operation, whole, max);
         asked.take_apart(&self.ready, for_key).await.map_err(|error| telling::fingerprint(&error))
     }
 
@@ -157,7 +161,7 @@ impl Asking {
         may_defer && prefer::takes_async(&mut parts.headers)
     }
 
-    async fn read<B>(&self, body: B) -> Result<Whole, Problem>
+    async fn read<B>(&self, body: B) -> Result<Whole, Stop>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -165,16 +169,23 @@ impl Asking {
         let max = self.ready.terms.request_bytes_max;
         // By what it says about itself, where that is enough: nothing of it need be read.
         if body.size_hint().lower() > max as u64 {
-            return Err(too_large(max));
+            return Err(too_large(max).into());
         }
-        match body::read(body, max).await {
-            Read::Whole(whole) => Ok(whole),
-            Read::Over(_) => Err(too_large(max)),
-            Read::Broken(_) => {
-                let detail = "The request's body broke off before its end. Nothing was run.";
-                Err(Problem::new(Code::Unfingerprintable, detail))
-            }
-        }
+        let read = body::read(body, max, Some(self.shared.room.place()));
+        let Ok(read) = timeout(self.shared.body_time_max, read).await else {
+            return Err(Stop::Unread(Unread::TooSlow));
+        };
+        Err(match read {
+            Read::Whole(whole) => return Ok(whole),
+            Read::Over(_) => too_large(max).into(),
+            Read::Broken(error) => match Unread::told_by(&*error) {
+                Some(why) => Stop::Unread(why),
+                None => {
+                    let detail = "The request's body broke off before its end. Nothing was run.";
+                    Problem::new(Code::Unfingerprintable, detail).into()
+                }
+            },
+        })
     }
 
     fn intent(&self, parts: &Parts, scope: &Scope, key: &Key, known: Known, is_async: bool) -> Intent {

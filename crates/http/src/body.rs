@@ -3,7 +3,7 @@
 //! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
 
 use crate::clean::Clean;
-use crate::failure::Failure;
+use crate::room::Place;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// Any error of a body or a service.
@@ -38,6 +39,8 @@ struct Live {
 pub(crate) struct Whole {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
+    /// What it holds of the room that all share.
+    pub(crate) place: Option<Arc<Place>>,
 }
 
 /// What came of reading a body.
@@ -45,8 +48,8 @@ pub(crate) enum Read {
     Whole(Whole),
     /// It is longer than allowed. Nothing of it is lost, but for trailers that only Semel may send.
     Over(Body),
-    /// It broke off, or did not end in time.
-    Broken(Failure),
+    /// It broke off, did not end in time, or found no room.
+    Broken(BoxError),
 }
 
 impl Body {
@@ -91,12 +94,12 @@ impl Body {
 
 impl From<Bytes> for Body {
     fn from(data: Bytes) -> Self {
-        Self::whole(Whole { data, trailers: None })
+        Self::whole(Whole { data, ..Whole::default() })
     }
 }
 
-/// Reads `body` to its end, unless it is longer than `max` bytes.
-pub(crate) async fn read<B>(body: B, max: usize) -> Read
+/// Reads `body` to its end, unless it is longer than `max` bytes, or than there is room for in `place`.
+pub(crate) async fn read<B>(body: B, max: usize, mut place: Option<Place>) -> Read
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -104,13 +107,18 @@ where
     let mut body = Box::pin(body);
     let mut came = Came::default();
     let mut trailers: Option<HeaderMap> = None;
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = body.frame().await.map(|frame| frame.map_err(Into::into)) {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return Read::Broken(Failure::of_body(&*error.into())),
+            Err(error) => return Read::Broken(error),
         };
         match frame.into_data().map_err(Frame::into_trailers) {
             Ok(data) => {
+                if let Some(place) = &mut place
+                    && let Err(no_room) = place.grow_to(came.len() + data.len()).await
+                {
+                    return Read::Broken(no_room.into());
+                }
                 came.push(data);
                 if came.len() > max {
                     return Read::Over(Body::resumed(came.into_bytes(), body).cleaned(Clean::All));
@@ -120,7 +128,7 @@ where
             Err(Err(_)) => {}
         }
     }
-    Read::Whole(Whole { data: came.into_bytes(), trailers })
+    Read::Whole(Whole { data: came.into_bytes(), trailers, place: place.map(Arc::new) })
 }
 
 impl Whole {
@@ -189,16 +197,16 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Whole(Whole { data, trailers }) => data.is_empty() && trailers.is_none(),
+            Kind::Whole(Whole { data, trailers, .. }) => data.is_empty() && trailers.is_none(),
             Kind::Live(Live { came, rest, .. }) => came.is_empty() && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Whole(Whole { data, trailers: None }) => SizeHint::with_exact(data.len() as u64),
+            Kind::Whole(Whole { data, trailers: None, .. }) => SizeHint::with_exact(data.len() as u64),
             // A length would have HTTP/1 end the message before its trailers.
-            Kind::Whole(Whole { data, trailers: Some(_) }) => {
+            Kind::Whole(Whole { data, trailers: Some(_), .. }) => {
                 let mut hint = SizeHint::new();
                 hint.set_lower(data.len() as u64);
                 hint

@@ -6,6 +6,7 @@
 use crate::caller::Callers;
 use crate::observe::{Event, Observer, Unobserved, What};
 use crate::problem::{Code, Problem};
+use crate::room::Room;
 use crate::route::{Ready, Routes};
 use crate::service::Service;
 use crate::terms::{Terms, TermsError};
@@ -17,6 +18,7 @@ use semel::core::scope::{Operation, Scope};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Wraps services so that what requests with an idempotency key ask of them happens once.
@@ -42,11 +44,18 @@ pub(crate) struct Shared {
     pub(crate) observer: Arc<dyn Observer>,
     /// How much more may be held for judging requests in shadow mode, in KiB.
     pub(crate) judging: Arc<Semaphore>,
+    /// For bodies of requests that are to be done once.
+    pub(crate) room: Room,
+    /// How long such a body may take to come.
+    pub(crate) body_time_max: Duration,
 }
 
 /// How much is held at once for judging requests in shadow mode. What is beyond that is handed on unjudged: a store that
 /// hangs must not fill the memory.
 const JUDGED_KIB_MAX: usize = 64 * 1024;
+
+/// How long a body may take to come that is to be read. Long enough for 10 MiB over the slowest of lines.
+const BODY_TIME_MAX: Duration = Duration::from_mins(5);
 
 impl Layer {
     /// Every route under the same terms.
@@ -66,6 +75,8 @@ impl Layer {
             published: None,
             observer: Arc::new(Unobserved),
             judging: Arc::new(Semaphore::new(JUDGED_KIB_MAX)),
+            room: Room::default(),
+            body_time_max: BODY_TIME_MAX,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -105,6 +116,21 @@ impl Layer {
     pub fn publishing(self, prefix: impl Into<String>) -> Self {
         let prefix = prefix.into();
         self.with(|shared| shared.published = Some(prefix.trim_end_matches('/').to_owned()))
+    }
+
+    /// How many bytes of request bodies are held at once, over all routes: those of requests with a key, which are read
+    /// before they run, and held while they do. 256 MiB otherwise. A body for which no room is found within a few
+    /// seconds is refused with 503; each body's own limit is [`Terms::request_bytes_max`].
+    #[must_use]
+    pub fn bodies_bytes_max(self, bytes: usize) -> Self {
+        self.with(|shared| shared.room = Room::new(bytes))
+    }
+
+    /// How long such a body may take to come, from its first byte to its last; 408 after that. 5 minutes otherwise. How long
+    /// the next byte may take is for the server to bound.
+    #[must_use]
+    pub fn body_time_max(self, span: Duration) -> Self {
+        self.with(|shared| shared.body_time_max = span)
     }
 
     /// Who is told what becomes of each request. Nobody otherwise.

@@ -4,6 +4,7 @@
 //! somebody's id in it, or anything that the layer's behaviour depends on.
 
 use crate::problem::Code;
+use crate::unread::Unread;
 use semel::core::id::CallerHash;
 use semel::core::key::Weakness;
 use semel::core::record::StateName;
@@ -58,6 +59,8 @@ pub enum What {
         /// Whose key was bound to another payload; only then.
         caller: Option<CallerHash>,
     },
+    /// Its body was not read to its end, and nothing was run.
+    Unread(Unread),
     /// It would have got a stored outcome, and was not allowed to have it.
     NotAuthorized,
     /// The store could not be reached, and the request was handed on without protection, as the terms have it.

@@ -204,12 +204,14 @@ impl Asking {
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Whether the store could not be asked. What it refuses, or what is shut down, is no reason to go on without it.
+/// Whether the store could not be asked, and surely has no claim of this request. What it refuses, or what is shut down, is no
+/// reason to go on without it; and a claim whose answer was lost is given back as one under which nothing was sent, which
+/// must stay true.
 fn is_out_of_reach(error: &Error) -> bool {
     match error {
-        Error::Store(error) => matches!(error.kind(), Kind::Unavailable | Kind::Ambiguous),
+        Error::Store(error) => error.kind() == Kind::Unavailable,
         Error::Secrets(error) => error.is_retryable(),
-        // Not where another attempt may be running: that one was claimed.
+        // Not where another attempt may be running, or this one may have been claimed.
         _ => false,
     }
 }

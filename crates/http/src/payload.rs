@@ -3,6 +3,8 @@
 //! What lives here: the owned form of [`fingerprint::Request`](semel::core::fingerprint::Request). What must never: a
 //! fingerprint of its own making.
 
+use crate::body::Whole;
+use crate::room::Place;
 use crate::route::Ready;
 use crate::source::NoKey;
 use bytes::Bytes;
@@ -26,6 +28,8 @@ pub(crate) struct Asked {
     target: Uri,
     headers: HeaderMap,
     body: Bytes,
+    /// For the body, which stays as long as anybody may ask for another fingerprint of it.
+    _place: Option<Arc<Place>>,
     limits: Limits,
 }
 
@@ -48,7 +52,7 @@ impl Asked {
         parts: &Parts,
         target: &Uri,
         operation: &Operation,
-        body: Bytes,
+        whole: &Whole,
         bytes_max: usize,
     ) -> Self {
         Self {
@@ -56,7 +60,8 @@ impl Asked {
             operation: operation.to_string(),
             target: target.clone(),
             headers: parts.headers.clone(),
-            body,
+            body: whole.data.clone(),
+            _place: whole.place.clone(),
             limits: Limits { decoded_body_bytes_max: bytes_max },
         }
     }

@@ -228,7 +228,7 @@ impl Problem {
 }
 
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+pub(crate) const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const CODE: HeaderName = HeaderName::from_static("code");
 const RETRYABLE: HeaderName = HeaderName::from_static("retryable");
 

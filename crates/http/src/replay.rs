@@ -20,7 +20,7 @@ pub(crate) fn response(outcome: &Outcome) -> Option<Response<Body>> {
         Status::Value => return None,
     };
     let trailers = if outcome.trailers.is_empty() { None } else { Some(fields(&outcome.trailers)?) };
-    let mut response = Response::new(Body::whole(Whole { data: data.clone(), trailers }));
+    let mut response = Response::new(Body::whole(Whole { data: data.clone(), trailers, place: None }));
     *response.status_mut() = status;
     *response.headers_mut() = fields(&outcome.headers)?;
     Some(response)

@@ -43,7 +43,7 @@ where
     let read = if is_endless(&parts.headers) {
         Read::Over(Body::live(body).cleaned(Clean::All))
     } else {
-        body::read(body, terms.response_bytes_max).await
+        body::read(body, terms.response_bytes_max, None).await
     };
     let said = |whole| {
         let saying = Saying::new(&parts, whole, handle.heard().steer);
@@ -69,7 +69,7 @@ where
             let unkept = |status| unkept(&parts, status, handle, terms);
             (said(None).ending(terms, unkept), body)
         }
-        Read::Broken(failure) => return failed(failure),
+        Read::Broken(error) => return failed(Failure::of_body(&*error)),
     };
     names::strip(&mut parts.headers);
     Ended { ending, local: Local::Response(Box::new(Response::from_parts(parts, body))) }

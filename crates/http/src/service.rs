@@ -94,6 +94,10 @@ where
     match asking.prepare(&mut parts, body).await {
         Ok(prepared) => asking.once(prepared, inner, parts).await,
         Err(Stop::Refused(problem)) => Ok(asking.refuse(problem, None)),
+        Err(Stop::Unread(why)) => {
+            asking.shared.tell(&asking.ready, What::Unread(why));
+            Ok(why.response(asking.form))
+        }
         Err(Stop::Unprotected(body)) => {
             asking.shared.tell(&asking.ready, What::Unprotected);
             pass(inner, parts, body, Clean::All).await

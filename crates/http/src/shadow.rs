@@ -140,7 +140,7 @@ impl Judge {
     async fn would(&mut self, data: Bytes) -> Result<Would, Problem> {
         let Asking { shared, ready, target, .. } = &self.asking;
         let operation = ready.operation(&self.head.method, target.path());
-        let whole = Whole { data, trailers: None };
+        let whole = Whole { data, ..Whole::default() };
         let for_key = matches!(self.early, Early::InBody);
         let taken = self.asking.take_apart(&self.head, &operation, &whole, for_key).await;
         let early = std::mem::replace(&mut self.early, Early::Unkeyed);

@@ -131,7 +131,7 @@ async fn a_claim_of_which_nobody_could_tell_is_given_back_once_it_is_found() {
         _ => Fault::Pass,
     });
     let refused = engine.run(intent("k", "5"), never).await;
-    assert!(matches!(refused, Err(RunError::NotRun(Error::Store(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(RunError::NotRun(Error::LostSight(_)))), "{refused:?}");
     down.store(false, Ordering::SeqCst);
     world.pass(secs(1)).await;
     assert_eq!(engine.run(intent("k", "5"), charge).await.expect("the next attempt").value, 2);
@@ -150,7 +150,7 @@ async fn a_store_that_never_answers_is_given_up_on() {
     });
     world.pass(secs(25)).await;
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError::NotRun(Error::Store(_)))), "{told:?}");
+    assert!(matches!(told, Err(RunError::NotRun(Error::LostSight(_)))), "{told:?}");
 }
 
 #[tokio::test]

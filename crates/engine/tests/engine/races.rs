@@ -115,7 +115,7 @@ async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_given_back() 
         _ => Fault::Pass,
     });
     let refused = engine.run(intent("k", "5"), never).await;
-    assert!(matches!(refused, Err(RunError::NotRun(Error::Store(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(RunError::NotRun(Error::LostSight(_)))), "{refused:?}");
     down.store(false, Ordering::SeqCst);
     world.pass(secs(5)).await;
     world.store.deliver().await.expect("it is on its way").expect("an answer");

@@ -4,18 +4,19 @@
 //! to know of the response. What must never: a request for two hosts.
 
 use super::body::Body;
-use crate::wire::{Exchange, Refusal, Running};
+use super::taking::Taking;
+use crate::wire::{Exchange, Refusal, Running, is_disguised};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, UPGRADE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// From where a request came: an extension of each.
@@ -38,11 +39,42 @@ pub(super) struct Line {
     pub(super) body_timeout: Duration,
 }
 
+/// What is handed to a stream of HTTP/2 at once. The library takes a piece of any length as soon as the client's window has
+/// room for one byte of it: the rest of a long one would wait in there, where nobody counts it.
+const PIECE_BYTES: usize = 16 * 1024;
+
 /// A response's body. The request has been answered once it is dropped.
 #[derive(Debug)]
 pub(super) struct Answer {
     body: semel_http::Body,
+    /// What is left of the last frame.
+    rest: Bytes,
+    /// The stream of HTTP/2 that it goes by.
+    taking: Option<Arc<Taking>>,
     _running: Running,
+}
+
+impl Answer {
+    fn new(body: semel_http::Body, running: Running) -> Self {
+        Self { body, rest: Bytes::new(), taking: Taking::here(), _running: running }
+    }
+
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, semel_http::BoxError>>> {
+        if self.rest.is_empty() {
+            let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.rest = data,
+                Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
 }
 
 pub(super) async fn answer<S>(
@@ -55,20 +87,25 @@ where
 {
     let running = line.exchange.begin();
     let mut request = request.map(|incoming| Body::new(incoming, line.body_timeout));
-    if let Err(refusal) = one_host(&request) {
-        return Ok(refused(refusal).map(|body| Answer { body, _running: running }));
+    if let Err(refusal) = one_host(&request).and_then(|()| one_length(&request)) {
+        return Ok(refused(refusal).map(|body| Answer::new(body, running)));
     }
     request.extensions_mut().insert(line.peer);
     let is_connect = request.method() == Method::CONNECT;
     let wants_upgrade = wants_upgrade(&request);
+    let is_too_slow = request.body().verdict();
     poll_fn(|context| service.poll_ready(context)).await?;
-    let response = service.call(request).await?;
+    let mut response = service.call(request).await?;
+    // The service failed for want of a body: that is its client's doing, and nobody's behind it.
+    if is_too_slow() && response.status().is_server_error() {
+        response = refused(Refusal::BodyTimeout);
+    }
     if wants_upgrade {
         let status = response.status();
         line.exchange
             .decide(status == StatusCode::SWITCHING_PROTOCOLS || (is_connect && status.is_success()));
     }
-    Ok(response.map(|body| Answer { body, _running: running }))
+    Ok(response.map(|body| Answer::new(body, running)))
 }
 
 /// Whether the scanner waits for a decision after this request; it judges by the same.
@@ -102,6 +139,22 @@ fn one_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
+/// HTTP/2 frames without headers, but what it carries may go on by HTTP/1, to programs that frame by them. (Lengths that
+/// disagree, and transfer codings, the library refuses.)
+fn one_length<B>(request: &Request<B>) -> Result<(), Refusal> {
+    if request.version() != Version::HTTP_2 {
+        return Ok(());
+    }
+    let headers = request.headers();
+    if headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
+        return Err(Refusal::TwoLengths);
+    }
+    if headers.keys().any(|name| is_disguised(name.as_str().as_bytes())) {
+        return Err(Refusal::Disguised);
+    }
+    Ok(())
+}
+
 fn refused(refusal: Refusal) -> Response<semel_http::Body> {
     let mut response = Response::new(Bytes::from(refusal.problem()).into());
     *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
@@ -119,14 +172,28 @@ impl http_body::Body for Answer {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
+        let this = self.get_mut();
+        let Some(taking) = this.taking.clone() else { return Pin::new(&mut this.body).poll_frame(context) };
+        // Who is asked for more has got rid of what was there.
+        taking.taken();
+        let piece = ready!(this.poll_piece(context));
+        if let Some(Ok(_)) = &piece {
+            taking.offer();
+        }
+        Poll::Ready(piece)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, of_body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower().saturating_add(rest));
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
     }
 }

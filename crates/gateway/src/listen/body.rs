@@ -6,9 +6,11 @@
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use std::fmt;
+use semel_http::TooSlow;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
@@ -20,23 +22,18 @@ pub struct Body {
     limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     has_ended: bool,
+    verdict: Arc<AtomicBool>,
 }
-
-/// The client sent nothing for too long, and the rest of the body is given up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooSlow;
-
-impl fmt::Display for TooSlow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the client sent nothing more of the request's body in time")
-    }
-}
-
-impl std::error::Error for TooSlow {}
 
 impl Body {
     pub(super) fn new(incoming: Incoming, limit: Duration) -> Self {
-        Self { incoming, limit, timer: None, has_ended: false }
+        Self { incoming, limit, timer: None, has_ended: false, verdict: Arc::default() }
+    }
+
+    /// Whether the client was too slow, told wherever the body is by now.
+    pub(super) fn verdict(&self) -> impl Fn() -> bool + Send + use<> {
+        let verdict = Arc::clone(&self.verdict);
+        move || verdict.load(Ordering::Acquire)
     }
 }
 
@@ -59,6 +56,7 @@ impl http_body::Body for Body {
         let limit = this.limit;
         ready!(this.timer.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(context));
         this.has_ended = true;
+        this.verdict.store(true, Ordering::Release);
         Poll::Ready(Some(Err(TooSlow.into())))
     }
 

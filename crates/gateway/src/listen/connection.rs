@@ -6,11 +6,12 @@ use super::accept::End;
 use super::answer::{Line, Peer, answer};
 use super::body::Body;
 use super::options::Options;
+use super::taking::Streams;
 use crate::wire::{Exchange, Protocol, Scanner, Stream};
 use http::{Request, Response};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -29,6 +30,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// these the connection is closed: nothing ordinary comes near.
 const RESET_STREAMS_MAX: usize = 100;
 const ERROR_STREAMS_MAX: usize = 256;
+/// What is written between two looks at a connection on which nothing is being answered: pings, and answers to pings.
+const CHATTER_BYTES: u64 = 1024;
 /// Room behind a head, for the body that follows it.
 const BODY_BUFFER: usize = 64 * 1024;
 
@@ -37,7 +40,7 @@ pub(super) struct Server {
     options: Options,
     tls: Option<TlsAcceptor>,
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http2: http2::Builder<Streams>,
 }
 
 /// A service as connections call it.
@@ -75,7 +78,7 @@ impl Server {
         if options.headers_max > 100 {
             http1.max_headers(options.headers_max);
         }
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let mut http2 = http2::Builder::new(Streams { patience: options.write_timeout });
         http2
             .timer(TokioTimer::new())
             .max_concurrent_streams(options.streams_max)
@@ -200,16 +203,21 @@ impl Server {
     }
 }
 
-/// Resolves once no request has begun and none has run for `limit`, looked at that often: it takes up to twice as long, and
-/// costs a request nothing.
+/// Resolves once no request has begun, none has run and no answer was on its way for `limit`, looked at that often: it takes
+/// up to twice as long, and costs a request nothing.
+///
+/// The library takes the end of an answer before its client does: whether that still goes out, the bytes tell.
 async fn idle(exchange: &Exchange, limit: Duration) {
-    let mut begun_before = None;
+    let mut before = None;
     loop {
-        let begun = exchange.begun();
-        if begun_before == Some(begun) && exchange.finished() == begun {
+        let (begun, written) = (exchange.begun(), exchange.written());
+        let is_still = |(begun_before, written_before)| {
+            begun == begun_before && written - written_before <= CHATTER_BYTES
+        };
+        if before.is_some_and(is_still) && exchange.finished() == begun {
             return;
         }
-        begun_before = Some(begun);
+        before = Some((begun, written));
         sleep(limit).await;
     }
 }
@@ -234,4 +242,38 @@ where
 async fn told(end: &mut watch::Receiver<End>, how: End) {
     // Whoever could tell is gone with the socket: that is the end too.
     let _ = end.wait_for(|end| *end >= how).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Duration = Duration::from_millis(50);
+
+    #[tokio::test]
+    async fn a_connection_is_not_idle_while_answers_go_out_and_idle_once_only_pings_do() {
+        let exchange = Arc::new(Exchange::default());
+        drop(exchange.begin());
+        let going_out = async {
+            for _ in 0..40 {
+                exchange.wrote(2048);
+                sleep(LOOK / 10).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = going_out => {}
+            () = idle(&exchange, LOOK) => panic!("cut off in the middle of an answer"),
+        }
+        let pinging = async {
+            loop {
+                exchange.wrote(17);
+                sleep(LOOK / 10).await;
+            }
+        };
+        tokio::select! {
+            () = pinging => {}
+            () = idle(&exchange, LOOK) => {}
+        }
+    }
 }

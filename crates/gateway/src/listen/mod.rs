@@ -10,10 +10,11 @@ mod body;
 mod connection;
 mod error;
 mod options;
+mod taking;
 mod tls;
 
 pub use accept::{Bound, Drained};
 pub use answer::Peer;
-pub use body::{Body, TooSlow};
+pub use body::Body;
 pub use error::Error;
 pub use options::{Options, Tls};

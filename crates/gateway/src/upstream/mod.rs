@@ -28,7 +28,7 @@ use http::header::UPGRADE;
 use http::{Request, Response};
 use reach::{Reach, Way};
 use semel::Attempt;
-use semel_http::Failure;
+use semel_http::{Failure, TooSlow};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -80,7 +80,11 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
             let operation = attempt.as_ref().map(|attempt| attempt.operation_id().to_string());
             send(&reach, request, attempt).await.map_err(|failed| {
                 let (upstream, cause) = (&reach.target, failed.told());
-                tracing::warn!(%upstream, operation, %cause, "{}", failed.failure);
+                if TooSlow::is_cause_of(&*failed.cause) {
+                    tracing::debug!(%upstream, "{TooSlow}");
+                } else {
+                    tracing::warn!(%upstream, operation, %cause, "{}", failed.failure);
+                }
                 failed.failure
             })
         })

@@ -1,6 +1,6 @@
 //! What the serving side of a connection tells its reading side.
 //!
-//! What lives here: how many requests were answered, and whether a change of protocol was granted. What must never: anything
+//! What lives here: how many requests were answered, how many bytes went out, and whether a change of protocol was granted. What must never: anything
 //! of a request.
 
 use futures_util::task::AtomicWaker;
@@ -17,6 +17,7 @@ const DECLINED: u8 = 2;
 pub(crate) struct Exchange {
     begun: AtomicU64,
     finished: AtomicU64,
+    written: AtomicU64,
     decision: AtomicU8,
     reader: AtomicWaker,
 }
@@ -36,6 +37,16 @@ impl Exchange {
     /// How many requests were answered to their end, or given up.
     pub(crate) fn finished(&self) -> u64 {
         self.finished.load(Ordering::Acquire)
+    }
+
+    /// That many bytes more went to the client.
+    pub(crate) fn wrote(&self, bytes: usize) {
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How many bytes went to the client.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
     /// Says whether the request that asked for another protocol gets it.

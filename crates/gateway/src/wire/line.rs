@@ -69,7 +69,14 @@ pub(super) fn request_line(line: &[u8]) -> Result<RequestLine, Refusal> {
     };
     let is_connect = method == b"CONNECT";
     let authority = if is_connect { None } else { authority(target, method.len() + 1) };
-    Ok(RequestLine { is_old, is_connect, authority })
+    // Anything else is read as a host by some, and as a path by others.
+    let is_known = match target {
+        _ if is_connect => host(target).is_ok(),
+        [b'/', ..] => true,
+        b"*" => method == b"OPTIONS",
+        _ => authority.is_some(),
+    };
+    if is_known { Ok(RequestLine { is_old, is_connect, authority }) } else { Err(Refusal::Target) }
 }
 
 fn authority(target: &[u8], offset: usize) -> Option<(Range<usize>, &'static str)> {
@@ -135,15 +142,25 @@ pub(super) enum Framing {
 /// Which of them a name is. A hyphen written as an underscore makes the same name for some programs behind us.
 pub(super) fn framing(name: &[u8]) -> Result<Option<Framing>, Refusal> {
     let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+    if is_disguised(name) {
+        return Err(Refusal::Disguised);
+    }
     Ok(match name.len() {
         4 if is(b"host") => Some(Framing::Host),
         7 if is(b"upgrade") => Some(Framing::Upgrade),
         14 if is(b"content-length") => Some(Framing::ContentLength),
         17 if is(b"transfer-encoding") => Some(Framing::TransferEncoding),
-        14 if is(b"content_length") => return Err(Refusal::Disguised),
-        17 if is(b"transfer_encoding") => return Err(Refusal::Disguised),
         _ => None,
     })
+}
+
+/// Whether a name is that of a framing header but for an underscore.
+pub(crate) fn is_disguised(name: &[u8]) -> bool {
+    match name.len() {
+        14 => name.eq_ignore_ascii_case(b"content_length"),
+        17 => name.eq_ignore_ascii_case(b"transfer_encoding"),
+        _ => false,
+    }
 }
 
 /// A message's length: digits, and no more than any file is long.

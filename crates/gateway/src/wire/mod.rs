@@ -19,6 +19,7 @@ mod scanner;
 mod stream;
 
 pub(crate) use exchange::{Exchange, Running};
+pub(crate) use line::is_disguised;
 pub(crate) use patience::Patience;
 pub use refusal::Refusal;
 pub use scanner::{Limits, Protocol, Scanner};

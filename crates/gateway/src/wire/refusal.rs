@@ -32,6 +32,8 @@ macro_rules! refusals {
 refusals! {
     /// Not `method SP target SP version`.
     RequestLine = 400, "The request line is not a method, a target and a version with one space between them.";
+    /// A target in a form that its method does not have.
+    Target = 400, "The request's target is neither a path nor a URL of http or https.";
     /// Not HTTP/1.0 or HTTP/1.1.
     Version = 400, "The request line names a version other than HTTP/1.0 and HTTP/1.1.";
     /// Too many empty lines where a request should begin.
@@ -84,6 +86,8 @@ refusals! {
     TooManyHeaders = 431, "There are more header lines than are allowed here.";
     /// The head did not come in time.
     HeadTimeout = 408, "The request line and headers did not come in time.";
+    /// The body did not come in time, and the service had no answer without it.
+    BodyTimeout = 408, "The request's body did not come in time.";
 }
 
 impl Refusal {
@@ -99,8 +103,9 @@ impl Refusal {
     pub fn problem(self) -> String {
         let (status, title, sentence) = (self.status(), self.title(), self.sentence());
         let retryable = matches!(self, Self::HeadTimeout);
+        let passed = if self == Self::BodyTimeout { "What had come of it" } else { "Nothing of it" };
         format!(
-            r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{sentence} Nothing of it was passed on.","retryable":{retryable}}}"#
+            r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{sentence} {passed} was passed on.","retryable":{retryable}}}"#
         )
     }
 

@@ -183,6 +183,17 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         }
     }
 
+    fn poll_written(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.exchange.wrote(bytes);
+        }
+        self.poll_patiently(written, context)
+    }
+
     fn poll_patiently<T>(
         &mut self,
         result: Poll<io::Result<T>>,
@@ -241,7 +252,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.io).poll_write(context, bytes);
-        this.poll_patiently(written, context)
+        this.poll_written(written, context)
     }
 
     fn poll_write_vectored(
@@ -251,7 +262,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<I> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.io).poll_write_vectored(context, bytes);
-        this.poll_patiently(written, context)
+        this.poll_written(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {

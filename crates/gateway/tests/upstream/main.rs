@@ -7,6 +7,7 @@ mod http2;
 mod layered;
 mod reuse;
 mod sent;
+mod slow;
 mod tls;
 mod tunnels;
 mod world;

@@ -110,7 +110,11 @@ impl Frames {
     }
 
     async fn request(&mut self, flags: u8, more: &[(&str, &str)]) {
-        let own = [(":method", "POST"), (":scheme", "http"), (":path", "/frames")];
+        self.request_to("/frames", flags, more).await;
+    }
+
+    async fn request_to(&mut self, path: &str, flags: u8, more: &[(&str, &str)]) {
+        let own = [(":method", "POST"), (":scheme", "http"), (":path", path)];
         let mut payload = Vec::new();
         for (name, value) in own.iter().chain(more) {
             payload.push(0);
@@ -197,6 +201,22 @@ async fn lengths_that_disagree_are_refused() {
 }
 
 #[tokio::test]
+async fn framing_headers_that_http_1_would_refuse_are_refused() {
+    let world = World::new().await;
+    let framing = [
+        &[("content_length", "99")][..],
+        &[("transfer_encoding", "chunked")],
+        &[("content-length", "0"), ("content-length", "0")],
+    ];
+    for fields in framing {
+        let fields = [&[(":authority", "a")], fields].concat();
+        let (kind, payload) = answered(&world, &fields).await;
+        assert_eq!((kind, payload[0]), (HEADERS, BAD_REQUEST), "{fields:?}");
+    }
+    assert!(world.service.seen().is_empty(), "{:?}", world.service.seen());
+}
+
+#[tokio::test]
 async fn a_body_shorter_or_longer_than_its_length_is_seen_as_broken() {
     for body in ["hel", "hello!"] {
         let world = World::new().await;
@@ -228,4 +248,46 @@ async fn fields_beyond_the_limit_are_refused() {
     let (kind, payload) = answered(&world, &fields).await;
     assert!(kind == RESET || payload[0] != OK, "{kind} {payload:?}");
     assert!(world.service.seen().is_empty());
+}
+
+const SETTINGS: u8 = 4;
+/// `SETTINGS_INITIAL_WINDOW_SIZE`: 0.
+const SHUT: [u8; 6] = [0, 4, 0, 0, 0, 0];
+
+#[tokio::test]
+async fn a_stream_whose_client_never_opens_its_window_is_reset() {
+    let world = World::with(Options { write_timeout: SHORT, ..options() }).await;
+    let mut frames = Frames::new(&world).await;
+    frames.send(SETTINGS, 0, 0, &SHUT).await;
+    frames.request(END_STREAM, &[(":authority", "a")]).await;
+    let (kind, payload) = frames.answer().await;
+    assert_eq!((kind, payload[0]), (HEADERS, OK));
+    assert_eq!(frames.answer().await.0, RESET);
+}
+
+#[tokio::test]
+async fn a_stream_whose_client_takes_a_window_full_and_no_more_is_reset() {
+    let world = World::with(Options { write_timeout: SHORT, ..options() }).await;
+    let mut frames = Frames::new(&world).await;
+    frames.request_to("/big", END_STREAM, &[(":authority", "a")]).await;
+    assert_eq!(frames.answer().await.0, HEADERS);
+    let mut taken = 0;
+    let end = loop {
+        match frames.answer().await {
+            (DATA, payload) => taken += payload.len(),
+            (kind, _) => break kind,
+        }
+    };
+    assert_eq!((taken, end), (65_535, RESET));
+}
+
+#[tokio::test]
+async fn a_stream_with_nothing_to_send_yet_is_not_reset() {
+    let world = World::with(Options { write_timeout: SHORT, ..options() }).await;
+    let (mut send, _driving) = connect(&world).await;
+    let hanging = tokio::spawn(send.send_request(post("/hang", "")));
+    within(world.service.arrived.notified()).await;
+    tokio::time::sleep(SHORT * 3).await;
+    world.service.release();
+    assert_eq!(within(hanging).await.expect("no panic").expect("an answer").status(), StatusCode::OK);
 }

@@ -81,6 +81,14 @@ whole! {
     a_host_with_a_user: "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", "400", "not a host";
     a_target_for_another_host: "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "another host";
     a_target_with_a_user: "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "another host";
+    a_target_that_is_a_host: "GET evil HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
+    a_target_that_is_the_same_host: "GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
+    a_target_of_another_scheme: "GET ftp://evil/x HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
+    a_target_that_is_a_scheme_alone: "GET http:/x HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
+    a_target_for_all_with_a_method_for_one: "POST * HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
+    a_target_that_begins_with_a_question: "GET ?x HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
+    a_tunnel_to_a_path: "CONNECT /x HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
+    a_tunnel_to_a_url: "CONNECT http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
     a_target_for_another_port: "GET http://a:81/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "another host";
     a_transfer_coding_in_http_1_0:
         "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400", "HTTP/1.0";

@@ -1,10 +1,11 @@
 //! A store that cannot be reached, where the terms say to go on without it.
 
-use super::world::{Bodies, Calls, Gate, Server, Watching, app, cuttable, engine_on, post, request};
+use super::world::{self, Bodies, Calls, Server, Watching, app, cuttable, engine_on, post, request};
 use axum::extract::Request;
 use axum::response::IntoResponse;
-use semel::{Call, Engine, Event};
+use semel::{Call, Engine, Event, Settings, memory};
 use semel_http::{Code, Layer, StoreDown, Terms, What};
+use semel_testkit::faults::{self, Fault, Faulty, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,7 +50,7 @@ async fn requests_are_handed_on_as_if_unprotected_marked_and_counted() {
 async fn what_is_refused_for_another_reason_stays_refused() {
     let (store, is_cut) = cuttable();
     let layer = Layer::new(engine_on(store).await, open()).expect("fit for use");
-    let server = Server::under(layer, super::world::charged).await;
+    let server = Server::under(layer, world::charged).await;
     is_cut.store(true, Ordering::SeqCst);
     server.send(post("/charges").json("{")).await.is_problem(400, "UNFINGERPRINTABLE_REQUEST", false);
     let weak = request("POST", "/charges").header("idempotency-key", "short").json("{}");
@@ -60,14 +61,14 @@ async fn what_is_refused_for_another_reason_stays_refused() {
 #[tokio::test]
 async fn a_twin_that_is_known_to_run_is_not_run_again_when_the_store_goes_away() {
     let (store, is_cut) = cuttable();
-    let gate = Gate::new();
+    let gate = world::Gate::new();
     let calls = Calls::default();
     let within = gate.clone();
     let answer = move |call, request| {
         let gate = within.clone();
         async move {
             gate.pass().await;
-            super::world::charged(call, request).await
+            world::charged(call, request).await
         }
     };
     let here = Layer::new(engine_on(Arc::clone(&store)).await, open()).expect("fit for use");
@@ -92,6 +93,30 @@ async fn a_twin_that_is_known_to_run_is_not_run_again_when_the_store_goes_away()
     gate.open();
     assert_eq!(first.await.expect("no panic").text(), "charge 1");
     assert_eq!(calls.count(), 1);
+}
+
+#[tokio::test]
+async fn a_request_whose_claim_may_stand_in_the_store_is_not_handed_on() {
+    for is_read_lost in [false, true] {
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let cut = Arc::clone(&is_cut);
+        // The claim arrives, and its answer is lost; then the store cannot be asked, or hangs for good.
+        let plan = move |call: &faults::Call| match call.question {
+            _ if !cut.load(Ordering::SeqCst) => Fault::Pass,
+            Question::Insert => Fault::FailAfter,
+            _ if is_read_lost => Fault::DelayBefore(Gate::new().pause()),
+            _ => Fault::FailBefore,
+        };
+        let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), plan));
+        let settings =
+            Settings { store_timeout: std::time::Duration::from_millis(100), ..Settings::default() };
+        let engine = Engine::builder(store).settings(settings);
+        let layer = Layer::new(engine.build().await.expect("it answers"), open()).expect("fit for use");
+        let server = Server::under(layer, world::charged).await;
+        is_cut.store(true, Ordering::SeqCst);
+        server.charge(5).await.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
+        assert_eq!(server.calls.count(), 0);
+    }
 }
 
 /// Cuts the store off once a claim was answered.

@@ -16,5 +16,6 @@ mod streams;
 mod table;
 mod tonic;
 mod trailers;
+mod unread;
 mod watching;
 mod world;

@@ -1,0 +1,119 @@
+//! A request's body that was not read to its end, for a reason that idempotency has nothing to do with.
+//!
+//! What lives here: the reasons, and how a client is told. What must never: a [`Code`](crate::Code), by which clients decide
+//! about a key: of the key nothing was found out.
+
+use crate::body::Body;
+use crate::names;
+use crate::problem::{Form, GRPC_MESSAGE, GRPC_STATUS};
+use crate::room::NoRoom;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use std::fmt;
+
+/// The client sent nothing more of its request's body in time, and the rest is given up.
+///
+/// Whoever serves requests and has limits for slow clients ends a body with this as its error, or as a source of it: the
+/// layer then answers 408.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooSlow;
+
+impl fmt::Display for TooSlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the client sent nothing more of the request's body in time")
+    }
+}
+
+impl std::error::Error for TooSlow {}
+
+impl TooSlow {
+    /// Whether this is what `error` is, or what caused it.
+    pub fn is_cause_of(error: &(dyn std::error::Error + 'static)) -> bool {
+        std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<Self>())
+    }
+}
+
+/// Why a body was not read to its end. Nothing was run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unread {
+    /// It did not come in time. 408.
+    TooSlow,
+    /// Too many were being read at once. 503.
+    NoRoom,
+}
+
+/// That a second is enough is a guess, and a better one than none.
+const RETRY_AFTER_SECONDS: u64 = 1;
+
+impl Unread {
+    /// What the error of a body says about it.
+    pub(crate) fn told_by(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        if error.is::<NoRoom>() {
+            return Some(Self::NoRoom);
+        }
+        TooSlow::is_cause_of(error).then_some(Self::TooSlow)
+    }
+
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// `DEADLINE_EXCEEDED`, `RESOURCE_EXHAUSTED`.
+    const fn grpc_status(self) -> u32 {
+        match self {
+            Self::TooSlow => 4,
+            Self::NoRoom => 8,
+        }
+    }
+
+    const fn detail(self) -> &'static str {
+        match self {
+            Self::TooSlow => "The request's body did not come in time. Nothing was run.",
+            Self::NoRoom => {
+                "Too many requests are being read at once, and there was no room for the body of this one. Nothing was run."
+            }
+        }
+    }
+
+    /// The response in the form that the client wants.
+    pub(crate) fn response(self, form: Form) -> Response<Body> {
+        let mut response = match form {
+            Form::Json => self.json(),
+            Form::Grpc => self.grpc(),
+        };
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self == Self::NoRoom {
+            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+
+    fn json(self) -> Response<Body> {
+        let status = self.status();
+        let members = serde_json::json!({
+            "type": "about:blank",
+            "title": status.canonical_reason(),
+            "status": status.as_u16(),
+            "detail": self.detail(),
+            "retryable": true,
+        });
+        let mut response = Response::new(Body::from(Bytes::from(members.to_string())));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
+    }
+
+    fn grpc(self) -> Response<Body> {
+        let mut response = Response::new(Body::from(Bytes::new()));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(GRPC_STATUS, HeaderValue::from(self.grpc_status()));
+        headers.insert(GRPC_MESSAGE, names::text(self.detail()));
+        response
+    }
+}

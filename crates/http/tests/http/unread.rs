@@ -1,0 +1,66 @@
+//! Bodies of requests with a key that do not come, or for which there is no room.
+
+use super::world::{Bodies, Gate, Reply, Server, Watching, charged, engine, post, request};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use semel_http::{Layer, Terms, Unread, What};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+async fn layer() -> (Layer, Watching) {
+    Watching::over(Layer::new(engine().await, Terms::default()).expect("fit for use"))
+}
+
+/// A problem that says nothing of the key, since nothing was found out about it.
+#[track_caller]
+fn is_plain(reply: &Reply, status: u16) {
+    let problem: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
+    assert_eq!((reply.status, &problem["status"]), (status, &status.into()), "{problem}");
+    assert_eq!((&problem["type"], &problem["retryable"]), (&"about:blank".into(), &true.into()));
+    assert!(problem.get("code").is_none() && reply.header("operation-id").is_none(), "{problem}");
+}
+
+#[tokio::test]
+async fn bodies_share_their_room_and_give_it_back() {
+    let (layer, mut watching) = layer().await;
+    let gate = Gate::new();
+    let within = gate.clone();
+    let holding = move |call, request| {
+        let gate = within.clone();
+        async move {
+            gate.pass().await;
+            charged(call, request).await
+        }
+    };
+    let server = Arc::new(Server::under(layer.bodies_bytes_max(64 * 1024), holding).await);
+    let first = tokio::spawn({
+        let server = Arc::clone(&server);
+        async move { server.send(post("/charges").bytes(vec![0; 60 * 1024])).await }
+    });
+    gate.begun().await;
+    let other = || request("POST", "/charges").header("idempotency-key", "another-key-of-16");
+    let refused = server.send(other().bytes(vec![0; 60 * 1024])).await;
+    is_plain(&refused, 503);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(watching.next().await, What::Unread(Unread::NoRoom));
+    gate.open();
+    assert_eq!(first.await.expect("no panic").text(), "charge 1");
+    // Its room is free, and the key that was refused is as good as new.
+    gate.open();
+    assert_eq!(server.send(other().bytes(vec![0; 60 * 1024])).await.text(), "charge 2");
+}
+
+#[tokio::test]
+async fn a_body_that_takes_too_long_altogether_is_given_up() {
+    let (layer, mut watching) = layer().await;
+    let server = Server::under(layer.body_time_max(Duration::from_millis(100)), charged).await;
+    let begun = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"{")))]);
+    let endless = StreamBody::new(begun.chain(futures_util::stream::pending()));
+    let reply = server.send(post("/charges").body(endless).expect("a request")).await;
+    is_plain(&reply, 408);
+    assert_eq!(watching.next().await, What::Unread(Unread::TooSlow));
+    assert_eq!(server.charge(5).await.text(), "charge 1", "the key is as good as new");
+}
