@@ -31,6 +31,8 @@ use subject::{Clients, Subject};
 
 /// How long one subject runs before it is another's turn.
 const TURN_MILLIS: u64 = 1000;
+/// The number of connections that the aims are about.
+const AIMED_AT: u64 = 64;
 /// How often the gateway is started to see how long that takes.
 const STARTS: usize = 9;
 /// How long it does nothing before it is weighed.
@@ -54,7 +56,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for &connections in &options.connections {
         let all = in_turns(&options, connections, &mut clients, &mut subjects)?;
         report::table(connections, &all);
-        report::aims(&all);
+        if connections == AIMED_AT {
+            report::aims(&all);
+        }
     }
     drop(subjects);
     if options.only.is_none() {
@@ -129,7 +133,7 @@ fn weight(
     let weigh = |subject: &Subject| subject.resident_bytes().map_or(f64::NAN, report::megabytes);
     let records = options.records;
     report::below(&format!("resident MB on {records} records, idle"), weigh(&subject), 100.0);
-    let run = subject.turn(clients, 64, options.seconds.max(1) * 1000)?;
+    let run = subject.turn(clients, AIMED_AT, options.seconds.max(1) * 1000)?;
     let more = run.latencies.total();
     report::below(&format!("resident MB on {records} records, after {more} more"), weigh(&subject), 100.0);
     Ok(())
