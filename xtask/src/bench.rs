@@ -6,8 +6,16 @@ use crate::cargo;
 use crate::command::{Failure, expect_no_arguments};
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    if let Some((name, options)) = arguments.split_first().filter(|(name, _)| *name == "store") {
-        return example(name, options);
+    match arguments.split_first() {
+        Some((name, options)) if name == "store" => return example(name, options),
+        Some((name, options)) if name == "http" => {
+            // What is measured is the program as it is shipped.
+            let mut command = cargo::cargo();
+            command.args(["build", "--quiet", "--release", "--package", "semel-gateway", "--bin", "semel"]);
+            cargo::pass_through(command)?;
+            return example(name, options);
+        }
+        _ => {}
     }
     let name = match arguments.split_first() {
         // A pattern, so that only benchmark programs run: the library's unit tests have nothing to measure.

@@ -71,8 +71,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        arguments: "[name | store [args…]]",
-        about: "the benchmarks, or one; `store`: against a bare log (`store --help`)",
+        arguments: "[name | store [args…] | http [args…]]",
+        about: "the benchmarks, or one; `store`: against a bare log; `http`: against nginx (`store --help`, `http --help`)",
         run: bench::run,
     },
 ];

@@ -9,6 +9,7 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
 mod files;
+mod filled;
 mod meter;
 mod options;
 mod report;

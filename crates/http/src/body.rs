@@ -127,6 +127,10 @@ where
             Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
             Err(Err(_)) => {}
         }
+        // Where its length is known, its end need not be waited for.
+        if body.is_end_stream() {
+            break;
+        }
     }
     Read::Whole(Whole { data: came.into_bytes(), trailers, place: place.map(Arc::new) })
 }

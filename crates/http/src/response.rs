@@ -104,7 +104,7 @@ fn kept(
     Outcome {
         status,
         headers: terms.kept.of(&parts.headers, whole.data.len(), bodiless).into_iter().collect(),
-        body: semel::core::outcome::Body::Kept(whole.data.clone()),
+        body: semel::core::outcome::Body::Kept(by_itself(&whole.data)),
         trailers: whole.trailers.as_ref().map_or_else(Fields::default, trailers),
     }
 }
@@ -113,6 +113,16 @@ fn kept(
 fn is_bodiless(method: &Method, status: StatusCode) -> bool {
     *method == Method::HEAD || status == StatusCode::NOT_MODIFIED
 }
+
+/// The same bytes in memory of their own. What was read off a connection is a piece of its buffer, and would keep all of that
+/// for as long as the outcome is remembered: eight kilobytes for a body of a hundred bytes.
+fn by_itself(data: &Bytes) -> Bytes {
+    // A longer one fills most of what it came in.
+    if data.len() <= READ_BYTES { Bytes::copy_from_slice(data) } else { data.clone() }
+}
+
+/// As much as is read at once.
+const READ_BYTES: usize = 64 * 1024;
 
 /// What is kept of a response that is too long, or that need not end.
 fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outcome {
@@ -197,4 +207,17 @@ pub fn is_endless(headers: &HeaderMap) -> bool {
             .iter()
             .any(|endless| kind.eq_ignore_ascii_case(endless))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_response_does_not_hold_on_to_the_buffer_that_it_came_in() {
+        let buffer = Bytes::from(vec![b'x'; 8192]);
+        let kept = by_itself(&buffer.slice(100..200));
+        assert_eq!(kept, buffer[100..200]);
+        assert!(buffer.is_unique());
+    }
 }

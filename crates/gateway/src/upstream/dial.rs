@@ -36,8 +36,7 @@ pub(super) async fn dial(
     must_be_http1: bool,
 ) -> Result<Dialled, Undialled> {
     let tcp = connect(target).await?;
-    let socket = Socket::new(tcp);
-    let io = Io(Arc::clone(&socket));
+    let (socket, io) = Socket::new(tcp);
     let Some(offers) = offers else {
         let is_h2 = target.transport() == Transport::H2c;
         return Ok(Dialled { stream: Stream::Plain(io), socket, is_h2 });

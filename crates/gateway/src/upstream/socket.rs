@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// One connection's socket, shared by whoever drives it and whoever asks about it.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: TcpStream,
+    writing: OwnedWriteHalf,
     sending: Mutex<Sending>,
 }
 
@@ -31,8 +32,15 @@ struct Sending {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream) -> Arc<Self> {
-        Arc::new(Self { stream, sending: Mutex::default() })
+    /// The socket, and how its connection is driven.
+    pub(super) fn new(stream: TcpStream) -> (Arc<Self>, Io) {
+        let (reading, writing) = stream.into_split();
+        let socket = Arc::new(Self { writing, sending: Mutex::default() });
+        (Arc::clone(&socket), Io { socket, reading })
+    }
+
+    fn stream(&self) -> &TcpStream {
+        self.writing.as_ref()
     }
 
     /// A request is about to be handed over, on a connection that carries nothing else. Of a protected one its attempt is
@@ -59,13 +67,13 @@ impl Socket {
     /// the runtime, which may not have been told yet.
     pub(super) fn is_quiet(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
-        matches!(SockRef::from(&self.stream).peek(&mut byte), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        matches!(SockRef::from(self.stream()).peek(&mut byte), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Whether the other side has ended the connection, though there may still be something to read before that.
     pub(super) fn is_ended(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
-        match SockRef::from(&self.stream).peek(&mut byte) {
+        match SockRef::from(self.stream()).peek(&mut byte) {
             Ok(read) => read == 0,
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
@@ -82,7 +90,7 @@ impl Socket {
             sending.is_sealed = true;
             return Err(io::Error::other(error));
         }
-        let written = write(&self.stream)?;
+        let written = write(self.stream())?;
         if written > 0 {
             sending.attempt = None;
             sending.accepted += written as u64;
@@ -98,7 +106,10 @@ impl Socket {
 
 /// The socket as whoever drives the connection has it.
 #[derive(Debug)]
-pub(super) struct Io(pub(super) Arc<Socket>);
+pub(super) struct Io {
+    socket: Arc<Socket>,
+    reading: OwnedReadHalf,
+}
 
 impl Io {
     fn poll_write_by(
@@ -107,8 +118,8 @@ impl Io {
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.stream.poll_write_ready(context))?;
-            match self.0.write(&write) {
+            ready!(self.socket.stream().poll_write_ready(context))?;
+            match self.socket.write(&write) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
             }
@@ -122,14 +133,9 @@ impl AsyncRead for Io {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.stream.poll_read_ready(context))?;
-            match self.0.stream.try_read_buf(into) {
-                Ok(_) => return Poll::Ready(Ok(())),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+        // It knows from a read that filled less than there was room for that there is nothing more: the next one waits
+        // without asking the system.
+        Pin::new(&mut self.get_mut().reading).poll_read(context, into)
     }
 }
 
@@ -155,6 +161,6 @@ impl AsyncWrite for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&self.0.stream).shutdown(Shutdown::Write))
+        Poll::Ready(SockRef::from(self.socket.stream()).shutdown(Shutdown::Write))
     }
 }

@@ -1,0 +1,153 @@
+//! The clients.
+//!
+//! What lives here: a process that takes orders on lines, one turn each, and tells what came of it. What must never: an
+//! answer that is not the one that the turn is about; the turn then fails as a whole.
+
+use crate::histogram::Histogram;
+use crate::message::{self, Request};
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
+use std::io::{BufRead as _, Write as _};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::task::LocalSet;
+
+/// How many keys are asked for again.
+pub(crate) const KEYS: u64 = 1000;
+/// Keys of requests that are to be new begin here.
+const NEW: u64 = 1 << 32;
+
+/// Which keys the requests have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Each its own.
+    New,
+    /// The first thousand, once each; the turn ends with the last.
+    Fill,
+    /// One of the first thousand.
+    Old,
+    /// One in ten is old.
+    Mixed,
+}
+
+impl Keys {
+    const NAMES: [(Self, &'static str); 4] =
+        [(Self::New, "new"), (Self::Fill, "fill"), (Self::Old, "old"), (Self::Mixed, "mixed")];
+
+    /// The key of the request of that number, and whether it was used before.
+    fn of(self, number: u64) -> (u64, bool) {
+        let is_old = self == Self::Old || (self == Self::Mixed && number.is_multiple_of(10));
+        match self {
+            Self::Fill => (number, false),
+            _ if is_old => (number / 10 % KEYS, true),
+            _ => (NEW + number, false),
+        }
+    }
+}
+
+impl FromStr for Keys {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(_, name)| *name == text);
+        known.map(|(keys, _)| *keys).ok_or_else(|| format!("there are no keys called {text}"))
+    }
+}
+
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(keys, _)| keys == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+/// Takes orders until there are no more: `address connections milliseconds keys is_semel first`.
+pub(crate) fn serve() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let [address, connections, millis, keys, is_semel, first] = words[..] else {
+            return Err(format!("not an order: {line}").into());
+        };
+        let turn = Rc::new(Turn {
+            address: address.parse()?,
+            span: Duration::from_millis(millis.parse()?),
+            keys: keys.parse()?,
+            is_semel: is_semel.parse()?,
+            next: Cell::new(first.parse()?),
+        });
+        let told = match LocalSet::new().block_on(&runtime, run(&turn, connections.parse()?)) {
+            Ok((histogram, took)) => {
+                format!("{} {} {}", turn.next.get(), took.as_micros(), histogram.text())
+            }
+            Err(error) => format!("failed: {error}"),
+        };
+        println!("{told}");
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+struct Turn {
+    address: SocketAddr,
+    span: Duration,
+    keys: Keys,
+    /// Whether answers tell what was replayed.
+    is_semel: bool,
+    next: Cell<u64>,
+}
+
+async fn run(turn: &Rc<Turn>, connections: u64) -> Result<(Histogram, Duration), Box<dyn Error>> {
+    let mut streams = Vec::new();
+    for _ in 0..connections {
+        let stream = TcpStream::connect(turn.address).await?;
+        stream.set_nodelay(true)?;
+        streams.push(stream);
+    }
+    let started = Instant::now();
+    let clients: Vec<_> = streams
+        .into_iter()
+        .map(|stream| tokio::task::spawn_local(client(stream, Rc::clone(turn), started)))
+        .collect();
+    let mut histogram = Histogram::default();
+    for client in clients {
+        histogram.merge(&client.await??);
+    }
+    Ok((histogram, started.elapsed()))
+}
+
+/// One request after another, until the time is over.
+async fn client(mut stream: TcpStream, turn: Rc<Turn>, started: Instant) -> Result<Histogram, String> {
+    let mut request = Request::new(&turn.address.to_string());
+    let mut buffer = vec![0; 16 * 1024];
+    let mut histogram = Histogram::default();
+    let mut begun = started.elapsed();
+    while begun < turn.span {
+        let number = turn.next.get();
+        if turn.keys == Keys::Fill && number >= KEYS {
+            break;
+        }
+        turn.next.set(number + 1);
+        let (key, is_old) = turn.keys.of(number);
+        stream.write_all(request.with_key(key)).await.map_err(|error| error.to_string())?;
+        let head = message::read(&mut stream, &mut buffer).await.map_err(|error| error.to_string())?;
+        let head = head.ok_or("the connection was closed")?;
+        if !head.is_created || !head.is_stored || head.is_replayed != (is_old && turn.is_semel) {
+            let text = String::from_utf8_lossy(&buffer);
+            return Err(format!(
+                "not the answer to be measured: {head:?} {}",
+                text.lines().next().unwrap_or("")
+            ));
+        }
+        let now = started.elapsed();
+        histogram.count(u64::try_from((now - begun).as_micros()).unwrap_or(u64::MAX));
+        begun = now;
+    }
+    Ok(histogram)
+}

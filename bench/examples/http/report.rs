@@ -1,0 +1,104 @@
+//! What was measured, as tables, and beside what was aimed at.
+
+use crate::histogram::Histogram;
+use crate::subject::{NGINX, OFF, REPLAYS, Run, SQLITE};
+
+/// One subject's turns.
+pub(crate) struct Measured {
+    pub(crate) name: &'static str,
+    pub(crate) runs: Vec<Run>,
+    /// CPU of its process from the first turn to the last, what it did between them included.
+    pub(crate) cpu_micros: Option<f64>,
+    pub(crate) resident_bytes: Option<u64>,
+}
+
+impl Measured {
+    fn per_second(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.per_second))
+    }
+
+    fn cpu_per_request(&self) -> Option<f64> {
+        let requests: u64 = self.runs.iter().map(|run| run.latencies.total()).sum();
+        self.cpu_micros.map(|micros| micros / requests as f64)
+    }
+
+    /// Throughput as a share of another's, round by round.
+    fn share_of(&self, other: &Self) -> f64 {
+        median(self.runs.iter().zip(&other.runs).map(|(mine, other)| mine.per_second / other.per_second))
+    }
+}
+
+/// What the figures depend on besides.
+pub(crate) fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown");
+    format!("{cores} cores for clients, proxy and upstream together; load before the run {load}")
+}
+
+/// A line for each subject, with its throughput as a share of nginx's and of the unprotected gateway's, round by round.
+pub(crate) fn table(connections: u64, all: &[Measured]) {
+    println!("\n## {connections} connections\n");
+    println!(
+        "{:<28} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "", "per second", "of nginx", "of off", "p50 ms", "p99 ms", "p999 ms", "CPU us", "RSS MB"
+    );
+    for one in all {
+        let share = |name| find(all, name).map(|other| one.share_of(other));
+        let mut latencies = Histogram::default();
+        one.runs.iter().for_each(|run| latencies.merge(&run.latencies));
+        println!(
+            "{:<28} {:>10.0} {:>9} {:>8} {:>8.3} {:>8.3} {:>8.3} {:>8} {:>8}",
+            one.name,
+            one.per_second(),
+            told(share(NGINX), 2),
+            told(share(OFF), 2),
+            latencies.quantile(500),
+            latencies.quantile(990),
+            latencies.quantile(999),
+            told(one.cpu_per_request(), 1),
+            told(one.resident_bytes.map(megabytes), 1),
+        );
+    }
+}
+
+/// What was aimed at, and what was seen.
+pub(crate) fn aims(all: &[Measured]) {
+    println!();
+    for (name, other, least) in [(OFF, NGINX, 0.9), (SQLITE, OFF, 0.5), (REPLAYS, OFF, 0.9)] {
+        if let (Some(one), Some(other)) = (find(all, name), find(all, other)) {
+            let cpu = one.cpu_per_request().zip(other.cpu_per_request()).map(|(one, other)| one / other);
+            let seen = one.share_of(other);
+            let what = format!("{name}, as a share of {}", other.name);
+            println!("{} (CPU per request: {} times)", aim(&what, seen, least, seen >= least), told(cpu, 2));
+        }
+    }
+}
+
+/// One aim, of a figure that is to stay below.
+pub(crate) fn below(what: &str, seen: f64, most: f64) {
+    println!("{}", aim(what, seen, most, seen < most));
+}
+
+fn aim(what: &str, seen: f64, wanted: f64, is_met: bool) -> String {
+    let verdict = if is_met { "met" } else { "missed" };
+    format!("{what}: {seen:.2}, aim {wanted}, {verdict}")
+}
+
+pub(crate) fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn find<'a>(all: &'a [Measured], name: &str) -> Option<&'a Measured> {
+    all.iter().find(|one| one.name == name)
+}
+
+fn told(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
+}
+
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
