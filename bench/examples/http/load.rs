@@ -146,7 +146,7 @@ async fn client(mut stream: TcpStream, turn: Rc<Turn>, started: Instant) -> Resu
             ));
         }
         let now = started.elapsed();
-        histogram.count(u64::try_from((now - begun).as_micros()).unwrap_or(u64::MAX));
+        histogram.count(u64::try_from(now.saturating_sub(begun).as_micros()).unwrap_or(u64::MAX));
         begun = now;
     }
     Ok(histogram)

@@ -51,7 +51,7 @@ impl Request {
     }
 }
 
-/// The finaliser of SplitMix64: no two numbers give the same.
+/// The finaliser of `SplitMix64`: no two numbers give the same.
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -139,10 +139,9 @@ fn free_address() -> std::io::Result<SocketAddr> {
 fn nginx_config(folder: &Path, address: SocketAddr, upstream: SocketAddr) -> String {
     let folder: PathBuf = folder.to_owned();
     let at = |name: &str| folder.join(name).display().to_string();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("    {name}_temp_path {};\n", at(name)))
-        .collect();
+        .concat();
     format!(
         "daemon off;
 worker_processes auto;

@@ -178,13 +178,13 @@ impl Asking {
         Err(match read {
             Read::Whole(whole) => return Ok(whole),
             Read::Over(_) => too_large(max).into(),
-            Read::Broken(error) => match Unread::told_by(&*error) {
-                Some(why) => Stop::Unread(why),
-                None => {
-                    let detail = "The request's body broke off before its end. Nothing was run.";
-                    Problem::new(Code::Unfingerprintable, detail).into()
+            Read::Broken(error) => {
+                if let Some(why) = Unread::told_by(&*error) {
+                    return Err(Stop::Unread(why));
                 }
-            },
+                let detail = "The request's body broke off before its end. Nothing was run.";
+                Problem::new(Code::Unfingerprintable, detail).into()
+            }
         })
     }
 

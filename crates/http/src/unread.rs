@@ -30,7 +30,8 @@ impl std::error::Error for TooSlow {}
 impl TooSlow {
     /// Whether this is what `error` is, or what caused it.
     pub fn is_cause_of(error: &(dyn std::error::Error + 'static)) -> bool {
-        std::iter::successors(Some(error), |error| error.source()).any(|error| error.is::<Self>())
+        std::iter::successors(Some(error), |error| error.source())
+            .any(<dyn std::error::Error + 'static>::is::<Self>)
     }
 }
 

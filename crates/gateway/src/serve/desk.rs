@@ -71,7 +71,7 @@ impl tower_service::Service<Request<listen::Body>> for Seated {
     }
 
     fn call(&mut self, mut request: Request<listen::Body>) -> Self::Future {
-        if let Some(Peer { address, local, .. }) = request.extensions().get::<Peer>().cloned() {
+        if let Some(Peer { address, local, .. }) = request.extensions().get::<Peer>().copied() {
             request.extensions_mut().insert(admin::Peer { address, local });
         }
         self.0.call(request)

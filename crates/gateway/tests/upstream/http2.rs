@@ -195,7 +195,7 @@ async fn a_stream_that_a_full_socket_held_back_was_not_sent_and_is_not_sent_late
     let counted = Arc::clone(&taken);
     let parts = futures_util::stream::repeat_with(move || {
         counted.fetch_add(1, Ordering::SeqCst);
-        Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from_static(&[0; 64 * 1024])))
+        Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from(vec![0; 64 * 1024])))
     });
     let mut upload = post("/upload", "");
     *upload.body_mut() = semel_http::Body::live(http_body_util::StreamBody::new(parts));
