@@ -74,7 +74,7 @@ async fn a_length_that_is_not_the_bodys_reaches_nobody() {
     let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
         let body = semel_http::Body::from(Bytes::from_static(b"hello"));
         let response = http::Response::builder().header("content-length", "50");
-        Ok::<_, std::convert::Infallible>(response.body(body).expect("a response"))
+        Ok::<_, Infallible>(response.body(body).expect("a response"))
     });
     for is_replay in [false, true] {
         let request = http::Request::post("/x").header("idempotency-key", KEY);
