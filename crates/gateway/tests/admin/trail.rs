@@ -45,8 +45,10 @@ impl Log {
 #[tokio::test]
 async fn every_action_leaves_a_trail_and_no_trail_shows_a_key_a_body_or_a_token() {
     let log = Log::default();
+    // For the whole process: what one thread alone listens to can be missed where another meets the same line first.
     let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false);
-    let _guard = tracing::subscriber::set_default(subscriber.with_max_level(tracing::Level::TRACE).finish());
+    let subscriber = subscriber.with_max_level(tracing::Level::TRACE).finish();
+    tracing::subscriber::set_global_default(subscriber).expect("nobody else listens here");
     let roles = [Role::Read, Role::Operate, Role::Claim, Role::Bodies];
     let world = World::with(|options| options.tokens = vec![token("maria", &roles)]).await;
     let post = async |path: &str, body: &serde_json::Value| {
@@ -73,7 +75,8 @@ async fn every_action_leaves_a_trail_and_no_trail_shows_a_key_a_body_or_a_token(
     assert!(shown.text().contains("b0dy"));
     assert_eq!(log.saying(&["semel::audit", "maria", "read-body", id]), 1);
     assert_eq!(world.ask("GET", "/v1/records?key=k3y-of-the-order").token("wr0ng").send().await.status, 401);
-    assert_eq!(log.saying(&["semel::audit", "wrong token", "127.0.0.1"]), 1);
+    // Other tests of this process present wrong tokens, too.
+    assert!(log.saying(&["semel::audit", "wrong token", "127.0.0.1"]) >= 1);
     world.lose_store().await;
     assert_eq!(post("/v1/claims", &claim("k3y-of-the-order", &json!({}))).await.status, 503);
     let claim_token = claimed["token"].as_str().expect("a token");

@@ -4,6 +4,7 @@
 mod bodies;
 mod client;
 mod config;
+mod desk;
 mod drain;
 mod failing;
 mod kills;

@@ -66,7 +66,7 @@ pub(crate) struct Gateway {
     id: u32,
     pub(crate) address: SocketAddr,
     /// Held, so that whatever it prints has somewhere to go.
-    _stdout: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Gateway {
@@ -109,7 +109,19 @@ impl Gateway {
                 break address.parse().expect("an address");
             }
         };
-        Self { process: Some(process), id, address, _stdout: stdout }
+        Self { process: Some(process), id, address, stdout }
+    }
+
+    /// Where operators find it, as it goes on to print.
+    pub(crate) fn admin(&mut self) -> SocketAddr {
+        loop {
+            let mut line = String::new();
+            assert!(self.stdout.read_line(&mut line).expect("text") > 0, "no admin address was printed");
+            if let Some(told) = line.trim().strip_prefix("admin") {
+                let address = told.trim().strip_prefix("http://").and_then(|rest| rest.split(' ').next());
+                return address.expect("a URL").parse().expect("an address");
+            }
+        }
     }
 
     /// As a power failure would, for the process.
