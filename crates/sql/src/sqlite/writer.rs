@@ -40,6 +40,8 @@ impl Writer {
     /// Serves until the queue is closed and empty. `ready` is told once, when writing can begin.
     pub(super) fn run(self, ready: impl FnOnce(rusqlite::Result<()>)) {
         let Self { connection, queue, clock, pulse } = self;
+        // Given up last: whoever learns from it that the writer is gone shall find that nothing more is taken.
+        let mut batch = Vec::new();
         // Whatever ends this thread, a panic included: nobody shall wait for it.
         let _guard = Abandon(&queue);
         let mut pen = match Pen::new(&connection) {
@@ -47,7 +49,6 @@ impl Writer {
             Err(error) => return ready(Err(error)),
         };
         ready(Ok(()));
-        let mut batch = Vec::new();
         while queue.gather(&mut batch, BATCH_COUNT_MAX, BATCH_BYTES_MAX, Job::weight) {
             batch.retain(Job::is_awaited);
             if !serve(&connection, &mut pen, &*clock, &mut batch) {
