@@ -28,7 +28,10 @@ const LABELS: &[(&str, &str)] = &[
     ("mismatchStatus", "Status of a key that belongs to another payload"),
     ("mode", "Mode"),
     ("whileStoreIsDown", "While records cannot be reached, requests are"),
-    ("notAppliedStatuses.http", "Statuses that are taken to mean that nothing took effect (503 with Retry-After only)"),
+    (
+        "notAppliedStatuses.http",
+        "Statuses that are taken to mean that nothing took effect (503 with Retry-After only)",
+    ),
     ("notAppliedStatuses.grpc", "The same of gRPC"),
     ("notAppliedStatuses.assumption", "These are"),
 ];
