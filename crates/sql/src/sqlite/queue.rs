@@ -6,6 +6,7 @@
 use semel_core::store::{Error, Kind};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub(super) struct Queue<T> {
     held: Mutex<Held<T>>,
@@ -104,14 +105,45 @@ impl<T> Queue<T> {
         weight_max: usize,
         weight: impl Fn(&T) -> usize,
     ) -> bool {
-        let Some(mut held) = self.filled(self.held()) else { return false };
-        let mut total = 0;
+        let Some(held) = self.filled(self.held()) else { return false };
+        self.fill(held, into, count_max, weight_max, weight);
+        true
+    }
+
+    /// Adds what has gathered since, to the same bounds, and waits for nothing.
+    pub(super) fn gather_more(
+        &self,
+        into: &mut Vec<T>,
+        count_max: usize,
+        weight_max: usize,
+        weight: impl Fn(&T) -> usize,
+    ) {
+        self.fill(self.held(), into, count_max, weight_max, weight);
+    }
+
+    fn fill(
+        &self,
+        mut held: MutexGuard<'_, Held<T>>,
+        into: &mut Vec<T>,
+        count_max: usize,
+        weight_max: usize,
+        weight: impl Fn(&T) -> usize,
+    ) {
+        let mut total: usize = into.iter().map(&weight).sum();
         while into.len() < count_max && total < weight_max {
             let Some(item) = self.pop(&mut held) else { break };
             total += weight(&item);
             into.push(item);
         }
-        true
+    }
+
+    /// Lets `span` pass, so that more can gather, unless `enough` wait already or nothing more comes in. Those who come
+    /// meanwhile wake nobody.
+    pub(super) fn linger(&self, span: Duration, enough: usize) {
+        let held = self.held();
+        if held.door == Door::Open && held.waiting.len() < enough {
+            drop(self.filled.wait_timeout(held, span));
+        }
     }
 
     fn filled<'a>(&self, mut held: MutexGuard<'a, Held<T>>) -> Option<MutexGuard<'a, Held<T>>> {
@@ -164,6 +196,30 @@ mod tests {
         assert_eq!(gathered(&queue, 9, 5), Some(vec![3, 4]));
         assert_eq!(gathered(&queue, 9, 1), Some(vec![5]), "one is taken whatever it weighs");
         assert_eq!(queue.take(), Some(6));
+    }
+
+    #[test]
+    fn a_batch_is_filled_up_to_the_same_bounds() {
+        let queue = Queue::new(10, 0, |_| 0);
+        (1..=6).for_each(|item| queue.push(item).expect("there is room"));
+        let weight = |item: &u8| usize::from(*item);
+        let mut batch = vec![5];
+        queue.gather_more(&mut batch, 9, 8, weight);
+        assert_eq!(batch, [5, 1, 2]);
+        queue.gather_more(&mut batch, 4, 100, weight);
+        assert_eq!(batch, [5, 1, 2, 3]);
+        queue.gather_more(&mut batch, 9, 100, weight);
+        queue.gather_more(&mut batch, 9, 100, weight);
+        assert_eq!(batch, [5, 1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn nobody_lingers_for_more_once_enough_have_come_or_none_can_come() {
+        let (queue, never) = (Queue::new(10, 0, |_: &u8| 0), Duration::from_secs(3600));
+        queue.push(1).expect("there is room");
+        queue.linger(never, 1);
+        queue.close();
+        queue.linger(never, 2);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The one thread that writes.
 //!
 //! What lives here: group commit. Whatever has gathered while the last batch was on its way to the disk becomes the next
-//! one: one transaction, one sync, then everybody is answered. Nobody is waited for.
+//! one: one transaction, one sync, then everybody is answered. Whoever is alone is not made to wait for company.
 //! What must never: an answer before the commit; encoding, or anything else that a caller's own task can do.
 
 use super::answers;
@@ -13,10 +13,16 @@ use super::write::{Job, Said};
 use rusqlite::Connection;
 use semel_core::store::{Clock, Kind};
 use std::sync::Arc;
+use std::time::Duration;
 
 const BATCH_COUNT_MAX: usize = 1024;
 /// Fresh bytes in one batch; the pages they change are kept in memory until the commit.
 const BATCH_BYTES_MAX: usize = 16 << 20;
+/// So many at once are a crowd: those who were answered come back in a moment with their next write, and a commit costs as
+/// much for one of them as for all. Where fewer were, nobody waits.
+const COMPANY_MIN: usize = 8;
+/// How long a smaller batch than the last ones waits for the rest.
+const LINGER: Duration = Duration::from_micros(200);
 /// One damaged page spoils what touches it and not the whole batch; many, and the file is not worth the trouble.
 const OFFENDERS_MAX: usize = 8;
 
@@ -49,7 +55,13 @@ impl Writer {
             Err(error) => return ready(Err(error)),
         };
         ready(Ok(()));
+        let mut company = 0;
         while queue.gather(&mut batch, BATCH_COUNT_MAX, BATCH_BYTES_MAX, Job::weight) {
+            if company >= COMPANY_MIN && batch.len() < company {
+                queue.linger(LINGER, company - batch.len());
+                queue.gather_more(&mut batch, BATCH_COUNT_MAX, BATCH_BYTES_MAX, Job::weight);
+            }
+            company = batch.len().max(company - company / 4);
             batch.retain(Job::is_awaited);
             if !serve(&connection, &mut pen, &*clock, &mut batch) {
                 return;
