@@ -75,9 +75,9 @@ impl Connection {
 }
 
 const READ_BUFFER_MIN: usize = 64 * 1024;
-/// Many more than a head of the usual size has; its bytes are what bounds it. hyper's own 100 would leave a success in doubt
-/// for its number of lines.
-const HEAD_LINES_MAX: usize = 1024;
+/// More than any head is seen to have; hyper's own 100 would leave a success in doubt for its number of lines. It makes room
+/// for that many lines with each response, which is felt from a thousand on.
+const HEAD_LINES_MAX: usize = 256;
 
 /// Sends `request` over `lent`. The request comes back where the connection never took it up.
 pub(super) async fn exchange(
