@@ -50,8 +50,8 @@ impl History {
         if entries_max == 0 {
             return;
         }
-        entry.who = cut(&entry.who, WHO_BYTES_MAX).into();
-        entry.why = cut(&entry.why, WHY_BYTES_MAX).into();
+        cut(&mut entry.who, WHO_BYTES_MAX);
+        cut(&mut entry.why, WHY_BYTES_MAX);
         self.entries.push(entry);
         while self.entries.len() > usize::from(entries_max) {
             let oldest_but_the_first = usize::from(entries_max > 1);
@@ -61,9 +61,11 @@ impl History {
     }
 }
 
-/// The longest beginning of `text` that fits and ends between two characters.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
+/// Leaves the longest beginning of `text` that fits and ends between two characters.
+fn cut(text: &mut Box<str>, bytes_max: usize) {
+    if text.len() > bytes_max {
+        *text = text[..text.floor_char_boundary(bytes_max)].into();
+    }
 }
 
 #[cfg(test)]

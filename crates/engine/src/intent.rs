@@ -31,7 +31,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone)]
 pub struct Intent {
-    pub(crate) scope: Scope,
+    pub(crate) scope: Arc<Scope>,
     pub(crate) key: Key,
     pub(crate) policy: Arc<Policy>,
     pub(crate) payload: Arc<dyn Payload>,
@@ -43,13 +43,13 @@ pub struct Intent {
 impl Intent {
     /// An intent whose effect begins as soon as it is claimed, and whose twins wait as long as the engine's default.
     pub fn new(
-        scope: Scope,
+        scope: impl Into<Arc<Scope>>,
         key: Key,
         policy: impl Into<Arc<Policy>>,
         payload: impl Payload + 'static,
     ) -> Self {
         let payload = Arc::new(payload);
-        let policy = policy.into();
+        let (scope, policy) = (scope.into(), policy.into());
         Self { scope, key, policy, payload, begin: Begin::Processing, wait: None, address: None }
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Asking {
 /// A request that is ready to be done once.
 pub(crate) struct Prepared {
     pub(crate) intent: Intent,
-    pub(crate) scope: Scope,
+    pub(crate) scope: Arc<Scope>,
     pub(crate) operation: Operation,
     pub(crate) key: Key,
     pub(crate) whole: Whole,
@@ -83,7 +83,7 @@ impl Asking {
         if early.is_some() {
             request::refuse_streams(parts)?;
             // Before its body is read: who cannot be told from others need not send it.
-            scope = Some(self.shared.scope(parts, operation.clone())?);
+            scope = Some(Arc::new(self.shared.scope(parts, operation.clone())?));
         } else {
             request::refuse_tunnels(parts)?;
         }
@@ -104,7 +104,7 @@ impl Asking {
         let is_async = is_async || self.takes_async(parts);
         let scope = match scope {
             Some(scope) => scope,
-            None => self.shared.scope(parts, operation.clone())?,
+            None => Arc::new(self.shared.scope(parts, operation.clone())?),
         };
         let intent = self.intent(parts, &scope, &key, known, is_async);
         Ok(Prepared { intent, scope, operation, key, whole, is_async })
@@ -188,9 +188,9 @@ impl Asking {
         })
     }
 
-    fn intent(&self, parts: &Parts, scope: &Scope, key: &Key, known: Known, is_async: bool) -> Intent {
+    fn intent(&self, parts: &Parts, scope: &Arc<Scope>, key: &Key, known: Known, is_async: bool) -> Intent {
         let Ready { terms, policy, .. } = &*self.ready;
-        let mut intent = Intent::new(scope.clone(), key.clone(), Arc::clone(policy), known);
+        let mut intent = Intent::new(Arc::clone(scope), key.clone(), Arc::clone(policy), known);
         if let Some(wait) = if is_async { Some(Duration::ZERO) } else { terms.wait } {
             intent = intent.waiting(wait);
         }

@@ -3,6 +3,7 @@
 //! What lives here: their names, and taking them off what others send. What must never: `Idempotency-Key`; that one is the
 //! client's own and passes.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::core::id::OperationId;
 
@@ -48,10 +49,10 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
 
 /// An operation id as a header.
 pub(crate) fn operation_id(id: OperationId) -> HeaderValue {
-    text(&id.to_string())
+    text(id.to_string())
 }
 
 /// Text of our own making as a header; what no header can carry is left empty.
-pub(crate) fn text(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+pub(crate) fn text(text: String) -> HeaderValue {
+    HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

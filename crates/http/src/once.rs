@@ -20,7 +20,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use semel::core::id::OperationId;
 use semel::core::key::Key;
-use semel::core::scope::Scope;
+use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
 use semel::{Answer, Attempt, Ended, Error, Replayed, Told};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,6 @@ impl Asking {
         let terms = &self.ready.terms;
         let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
         let retry = is_asked_about.then(|| parts.clone());
-        let operation = operation.to_string();
         let load = Load(Arc::new(Mutex::new(Some((inner, parts, whole)))));
         let (begun, began) = oneshot::channel();
         let work = {
@@ -101,7 +100,7 @@ impl Asking {
                     && terms.store_down == StoreDown::PassUnprotected
                     && let Some((inner, parts, whole)) = load.take()
                 {
-                    return self.fail_open(inner, parts, whole).await;
+                    return Box::pin(self.fail_open(inner, parts, whole)).await;
                 }
                 return Ok(self.refuse(telling::error(&error), None));
             }
@@ -109,7 +108,7 @@ impl Asking {
         Ok(self.answer(answer, retry, &scope, operation).await)
     }
 
-    fn speaker(&self, operation: String) -> Speaker<'_> {
+    fn speaker(&self, operation: Operation) -> Speaker<'_> {
         Speaker { shared: &self.shared, ready: &self.ready, form: self.form, operation }
     }
 
@@ -118,7 +117,7 @@ impl Asking {
         answer: Answer<Local>,
         retry: Option<Parts>,
         scope: &Scope,
-        operation: String,
+        operation: Operation,
     ) -> Response<Body> {
         let (id, speaker) = (answer.operation_id, self.speaker(operation));
         match answer.told {
@@ -127,7 +126,7 @@ impl Asking {
                 speaker.ran(id, ran)
             }
             Told::Replayed(replayed) => {
-                let (response, what) = self.replayed(id, &replayed, retry, &speaker).await;
+                let (response, what) = Box::pin(self.replayed(id, &replayed, retry, &speaker)).await;
                 self.shared.tell(&self.ready, what);
                 response
             }
@@ -196,7 +195,7 @@ impl Asking {
         headers.insert(names::OPERATION_ID, names::operation_id(id));
         headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
         if let Some(path) = self.shared.status_at(id) {
-            headers.insert(http::header::LOCATION, names::text(&path));
+            headers.insert(http::header::LOCATION, names::text(path));
         }
         response
     }

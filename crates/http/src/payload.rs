@@ -10,7 +10,7 @@ use crate::source::NoKey;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use semel::core::fingerprint::json::Scalar;
 use semel::core::fingerprint::{Error, Fingerprint, Limits, Payload, Pointer, Request, Selection};
 use semel::core::key::Parsed;
@@ -23,8 +23,8 @@ const LARGE_BYTES: usize = 64 * 1024;
 
 /// Everything about a request that can count.
 pub(crate) struct Asked {
-    method: String,
-    operation: String,
+    method: Method,
+    operation: Operation,
     target: Uri,
     headers: HeaderMap,
     body: Bytes,
@@ -56,8 +56,8 @@ impl Asked {
         bytes_max: usize,
     ) -> Self {
         Self {
-            method: parts.method.as_str().to_owned(),
-            operation: operation.to_string(),
+            method: parts.method.clone(),
+            operation: operation.clone(),
             target: target.clone(),
             headers: parts.headers.clone(),
             body: whole.data.clone(),
@@ -101,7 +101,7 @@ impl Asked {
         let request = Request {
             content_type: &kind,
             content_encoding: &coding,
-            ..Request::new(&self.method, &self.operation, self.target.path(), &self.body)
+            ..Request::new(self.method.as_str(), self.operation.as_str(), self.target.path(), &self.body)
         };
         request.scalar_at(pointer, &self.limits)
     }
@@ -120,7 +120,7 @@ impl Payload for Asked {
             content_type: &self.lines(&CONTENT_TYPE),
             content_encoding: &self.lines(&CONTENT_ENCODING),
             headers: &headers,
-            ..Request::new(&self.method, &self.operation, self.target.path(), &self.body)
+            ..Request::new(self.method.as_str(), self.operation.as_str(), self.target.path(), &self.body)
         };
         request.fingerprint(selection, &self.limits)
     }

@@ -105,13 +105,13 @@ impl Form {
     }
 }
 
+const GRPC: &[u8] = b"application/grpc";
+
 /// Whether a message is one of gRPC's (and not of gRPC-Web, which is plain HTTP to us).
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return false };
-    let value = value.as_bytes().to_ascii_lowercase();
-    value
-        .strip_prefix(b"application/grpc")
-        .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+    let (kind, rest) = value.as_bytes().split_at(value.len().min(GRPC.len()));
+    kind.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
 }
 
 /// One situation, as one client meets it.
@@ -191,7 +191,7 @@ impl Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(span)));
         }
         if let Some(path) = &self.status_at {
-            headers.insert(LINK, names::text(&format!("<{path}>; rel=\"status\"")));
+            headers.insert(LINK, names::text(format!("<{path}>; rel=\"status\"")));
         }
         response
     }
@@ -220,7 +220,7 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(GRPC_STATUS, HeaderValue::from(self.code.grpc_status()));
-        headers.insert(GRPC_MESSAGE, names::text(&percent_encoded(&self.detail)));
+        headers.insert(GRPC_MESSAGE, names::text(percent_encoded(&self.detail)));
         headers.insert(CODE, HeaderValue::from_static(self.code.as_str()));
         headers.insert(RETRYABLE, HeaderValue::from_static(if self.retryable { "true" } else { "false" }));
         response

@@ -8,6 +8,7 @@ use crate::layer::Shared;
 use crate::names;
 use crate::problem::{Code, Form, Problem, SPECIFICATION};
 use crate::rebuild;
+use crate::response;
 use crate::specification;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -23,18 +24,37 @@ use semel::{NotDone, Own};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The answer to a request for something published; `None` where it is for somebody else.
-pub(crate) async fn answer(shared: &Shared, parts: &Parts, path: &str) -> Option<Response<Body>> {
+/// Something published.
+pub(crate) enum Asked {
+    Specification,
+    Operation(OperationId),
+}
+
+/// What a request asks for; `None` where it is for somebody else.
+pub(crate) fn asked(shared: &Shared, parts: &Parts, path: &str) -> Option<Asked> {
     let path = path.strip_prefix(shared.published.as_deref()?)?;
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return None;
     }
     if path == SPECIFICATION {
-        return Some(specification::response(shared, &parts.headers));
+        return Some(Asked::Specification);
     }
-    let id = path.strip_prefix("/operations/")?.parse().ok()?;
-    let told = operation(shared, parts, id).await;
-    Some(told.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix())))
+    path.strip_prefix("/operations/")?.parse().ok().map(Asked::Operation)
+}
+
+/// The answer to it.
+pub(crate) async fn answer(shared: &Shared, parts: &Parts, asked: Asked) -> Response<Body> {
+    let mut response = match asked {
+        Asked::Specification => specification::response(shared, &parts.headers),
+        Asked::Operation(id) => {
+            let told = operation(shared, parts, id).await;
+            told.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix()))
+        }
+    };
+    if parts.method == Method::HEAD {
+        response::to_head(&mut response);
+    }
+    response
 }
 
 async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Response<Body>, Problem> {

@@ -49,7 +49,7 @@ const LAST: u64 = 253_402_300_799;
 /// A moment as HTTP writes it. What lies beyond the year 9999 is written as its last second.
 fn date(at: Time) -> HeaderValue {
     let seconds = Duration::from_secs((at.as_millis() / 1000).min(LAST));
-    names::text(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + seconds))
+    names::text(httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + seconds))
 }
 
 #[cfg(test)]

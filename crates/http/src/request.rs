@@ -63,7 +63,7 @@ pub(crate) fn hand_on(
         && headers.contains_key(names::KEY)
         && let Some(bare) = key.to_header().filter(|_| reads_as(headers, key))
     {
-        headers.insert(names::KEY, names::text(&bare));
+        headers.insert(names::KEY, names::text(bare));
     }
     headers.insert(names::OPERATION_ID, names::operation_id(attempt.operation_id()));
     headers.insert(names::ATTEMPT, HeaderValue::from(attempt.number()));

@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub(crate) struct Ready {
     /// What the operation is called where labels have to be few.
     pub(crate) label: String,
+    name: Option<Arc<str>>,
     pub(crate) terms: Terms,
     pub(crate) policy: Arc<Policy>,
 }
@@ -23,13 +24,14 @@ impl Ready {
         terms.check()?;
         let policy = Arc::new(terms.policy.clone());
         let label = terms.name.clone().unwrap_or_else(|| template.to_owned());
-        Ok(Arc::new(Self { label, terms, policy }))
+        let name = terms.name.as_deref().map(Arc::from);
+        Ok(Arc::new(Self { label, name, terms, policy }))
     }
 
     /// What a request is asking for.
     pub(crate) fn operation(&self, method: &Method, path: &str) -> Operation {
-        match &self.terms.name {
-            Some(name) => Operation::named(name.clone()),
+        match &self.name {
+            Some(name) => Operation::named(Arc::clone(name)),
             None => Operation::route(method.as_str(), path),
         }
     }

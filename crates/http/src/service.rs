@@ -50,20 +50,22 @@ where
         let shared = Arc::clone(&self.shared);
         let (mut parts, body) = request.into_parts();
         names::strip(&mut parts.headers);
-        let is_head = parts.method == Method::HEAD;
-        let served = serve(shared, inner, parts, body);
-        Box::pin(async move {
-            let mut response = served.await?;
-            if is_head {
-                response::to_head(&mut response);
-            }
-            Ok(response)
-        })
+        let target = shared.target(&parts);
+        if let Some(asked) = published::asked(&shared, &parts, target.path()) {
+            return Box::pin(async move { Ok(published::answer(&shared, &parts, asked).await) });
+        }
+        let ready = shared.routes.of(&parts.method, target.path());
+        let Some(ready) = ready.filter(|ready| ready.terms.key != KeyRule::Off).map(Arc::clone) else {
+            // As small as can be: what is not protected should not pay for what is.
+            return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
+        };
+        let form = Form::of(&parts.headers);
+        Box::pin(serve(Asking { shared, ready, target, form }, inner, parts, body))
     }
 }
 
 async fn serve<S, B, R>(
-    shared: Arc<Shared>,
+    asking: Asking,
     inner: S,
     mut parts: Parts,
     body: B,
@@ -77,32 +79,28 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let target = shared.target(&parts);
-    if let Some(response) = published::answer(&shared, &parts, target.path()).await {
-        return Ok(response);
-    }
-    let ready =
-        shared.routes.of(&parts.method, target.path()).filter(|ready| ready.terms.key != KeyRule::Off);
-    let Some(ready) = ready.map(Arc::clone) else {
-        return pass(inner, parts, Body::live(body), Clean::Outcome).await;
+    let is_head = parts.method == Method::HEAD;
+    // What is rare is kept apart: a request's state is as large as the largest of its ways.
+    let mut response = if asking.ready.terms.mode == Mode::Shadow {
+        Box::pin(asking.in_shadow(inner, parts, body)).await?
+    } else {
+        match asking.prepare(&mut parts, body).await {
+            Ok(prepared) => asking.once(prepared, inner, parts).await?,
+            Err(Stop::Refused(problem)) => asking.refuse(problem, None),
+            Err(Stop::Unread(why)) => {
+                asking.shared.tell(&asking.ready, What::Unread(why));
+                why.response(asking.form)
+            }
+            Err(Stop::Unprotected(body)) => {
+                asking.shared.tell(&asking.ready, What::Unprotected);
+                pass(inner, parts, body, Clean::All).await?
+            }
+        }
     };
-    let form = Form::of(&parts.headers);
-    let asking = Asking { shared, ready, target, form };
-    if asking.ready.terms.mode == Mode::Shadow {
-        return asking.in_shadow(inner, parts, body).await;
+    if is_head {
+        response::to_head(&mut response);
     }
-    match asking.prepare(&mut parts, body).await {
-        Ok(prepared) => asking.once(prepared, inner, parts).await,
-        Err(Stop::Refused(problem)) => Ok(asking.refuse(problem, None)),
-        Err(Stop::Unread(why)) => {
-            asking.shared.tell(&asking.ready, What::Unread(why));
-            Ok(why.response(asking.form))
-        }
-        Err(Stop::Unprotected(body)) => {
-            asking.shared.tell(&asking.ready, What::Unprotected);
-            pass(inner, parts, body, Clean::All).await
-        }
-    }
+    Ok(response)
 }
 
 /// Hands a request on that nothing is promised about. `clean`: what its response must not say.

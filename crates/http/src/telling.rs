@@ -17,6 +17,7 @@ use semel::core::fingerprint::ErrorKind;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::policy::Class;
+use semel::core::scope::Operation;
 use semel::{Ended, Error, Ran, Replayed, Told};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub(crate) struct Speaker<'a> {
     pub(crate) ready: &'a Ready,
     pub(crate) form: Form,
     /// The operation's name, as reconcilers know it.
-    pub(crate) operation: String,
+    pub(crate) operation: Operation,
 }
 
 impl Speaker<'_> {
@@ -143,7 +144,7 @@ impl Speaker<'_> {
     /// Whether a doubt may be settled without anybody's hand.
     fn doubt_ends(&self) -> bool {
         self.ready.terms.policy.class == Class::Downstream
-            || self.shared.engine.has_reconciler(&self.operation)
+            || self.shared.engine.has_reconciler(self.operation.as_str())
     }
 }
 

@@ -114,7 +114,7 @@ impl Unread {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(GRPC_STATUS, HeaderValue::from(self.grpc_status()));
-        headers.insert(GRPC_MESSAGE, names::text(self.detail()));
+        headers.insert(GRPC_MESSAGE, names::text(self.detail().to_owned()));
         response
     }
 }

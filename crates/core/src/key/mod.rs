@@ -18,6 +18,7 @@ pub use weak::Weakness;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::fingerprint::Fingerprint;
 use crate::id::hex;
@@ -46,10 +47,10 @@ pub struct Key(Kind);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Kind {
-    Text(Box<str>),
+    Text(Arc<str>),
     Fingerprint(Fingerprint),
     /// At least two, none of them composite: flat, so that nothing recurses.
-    Composite(Box<[Key]>),
+    Composite(Arc<[Key]>),
 }
 
 /// A key that passed the [`Rules`], and what is doubtful about it.
@@ -102,7 +103,7 @@ impl Key {
             Kind::Composite(parts) => {
                 out.tag(3);
                 out.count(parts.len());
-                for part in parts {
+                for part in parts.iter() {
                     part.encode(out);
                 }
             }

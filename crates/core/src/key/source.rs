@@ -5,6 +5,8 @@
 //!
 //! [`Rules`]: super::Rules
 
+use std::sync::Arc;
+
 use super::{Error, Key, Kind};
 use crate::fingerprint::Fingerprint;
 
@@ -62,7 +64,7 @@ impl Key {
     /// ```
     pub fn composite(parts: impl IntoIterator<Item = Self>) -> Result<Self, Error> {
         // One more than allowed is enough to know that it is too many.
-        let parts: Box<[Self]> = parts.into_iter().take(Self::PARTS_MAX + 1).collect();
+        let parts: Arc<[Self]> = parts.into_iter().take(Self::PARTS_MAX + 1).collect();
         let flat = parts.iter().all(|part| !matches!(part.0, Kind::Composite(_)));
         if !flat || !(2..=Self::PARTS_MAX).contains(&parts.len()) {
             return Err(Error::Composite);

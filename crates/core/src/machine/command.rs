@@ -66,7 +66,7 @@ impl<'a> Command<'a> {
             operation_id: OperationId::of(&id),
             key_hash: secret.key_hash(key),
             caller_hash: secret.caller_hash(scope),
-            operation: scope.operation().to_string().into(),
+            operation: scope.operation().text(),
             policy,
             fingerprint,
             payload,

@@ -3,6 +3,7 @@
 //! What lives here: an operation's name, given or taken from the route. What must never: matching of routes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::encoding::Sink;
 
@@ -18,36 +19,54 @@ use super::encoding::Sink;
 /// assert_eq!(Operation::named("charge").to_string(), "charge");
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Operation(Kind);
+pub struct Operation {
+    /// The name; of a route its method, a space, and its path.
+    text: Arc<str>,
+    kind: Kind,
+}
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
-    Named(String),
-    Route { method: String, path: String },
+    Named,
+    Route { method_bytes: usize },
 }
 
 impl Operation {
     /// An operation by the name it was given. Every route of that name shares its keys.
-    pub fn named(name: impl Into<String>) -> Self {
-        Self(Kind::Named(name.into()))
+    pub fn named(name: impl Into<Arc<str>>) -> Self {
+        Self { text: name.into(), kind: Kind::Named }
     }
 
     /// An operation by method and path, both exactly as they were received: methods are case-sensitive, and paths are
     /// not decoded or normalised, since only the application knows which spellings mean the same.
-    pub fn route(method: impl Into<String>, path: impl Into<String>) -> Self {
-        Self(Kind::Route { method: method.into(), path: path.into() })
+    pub fn route(method: impl AsRef<str>, path: impl AsRef<str>) -> Self {
+        let (method, path) = (method.as_ref(), path.as_ref());
+        let text = [method, " ", path].concat().into();
+        Self { text, kind: Kind::Route { method_bytes: method.len() } }
+    }
+
+    /// As `Display` writes it.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The same, to be shared.
+    pub fn text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
     }
 
     pub(super) fn encode(&self, out: &mut impl Sink) {
-        match &self.0 {
-            Kind::Named(name) => {
+        match self.kind {
+            Kind::Named => {
                 out.tag(1);
-                out.field(name.as_bytes());
+                out.field(self.text.as_bytes());
             }
-            Kind::Route { method, path } => {
+            Kind::Route { method_bytes } => {
+                let (method, path) = self.text.as_bytes().split_at(method_bytes);
                 out.tag(2);
-                out.field(method.as_bytes());
-                out.field(path.as_bytes());
+                out.field(method);
+                // The space between them is for readers only.
+                out.field(path.get(1..).unwrap_or_default());
             }
         }
     }
@@ -55,18 +74,18 @@ impl Operation {
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Named(name) => f.write_str(name),
-            Kind::Route { method, path } => write!(f, "{method} {path}"),
-        }
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Named(name) => write!(f, "Named({name:?})"),
-            Kind::Route { method, path } => write!(f, "Route({method:?}, {path:?})"),
+        match self.kind {
+            Kind::Named => write!(f, "Named({:?})", self.text),
+            Kind::Route { method_bytes } => {
+                let (method, path) = self.text.split_at(method_bytes);
+                write!(f, "Route({method:?}, {:?})", path.get(1..).unwrap_or_default())
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! What lives here: `Forwarded` (RFC 7239), `X-Forwarded-*` and `Via`. What must never: the word of a peer that is not
 //! trusted about anybody but itself.
 
+use bytes::Bytes;
 use http::header::{FORWARDED, HOST, VIA};
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use std::fmt::Write;
@@ -70,9 +71,9 @@ pub(super) fn tell(headers: &mut HeaderMap, client: Option<Client>, trust: &Trus
         }
     }
     let proto = if client.is_some_and(|client| client.is_tls) { "https" } else { "http" };
-    append(headers, &FORWARDED, element(client, host.as_ref(), proto).as_bytes());
+    append(headers, &FORWARDED, element(client, host.as_ref(), proto).into());
     if let Some(client) = client {
-        append(headers, &FOR, client.address.to_canonical().to_string().as_bytes());
+        append(headers, &FOR, client.address.to_canonical().to_string().into());
     }
     // Of the first station, where an earlier one has told it.
     headers.entry(PROTO).or_insert(HeaderValue::from_static(proto));
@@ -96,19 +97,21 @@ fn misspelt(headers: &HeaderMap) -> Vec<HeaderName> {
 
 /// Adds this station to those that a message passed.
 pub(super) fn via(headers: &mut HeaderMap, received: Version) {
-    let station: &[u8] = match received {
+    let station: &'static [u8] = match received {
         Version::HTTP_09 | Version::HTTP_10 => b"1.0 semel",
         Version::HTTP_2 => b"2 semel",
         _ => b"1.1 semel",
     };
-    append(headers, &VIA, station);
+    append(headers, &VIA, Bytes::from_static(station));
 }
 
 fn element(client: Option<Client>, host: Option<&HeaderValue>, proto: &str) -> String {
-    let mut element = match client.map(|client| client.address.to_canonical()) {
-        Some(IpAddr::V4(address)) => format!("for={address}"),
-        Some(IpAddr::V6(address)) => format!("for=\"[{address}]\""),
-        None => "for=unknown".to_owned(),
+    let mut element = String::with_capacity(ELEMENT_BYTES);
+    // Writing to a string cannot fail.
+    let _ = match client.map(|client| client.address.to_canonical()) {
+        Some(IpAddr::V4(address)) => write!(element, "for={address}"),
+        Some(IpAddr::V6(address)) => write!(element, "for=\"[{address}]\""),
+        None => write!(element, "for=unknown"),
     };
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
         // A host cannot hold a quote or a backslash; what does is not one.
@@ -119,17 +122,25 @@ fn element(client: Option<Client>, host: Option<&HeaderValue>, proto: &str) -> S
     element + ";proto=" + proto
 }
 
+/// Enough for most.
+const ELEMENT_BYTES: usize = 128;
+
 /// As one line with what stands there: some readers only see the first.
-fn append(headers: &mut HeaderMap, name: &HeaderName, value: &[u8]) {
-    let mut line = Vec::new();
-    for part in headers.get_all(name).iter().map(HeaderValue::as_bytes).chain([value]) {
-        if !line.is_empty() && !part.is_empty() {
-            line.extend_from_slice(b", ");
+fn append(headers: &mut HeaderMap, name: &HeaderName, value: Bytes) {
+    let line = if headers.contains_key(name) {
+        let mut line = Vec::new();
+        for part in headers.get_all(name).iter().map(HeaderValue::as_bytes).chain([&*value]) {
+            if !line.is_empty() && !part.is_empty() {
+                line.extend_from_slice(b", ");
+            }
+            line.extend_from_slice(part);
         }
-        line.extend_from_slice(part);
-    }
+        line.into()
+    } else {
+        value
+    };
     // Headers joined by a comma are a header.
-    if let Ok(line) = HeaderValue::from_bytes(&line) {
+    if let Ok(line) = HeaderValue::from_maybe_shared(line) {
         headers.insert(name.clone(), line);
     }
 }

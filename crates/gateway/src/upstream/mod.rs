@@ -77,12 +77,13 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
         let reach = Arc::clone(&self.reach);
         Box::pin(async move {
             let attempt = request.extensions().get::<Attempt>().cloned();
-            let operation = attempt.as_ref().map(|attempt| attempt.operation_id().to_string());
+            let operation = attempt.as_ref().map(|attempt| attempt.operation_id());
             send(&reach, request, attempt).await.map_err(|failed| {
                 let (upstream, cause) = (&reach.target, failed.told());
                 if TooSlow::is_cause_of(&*failed.cause) {
                     tracing::debug!(%upstream, "{TooSlow}");
                 } else {
+                    let operation = operation.map(|id| id.to_string());
                     tracing::warn!(%upstream, operation, %cause, "{}", failed.failure);
                 }
                 failed.failure
@@ -106,7 +107,10 @@ async fn send(
         let must_be_new = reused >= REUSES_MAX;
         let way = reach.way(attempt.is_some(), is_upgrade, must_be_new).await?;
         let lent = match way {
-            Way::H2(lease) => return h2::exchange(lease, request, attempt, timeout, &reach.target).await,
+            // Kept apart: it would make every request's own state three times as large.
+            Way::H2(lease) => {
+                return Box::pin(h2::exchange(lease, request, attempt, timeout, &reach.target)).await;
+            }
             Way::H1(lent) => lent,
         };
         match h1::exchange(lent, request, attempt.clone(), timeout).await {

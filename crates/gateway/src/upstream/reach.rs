@@ -61,7 +61,8 @@ impl Reach {
         if !must_be_new && let Some(way) = self.at_hand(is_protected) {
             return Ok(way);
         }
-        let open = self.open(is_protected, is_upgrade, must_be_new);
+        // Kept apart, since most requests never come here.
+        let open = Box::pin(self.open(is_protected, is_upgrade, must_be_new));
         match tokio::time::timeout(self.options.connect_timeout, open).await {
             Ok(way) => way,
             Err(_) => Err(Failed::new(Failure::ConnectTimeout, "no connection in time")),
