@@ -2,7 +2,7 @@
 //!
 //! What lives here: the words. What must never: a sentence that is not read from the plan or the store.
 
-use super::{Operation, Plan};
+use super::{Admin, Hashing, Operation, Plan};
 use crate::cli::{size, span};
 use crate::identity::{Source, Tenant};
 use semel::core::classify::Rules;
@@ -28,8 +28,8 @@ pub(super) fn text(
     let scheme = if plan.listen.tls.is_some() { "https" } else { "http" };
     say("listening", &format!("{scheme}://{address}"));
     say("upstream", &upstream(plan));
-    if let Some(desk) = desk {
-        say("admin", &format!("http://{desk} (from this machine only)"));
+    if let (Some(desk), Some(admin)) = (desk, &plan.admin) {
+        say("admin", &admitted(desk, admin));
     }
     for operation in &plan.operations {
         for (at, line) in told(operation).iter().enumerate() {
@@ -57,13 +57,39 @@ pub(super) fn text(
         if !plan.quotas.are_off() {
             say("quotas", "on new keys; retries and replays are never refused by them");
         }
-        say("published", "/.well-known/idempotency and /operations/{id}");
+        if let Some(hashed) = hashed(plan) {
+            say("hashed", hashed);
+        }
+        if let Some(archive) = &plan.keeping.archive {
+            say("archive", &format!("{}: records, before they are deleted", archive.display()));
+        }
+        let prefix = &plan.prefix;
+        say("published", &format!("{prefix}/.well-known/idempotency and {prefix}/operations/{{id}}"));
     }
     let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
     for warning in warnings(plan, store, &hazards) {
         let _ = writeln!(said, "\n  {warning}");
     }
     said
+}
+
+fn admitted(desk: SocketAddr, admin: &Admin) -> String {
+    let scheme = if admin.tls.is_some() { "https" } else { "http" };
+    if admin.options.tokens.is_empty() {
+        return format!("{scheme}://{desk} (from this machine only)");
+    }
+    let mut names: Vec<_> = admin.options.tokens.iter().map(|token| token.name.as_str()).collect();
+    names.dedup();
+    format!("{scheme}://{desk} (by token: {})", names.join(", "))
+}
+
+fn hashed(plan: &Plan) -> Option<&'static str> {
+    let Hashing { secret, next } = &plan.keeping.hashing;
+    match (secret, next) {
+        (_, Some(_)) => Some("keys and callers, by a secret that is being replaced with hashing_secret_next"),
+        (Some(_), None) => Some("keys and callers, by hashing_secret, which the store does not hold"),
+        (None, None) => None,
+    }
 }
 
 fn upstream(plan: &Plan) -> String {
@@ -203,7 +229,7 @@ fn way(source: &Source) -> String {
         }
         Source::ApiKey(name) => format!("the API key in {name}"),
         Source::Cookie(name) => format!("the session cookie {name}"),
-        Source::Mtls => "the client's certificate".to_owned(),
+        Source::Mtls(by) => format!("the {by} of their certificates"),
         Source::Authorization => "Authorization (per access token)".to_owned(),
         Source::Anonymous => "else in one anonymous scope".to_owned(),
     }
@@ -225,11 +251,21 @@ fn kept(plan: &Plan, store: Capabilities) -> String {
 
 fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String> {
     let mut told = Vec::new();
+    if let Some(Admin { options, tls: None }) = &plan.admin
+        && !options.address.ip().to_canonical().is_loopback()
+    {
+        told.push(format!(
+            "danger: tokens and answers cross the network in the clear at the admin address {}\n    mend: set tls_cert and \
+             tls_key under [admin], or listen on 127.0.0.1 and reach it through a tunnel",
+            options.address
+        ));
+    }
     if !plan.is_any_protected() {
         told.push("warning: nothing is protected; requests are passed on as they come".to_owned());
         return told;
     }
-    if !store.durable {
+    // Most stores tell by themselves, and what mends it.
+    if !store.durable && !hazards.iter().any(|hazard| hazard.severity == Severity::Danger) {
         told.push(
             "danger: records are gone when this process ends; a retry after that runs again".to_owned(),
         );
