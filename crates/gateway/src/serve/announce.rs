@@ -348,4 +348,26 @@ mod tests {
         let warned = warnings(&plan, durable, &[]).join("\n");
         assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");
     }
+
+    #[test]
+    fn tokens_that_cross_a_network_in_the_clear_are_a_danger_that_is_told() {
+        let token = "[[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\n\
+            hash = \"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n";
+        let warned = |admin: &str| {
+            let target = Target::parse("http://127.0.0.1:1").expect("a target");
+            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let config = crate::config::read(&format!("[admin]\n{admin}{token}"), &over, &|_| None);
+            let plan = config.expect("no mistake").plan().expect("a plan");
+            let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+            let admin = plan.admin.as_ref().expect("open");
+            (admitted(admin.options.address, admin), warnings(&plan, store, &[]).join("\n"))
+        };
+        let (told, warning) = warned("address = \"0.0.0.0:9090\"\n");
+        assert_eq!(told, "http://0.0.0.0:9090 (by token: ops)");
+        assert!(warning.contains("danger: tokens and answers cross the network in the clear"), "{warning}");
+        let tls = "tls_cert = \"Cargo.toml\"\ntls_key = \"Cargo.toml\"\n";
+        let (told, warning) = warned(&format!("address = \"0.0.0.0:9090\"\n{tls}"));
+        assert!(told.starts_with("https://") && !warning.contains("in the clear"), "{warning}");
+        assert!(!warned("address = \"127.0.0.1:9090\"\n").1.contains("in the clear"));
+    }
 }

@@ -23,6 +23,19 @@ pub struct Keeping {
     pub hashing: Hashing,
 }
 
+impl Keeping {
+    /// Whether `[sweep]` says otherwise.
+    pub(super) fn is_swept_otherwise(&self, other: &Self) -> bool {
+        self.settings.sweep != other.settings.sweep || self.archive != other.archive
+    }
+
+    /// Whether the rest does.
+    pub(super) fn is_other_store(&self, other: &Self) -> bool {
+        let sweep = other.settings.sweep.clone();
+        self.hashing != other.hashing || Settings { sweep, ..self.settings.clone() } != other.settings
+    }
+}
+
 /// What keys and callers are hashed with. A secret that the store keeps, unless one is set.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Hashing {

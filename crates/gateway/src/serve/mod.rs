@@ -225,35 +225,8 @@ impl Reloading {
         }
         self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics));
         // What is in use stays what is compared with, or the second reload would not tell.
-        let held = [
-            ("[listen]", format!("{:?}", plan.listen) != format!("{:?}", self.plan.listen)),
-            ("the address or TLS of [admin]", !is_desk_the_same(&plan, &self.plan)),
-            ("[store]", plan.store != self.plan.store || is_kept_otherwise(&plan, &self.plan)),
-            ("[sweep]", is_swept_otherwise(&plan, &self.plan)),
-            ("[quotas]", plan.quotas != self.plan.quotas),
-            ("[sealing]", format!("{:?}", plan.sealing) != format!("{:?}", self.plan.sealing)),
-        ];
-        Ok(held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect())
+        Ok(plan.held_back(&self.plan))
     }
-}
-
-fn is_desk_the_same(new: &Plan, old: &Plan) -> bool {
-    match (&new.admin, &old.admin) {
-        (Some(new), Some(old)) => new.is_at_the_same_place(old),
-        (None, None) => true,
-        _ => false,
-    }
-}
-
-fn is_swept_otherwise(new: &Plan, old: &Plan) -> bool {
-    let (new, old) = (&new.keeping, &old.keeping);
-    new.settings.sweep != old.settings.sweep || new.archive != old.archive
-}
-
-fn is_kept_otherwise(new: &Plan, old: &Plan) -> bool {
-    let (new, old) = (&new.keeping, &old.keeping);
-    let sweep = old.settings.sweep.clone();
-    new.hashing != old.hashing || semel::Settings { sweep, ..new.settings.clone() } != old.settings
 }
 
 /// Reads the configuration anew: a plan, or everything that is wrong.

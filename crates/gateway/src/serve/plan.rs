@@ -12,6 +12,7 @@ use http::HeaderName;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
 use semel_http::{KeyRule, KeySource, Routes, Terms, TermsError};
+use std::fmt;
 
 /// What a gateway is to do.
 #[derive(Debug, Clone)]
@@ -126,6 +127,25 @@ impl Plan {
                 .to_owned());
         }
         Ok(())
+    }
+
+    /// What of this plan cannot take the place of `old`'s before the next start.
+    pub(super) fn held_back(&self, old: &Self) -> Vec<&'static str> {
+        let is_other = |one: &dyn fmt::Debug, other: &dyn fmt::Debug| format!("{one:?}") != format!("{other:?}");
+        let is_desk_other = match (&self.admin, &old.admin) {
+            (Some(new), Some(old)) => !new.is_at_the_same_place(old),
+            (None, None) => false,
+            _ => true,
+        };
+        let held = [
+            ("[listen]", is_other(&self.listen, &old.listen)),
+            ("the address or TLS of [admin]", is_desk_other),
+            ("[store]", self.store != old.store || self.keeping.is_other_store(&old.keeping)),
+            ("[sweep]", self.keeping.is_swept_otherwise(&old.keeping)),
+            ("[quotas]", self.quotas != old.quotas),
+            ("[sealing]", is_other(&self.sealing, &old.sealing)),
+        ];
+        held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
     }
 
     /// What no client may have taken off a request by naming it in `Connection`: whatever its key, its fingerprint and its
