@@ -25,7 +25,8 @@ pub(super) fn read(table: &Table<'_, '_>, over: Option<Address>) -> Option<Admin
     // What is wrong with a token is told at its place already.
     if let Err(error @ OptionsError::OpenToOthers(_)) = options.check() {
         let at = table.span_of("address").filter(|_| over.is_none());
-        let mend = "make a token with `semel key token` and write its lines under [admin], or listen on 127.0.0.1";
+        let mend =
+            "make a token with `semel key token` and write its lines under [admin], or listen on 127.0.0.1";
         let what = error.to_string();
         let what = what.split("; ").next().unwrap_or_default();
         table.page.mistake(at.as_ref(), what, mend);

@@ -24,7 +24,8 @@ pub(super) fn store(table: &Table<'_, '_>, keeping: &mut Keeping) -> stores::Url
         let what = format!("`timeout` is longer than any write may be under way ({})", span::text(in_flight));
         table.page.mistake(table.span_of("timeout").as_ref(), what, "write a shorter span, such as \"10s\"");
     }
-    let (secret, next) = (hashing_secret(table, "hashing_secret"), hashing_secret(table, "hashing_secret_next"));
+    let (secret, next) =
+        (hashing_secret(table, "hashing_secret"), hashing_secret(table, "hashing_secret_next"));
     if secret.is_some() && secret == next {
         let what = "`hashing_secret_next` is the secret that is in use already";
         let mend = "make another one with openssl rand -hex 32, or take hashing_secret_next out";
@@ -76,7 +77,11 @@ pub(super) fn check_room<'t>(table: &Table<'_, '_>, limits: Limits, all: impl It
     let longest = all.map(|terms| terms.request_bytes_max).max().unwrap_or_default();
     if longest > limits.bodies_bytes_max {
         let what = "a single body of the length that `request_max` allows would find no room in `bodies_max`";
-        table.page.mistake(table.span_of("bodies_max").as_ref(), what, "make bodies_max larger, or request_max smaller");
+        table.page.mistake(
+            table.span_of("bodies_max").as_ref(),
+            what,
+            "make bodies_max larger, or request_max smaller",
+        );
     }
 }
 
@@ -94,7 +99,9 @@ pub(crate) fn published_at(text: &str) -> Result<String, String> {
     if text.is_empty() || is_path {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` is no path that could stand before others: write such as \"/payments\", or nothing"))
+    Err(format!(
+        "`{text}` is no path that could stand before others: write such as \"/payments\", or nothing"
+    ))
 }
 
 #[cfg(test)]

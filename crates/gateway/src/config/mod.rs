@@ -35,8 +35,8 @@ mod tests;
 pub use mistake::{Mistake, Place};
 pub use patch::Patch;
 
-use crate::forward::Host;
 use crate::admin::Address;
+use crate::forward::Host;
 use crate::identity::{Identity, Network, Source};
 use crate::listen;
 use crate::logging::{Form, Level};

@@ -269,7 +269,11 @@ mod tests {
         let bmp = DnValue::BmpString("alice".try_into().expect("a text"));
         let universal = DnValue::UniversalString("alice".try_into().expect("a text"));
         for value in [utf8("alice"), printable, bmp, universal] {
-            assert_eq!(of(&[(cn.clone(), value)]), Ok(first.clone()), "each has a key and a serial of its own");
+            assert_eq!(
+                of(&[(cn.clone(), value)]),
+                Ok(first.clone()),
+                "each has a key and a serial of its own"
+            );
         }
         assert_ne!(of(&[(cn, utf8("Alice"))]), Ok(first));
     }

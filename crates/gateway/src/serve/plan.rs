@@ -131,7 +131,8 @@ impl Plan {
 
     /// What of this plan cannot take the place of `old`'s before the next start.
     pub(super) fn held_back(&self, old: &Self) -> Vec<&'static str> {
-        let is_other = |one: &dyn fmt::Debug, other: &dyn fmt::Debug| format!("{one:?}") != format!("{other:?}");
+        let is_other =
+            |one: &dyn fmt::Debug, other: &dyn fmt::Debug| format!("{one:?}") != format!("{other:?}");
         let is_desk_other = match (&self.admin, &old.admin) {
             (Some(new), Some(old)) => !new.is_at_the_same_place(old),
             (None, None) => false,

@@ -32,7 +32,9 @@ pub(super) async fn run(store: Arc<dyn Store>, next: Vec<u8>) {
     loop {
         let (line, pause) = match step(&*store, &next).await {
             Ok(Step::Over) => {
-                info!("the hashing secret was replaced: hashing_secret_next may be written as hashing_secret now");
+                info!(
+                    "the hashing secret was replaced: hashing_secret_next may be written as hashing_secret now"
+                );
                 return;
             }
             Ok(Step::Begun(phase)) => (format!("{phase}"), pause(phase)),
@@ -90,8 +92,14 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(memory::Store::new());
         let configured = Configured { secret: Some(&old), rotate_to: Some(&next) };
         let terms = Terms::default();
-        let opened =
-            semel::secrets::open(Arc::clone(&store), configured, Arc::new(SystemClock), &SystemRandom, "a", terms);
+        let opened = semel::secrets::open(
+            Arc::clone(&store),
+            configured,
+            Arc::new(SystemClock),
+            &SystemRandom,
+            "a",
+            terms,
+        );
         let node = opened.await.expect("a node");
         assert!(matches!(step(&*store, &next).await, Ok(Step::Begun(Phase::Announced))));
         let waits = step(&*store, &next).await;

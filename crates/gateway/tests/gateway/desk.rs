@@ -121,7 +121,8 @@ async fn each_token_of_the_file_opens_what_its_roles_say_and_nothing_else() {
 #[tokio::test]
 async fn guesses_are_limited_as_the_file_says() {
     let (token, lines) = minted("ops", &["read"]);
-    let mut world = World::configured(&format!("[admin]\nwrong_tokens_max = \"2/1h\"\n{lines}"), charged).await;
+    let mut world =
+        World::configured(&format!("[admin]\nwrong_tokens_max = \"2/1h\"\n{lines}"), charged).await;
     let admin = world.gateway.admin();
     let metrics = |token: &str| Ask::get("/metrics").with("authorization", token);
     assert_eq!(sent(metrics(&token), admin).await.status, 200);
@@ -138,7 +139,8 @@ async fn tokens_are_replaced_while_the_gateway_runs() {
     let ((first, first_lines), (second, second_lines)) = (minted("ops", &["read"]), minted("ops", &["read"]));
     let mut world = World::configured(&first_lines, charged).await;
     let admin = world.gateway.admin();
-    let status = async |token: &str| sent(Ask::get("/metrics").with("authorization", token), admin).await.status;
+    let status =
+        async |token: &str| sent(Ask::get("/metrics").with("authorization", token), admin).await.status;
     assert_eq!((status(&first).await, status(&second).await), (200, 401));
     world.reconfigure(&format!("{first_lines}{second_lines}"));
     until(async || (status(&second).await == 200).then_some(())).await;

@@ -72,7 +72,11 @@ async fn a_key_is_replaced_and_what_it_sealed_is_read_for_as_long_as_it_is_liste
     assert!(rotated[0].is_replay() && rotated[0].text() == "card 4000-0012-3456");
     assert_eq!((rotated[1].status, rotated[1].is_replay()), (201, false));
     let left = world.ask(&["second"], &[OLD, NEW]).await;
-    assert_eq!(left[0].code().as_deref(), Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED"), "sealed with the old one");
+    assert_eq!(
+        left[0].code().as_deref(),
+        Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED"),
+        "sealed with the old one"
+    );
     assert!(left[1].is_replay(), "sealed with the new one");
     assert_eq!(world.upstream.seen_count(), 2);
     let held = std::fs::read(world.scratch.file()).expect("the store's file");

@@ -59,7 +59,10 @@ async fn another_secret_than_the_stores_is_refused_and_so_is_none_where_it_keeps
     assert_eq!(world.charge(Some("first"), None, "").await, "charge 1", "replayed");
     assert_eq!(world.upstream.seen_count(), 1);
     let held = std::fs::read(world.scratch.file()).expect("the store's file");
-    assert!(!held.windows(8).any(|window| window == [0x5a; 8] || window == b"5a5a5a5a"), "nor does the store hold it");
+    assert!(
+        !held.windows(8).any(|window| window == [0x5a; 8] || window == b"5a5a5a5a"),
+        "nor does the store hold it"
+    );
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use crate::client::{Ask, Reply};
 use crate::world::within;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -88,7 +88,9 @@ impl Authority {
             None => config.with_no_client_auth(),
             Some(holder) => {
                 let key = PrivatePkcs8KeyDer::from(holder.key.clone());
-                config.with_client_auth_cert(vec![holder.certificate.clone()], key.into()).expect("fit for use")
+                config
+                    .with_client_auth_cert(vec![holder.certificate.clone()], key.into())
+                    .expect("fit for use")
             }
         };
         let name = ServerName::IpAddress(to.ip().into());

@@ -16,13 +16,18 @@ async fn published_paths_can_be_moved_and_the_usual_ones_are_the_services_own_th
     let id = first.header("operation-id").expect("an id").to_owned();
     let status = world.send(Ask::get(&format!("/pay/operations/{id}"))).await;
     assert_eq!((status.status, status.json()["state"].as_str()), (200, Some("SUCCEEDED")));
-    assert_eq!(world.send(Ask::get("/.well-known/idempotency")).await.text(), "charge 2", "the service's own");
+    assert_eq!(
+        world.send(Ask::get("/.well-known/idempotency")).await.text(),
+        "charge 2",
+        "the service's own"
+    );
     assert_eq!(world.send(Ask::get(&format!("/operations/{id}"))).await.text(), "charge 3");
 }
 
 #[tokio::test]
 async fn what_a_known_proxy_says_of_earlier_stations_is_passed_on_and_a_strangers_word_is_not() {
-    let ask = || Ask::post("/charges").with("x-forwarded-for", "192.0.2.7").with("x-forwarded-proto", "https");
+    let ask =
+        || Ask::post("/charges").with("x-forwarded-for", "192.0.2.7").with("x-forwarded-proto", "https");
     for (terms, told) in [
         ("", ("127.0.0.1", "http")),
         ("forwarded_by = [\"127.0.0.0/8\"]\n", ("192.0.2.7, 127.0.0.1", "https")),
@@ -42,7 +47,8 @@ async fn what_a_known_proxy_says_of_earlier_stations_is_passed_on_and_a_stranger
 
 #[tokio::test]
 async fn bodies_that_find_no_room_are_refused_and_nothing_of_them_is_passed_on() {
-    let terms = "[defaults]\nrequest_max = \"4KiB\"\n[limits]\nbodies_max = \"4KiB\"\nbody_time_max = \"1s\"\n";
+    let terms =
+        "[defaults]\nrequest_max = \"4KiB\"\n[limits]\nbodies_max = \"4KiB\"\nbody_time_max = \"1s\"\n";
     let world = World::configured(terms, charged).await;
     // One takes the whole room, and never comes to its end.
     let whole = Ask::post("/charges").key("a-slow-order-00000001").bytes(vec![b'x'; 4096]).raw();

@@ -3,7 +3,9 @@
 use crate::client::{Ask, Reply};
 use crate::upstream::charged;
 use crate::world::{KEY, Scratch, World};
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData as _, SigningKey as _};
+use rcgen::{
+    KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData as _, SigningKey as _,
+};
 use ring::hmac;
 use semel::archive::base64;
 use serde_json::{Value, json};
@@ -109,7 +111,11 @@ async fn charge(world: &World, token: &str) -> Reply {
 
 async fn is_refused(world: &World, token: &str, why: &str) {
     let reply = charge(world, token).await;
-    assert_eq!((reply.status, reply.code().as_deref()), (400, Some("CALLER_NOT_IDENTIFIED")), "{why}: {reply:?}");
+    assert_eq!(
+        (reply.status, reply.code().as_deref()),
+        (400, Some("CALLER_NOT_IDENTIFIED")),
+        "{why}: {reply:?}"
+    );
     assert!(reply.text().contains(why), "{why}: {}", reply.text());
 }
 
@@ -128,7 +134,11 @@ async fn each_kind_of_key_names_its_caller_and_a_new_token_is_the_same_caller() 
         let mut later = claims("alice");
         later["jti"] = json!("another token");
         let again = charge(&world, &signer.token(&json!({}), &later)).await;
-        assert_eq!((again.text(), again.is_replay()), ("charge 1", true), "a renewed token is the same caller");
+        assert_eq!(
+            (again.text(), again.is_replay()),
+            ("charge 1", true),
+            "a renewed token is the same caller"
+        );
         let bob = charge(&world, &signer.of("bob")).await;
         assert_eq!((bob.text(), bob.is_replay()), ("charge 2", false));
         assert_eq!(world.calls(), 2);

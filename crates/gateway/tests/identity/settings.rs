@@ -35,7 +35,10 @@ fn a_believed_header_needs_addresses_that_are_not_everybodys() {
         assert_eq!(found(&trusting(&["10.0.0.0/8", network], user())), [wide], "{network}");
     }
     assert_eq!(found(&trusting(&["10.0.0.0/8", "fc00::/7"], user())), []);
-    assert_eq!(found(&trusting(&["10.0.0.0/8"], [Source::Mtls(Named::Subject)])), [Unsafe::TrustWithoutHeader]);
+    assert_eq!(
+        found(&trusting(&["10.0.0.0/8"], [Source::Mtls(Named::Subject)])),
+        [Unsafe::TrustWithoutHeader]
+    );
 }
 
 #[test]
@@ -62,8 +65,10 @@ fn a_header_with_a_meaning_of_its_own_names_nobody() {
         let reserved = [Unsafe::ReservedHeader(header(name))];
         assert_eq!(found(&by([Source::ApiKey(header(name))])), reserved);
         assert_eq!(found(&trusting(&["10.0.0.1"], [Source::Header(header(name))])), reserved);
-        let tenant =
-            Identity { tenant: Tenant::Header(header(name)), ..trusting(&["10.0.0.1"], [Source::Mtls(Named::Subject)]) };
+        let tenant = Identity {
+            tenant: Tenant::Header(header(name)),
+            ..trusting(&["10.0.0.1"], [Source::Mtls(Named::Subject)])
+        };
         assert_eq!(found(&tenant), reserved);
     }
     for name in ["x-forwarded-user", "x-user", "x-api-key"] {
@@ -82,7 +87,10 @@ fn each_source_has_a_header_of_its_own() {
 #[test]
 fn sources_that_no_request_reaches_are_told() {
     let unreachable = |source, behind| [Unsafe::Unreachable { source, behind }];
-    assert_eq!(found(&by([Source::Anonymous, Source::Mtls(Named::Subject)])), unreachable("mtls", "anonymous"));
+    assert_eq!(
+        found(&by([Source::Anonymous, Source::Mtls(Named::Subject)])),
+        unreachable("mtls", "anonymous")
+    );
     let late = by([Source::Authorization, Source::Jwt(vec![by_secret()])]);
     assert_eq!(found(&late), unreachable("jwt", "authorization"));
     assert_eq!(

@@ -119,7 +119,10 @@ async fn a_certificate_that_names_nobody_never_falls_through_to_a_weaker_source(
     assert_eq!(shown(&rule, None), Ok(Caller::Anonymous));
     for bad in [certificate(""), b"no certificate".to_vec()] {
         let told = shown(&rule, Some(&bad));
-        assert!(told.as_ref().is_err_and(|why| why.contains("The client certificate names no caller")), "{told:?}");
+        assert!(
+            told.as_ref().is_err_and(|why| why.contains("The client certificate names no caller")),
+            "{told:?}"
+        );
     }
 }
 

@@ -34,7 +34,11 @@ fn the_admin_address_is_open_on_this_machine_unless_it_is_off() {
 #[test]
 fn an_admin_address_that_others_reach_needs_a_token() {
     let open = "[admin]\naddress = \"0.0.0.0:9090\"\n";
-    one_mistake(open, "2:1", &["can be reached from other machines", "no token is configured", "semel key token"]);
+    one_mistake(
+        open,
+        "2:1",
+        &["can be reached from other machines", "no token is configured", "semel key token"],
+    );
     let guarded = parsed(&format!("{open}{}", token("ops", "\"read\", \"bodies\"", HASH)));
     let admin = guarded.admin.expect("open");
     assert_eq!(admin.options.tokens[0].roles, [Role::Read, Role::Bodies]);
@@ -65,14 +69,20 @@ fn a_token_that_lets_nobody_in_or_anybody_is_told_and_never_repeated() {
 #[test]
 fn certificates_are_asked_for_by_tls_only_and_used_only_where_they_are_asked_for() {
     let tls = "tls_cert = \"Cargo.toml\"\ntls_key = \"Cargo.toml\"\n";
-    let config = parsed(&format!("[listen]\n{tls}client_ca = \"Cargo.toml\"\n[identity]\nsources = [\"mtls:uri\"]\n"));
+    let config =
+        parsed(&format!("[listen]\n{tls}client_ca = \"Cargo.toml\"\n[identity]\nsources = [\"mtls:uri\"]\n"));
     assert!(config.listen.clients.is_some_and(|clients| clients.is_required));
     assert_eq!(config.identity.sources, [Source::Mtls(Named::Uri)]);
-    let optional = parsed(&format!("[listen]\n{tls}client_ca = \"Cargo.toml\"\nclient_certs = \"optional\"\n"));
+    let optional =
+        parsed(&format!("[listen]\n{tls}client_ca = \"Cargo.toml\"\nclient_certs = \"optional\"\n"));
     assert!(optional.listen.clients.is_some_and(|clients| !clients.is_required));
     one_mistake("[listen]\nclient_ca = \"Cargo.toml\"\n", "2:1", &["by TLS only", "tls_cert and tls_key"]);
     one_mistake("[listen]\nclient_certs = \"optional\"\n", "2:1", &["there are none", "client_ca"]);
-    one_mistake("[listen]\nclient_ca = \"/nowhere/ca.pem\"\n", "2:13", &["/nowhere/ca.pem", "cannot be read"]);
+    one_mistake(
+        "[listen]\nclient_ca = \"/nowhere/ca.pem\"\n",
+        "2:13",
+        &["/nowhere/ca.pem", "cannot be read"],
+    );
     for source in ["mtls", "mtls:uri", "mtls:dns", "mtls:email"] {
         one_mistake(
             &format!("[identity]\nsources = [\"{source}\"]\n"),
@@ -113,7 +123,10 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
         let found = with(&format!("[store]\n{text}")).expect_err("a mistake");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].what.contains(what), "{found:?}");
-        assert!(!format!("{found:?}").contains("horse") && !format!("{found:?}").contains("c3c3"), "{found:?}");
+        assert!(
+            !format!("{found:?}").contains("horse") && !format!("{found:?}").contains("c3c3"),
+            "{found:?}"
+        );
     }
 }
 
@@ -127,7 +140,10 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
     );
     let settings = &config.keeping.settings;
     let seconds = Duration::from_secs;
-    assert_eq!((settings.store_timeout, settings.finish_wait, settings.retry_after), (seconds(3), seconds(1), seconds(4)));
+    assert_eq!(
+        (settings.store_timeout, settings.finish_wait, settings.retry_after),
+        (seconds(3), seconds(1), seconds(4))
+    );
     assert_eq!((settings.cache_bytes_max, settings.sweep.every), (0, Duration::ZERO));
     assert_eq!((settings.sweep.chunk, settings.sweep.records_per_second_max), (7, 9));
     assert_eq!((settings.sweep.skew, settings.sweep.steady_for), (seconds(1), seconds(120)));
@@ -142,7 +158,11 @@ fn settings_that_cannot_be_kept_are_told() {
     one_mistake("[store]\ntimeout = \"60s\"\n", "2:1", &["longer than any write may be under way"]);
     one_mistake("[sweep]\nchunk = 0\n", "2:9", &["out of range"]);
     one_mistake("[sweep]\narchive = \"\"\n", "2:1", &["`archive` is empty"]);
-    one_mistake("[limits]\nbodies_max = \"1MiB\"\n", "2:1", &["would find no room", "make bodies_max larger"]);
+    one_mistake(
+        "[limits]\nbodies_max = \"1MiB\"\n",
+        "2:1",
+        &["would find no room", "make bodies_max larger"],
+    );
     one_mistake("[published]\nprefix = \"payments/\"\n", "2:10", &["is no path", "\"/payments\""]);
     one_mistake("[upstream]\nforwarded_by = [\"0.0.0.0/0\"]\n", "2:17", &["wider than any private network"]);
 }
