@@ -11,7 +11,6 @@ use rustls::{ClientConfig, RootCertStore};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -95,10 +94,7 @@ impl Authority {
         };
         let name = ServerName::IpAddress(to.ip().into());
         let tcp = TcpStream::connect(to).await?;
-        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
-        // In TLS 1.3 a client is turned away after its own part of the handshake is over.
-        let mut nothing = [0; 0];
-        let _ = stream.read(&mut nothing).await?;
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
         within(ask.send_by(stream, to)).await
     }
 }
