@@ -237,15 +237,16 @@ pub type Reread = dyn Fn() -> Result<Plan, Vec<Mistake>> + Send + Sync;
 pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
     let gateway = Gateway::open(plan).await?;
     // Before anybody is told that there is a process to signal.
+    let (to_drain, once) = (signals::asked_to_end(), signals::asked_to_end());
     let reloads = reread.map(|reread| (gateway.reloading(), reread, signals::Reloads::new()));
     say(&format!("semel {}\n\n{}", env!("CARGO_PKG_VERSION"), gateway.announcement().await));
     let stop = async {
-        signals::asked_to_end().await;
+        to_drain.await;
         info!("asked to end; draining");
     };
     let served = gateway.run(stop);
     let twice = async {
-        signals::asked_to_end().await;
+        once.await;
         signals::asked_to_end().await;
     };
     tokio::select! {

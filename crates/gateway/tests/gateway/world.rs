@@ -190,14 +190,24 @@ impl Drop for Gateway {
 
 /// What `semel serve` says where it does not start, with the flags that it is tried with.
 pub(crate) fn does_not_start(flags: &[&str]) -> String {
-    let told = Command::new(env!("CARGO_BIN_EXE_semel"))
+    let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
         .args(["serve", "--listen", "127.0.0.1:0"])
         .args(flags)
         .env("SEMEL_ADMIN", "127.0.0.1:0")
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("semel runs");
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    // The first line says where it listens, if it does; whoever does not start prints none.
+    let mut said = String::new();
+    let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
+    let printed = stdout.read_line(&mut said).expect("text");
+    if printed > 0 {
+        process.kill().expect("it is ours to kill");
+    }
+    let told = process.wait_with_output().expect("it ends");
+    assert_eq!((printed, told.status.code()), (0, Some(1)), "it started: {said}, {told:?}");
     String::from_utf8(told.stderr).expect("text")
 }
 
