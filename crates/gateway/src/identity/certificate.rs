@@ -172,12 +172,11 @@ fn canonical(mut subject: &[u8]) -> Option<Vec<u8>> {
             let (tag, value, []) = item(value)? else { return None };
             let mut one = Vec::new();
             put(&mut one, id)?;
-            match text(tag, value).ok()? {
-                Some(text) => put(&mut one, text.as_bytes())?,
-                None => {
-                    put(&mut one, &[tag])?;
-                    put(&mut one, value)?;
-                }
+            if let Some(text) = text(tag, value).ok()? {
+                put(&mut one, text.as_bytes())?;
+            } else {
+                put(&mut one, &[tag])?;
+                put(&mut one, value)?;
             }
             attributes.push(one);
         }

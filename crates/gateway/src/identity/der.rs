@@ -6,8 +6,9 @@
 /// The tag and content of the item that `input` begins with, and what follows it.
 pub(super) fn item(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, length, rest) = match input {
-        [tag, length @ 0..=0x7f, rest @ ..] => (*tag, usize::from(*length), rest),
-        [tag, 0x81, length @ 0x80..=0xff, rest @ ..] => (*tag, usize::from(*length), rest),
+        [tag, length @ 0..=0x7f, rest @ ..] | [tag, 0x81, length @ 0x80..=0xff, rest @ ..] => {
+            (*tag, usize::from(*length), rest)
+        }
         [tag, 0x82, high @ 1..=0xff, low, rest @ ..] => {
             (*tag, usize::from(u16::from_be_bytes([*high, *low])), rest)
         }

@@ -21,14 +21,11 @@ impl World {
 
     /// Starts it with these keys, the first of which seals; asks for each order; and ends it.
     async fn ask(&self, keys: &[&str], orders: &[&str]) -> Vec<Reply> {
-        let ring: String = keys
-            .iter()
-            .map(|key| {
-                let file = self.scratch.config().with_file_name(key);
-                format!("[[sealing.key]]\nname = \"{key}\"\nsecret = 'file:{}'\n", file.display())
-            })
-            .collect();
-        self.scratch.configure(&ring);
+        let lines = keys.iter().map(|key| {
+            let file = self.scratch.config().with_file_name(key);
+            format!("[[sealing.key]]\nname = \"{key}\"\nsecret = 'file:{}'\n", file.display())
+        });
+        self.scratch.configure(&lines.collect::<Vec<_>>().concat());
         let config = self.scratch.config();
         let config = ["--config", config.to_str().expect("text")];
         let mut gateway = Gateway::start(&self.scratch, self.upstream.address, &config);

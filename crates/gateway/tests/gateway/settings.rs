@@ -3,8 +3,10 @@
 use crate::client::Ask;
 use crate::secure::Authority;
 use crate::upstream::{Upstream, charged};
-use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until};
+use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until, within};
 use std::process::Command;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 #[tokio::test]
 async fn published_paths_can_be_moved_and_the_usual_ones_are_the_services_own_then() {
@@ -45,23 +47,43 @@ async fn what_a_known_proxy_says_of_earlier_stations_is_passed_on_and_a_stranger
     }
 }
 
+/// A connection by which all of a body but its last byte has been sent.
+async fn unfinished(world: &World, bytes: usize) -> TcpStream {
+    let whole = Ask::post("/charges").key("a-slow-order-00000001").bytes(vec![b'x'; bytes]).raw();
+    let mut slow = TcpStream::connect(world.gateway.address).await.expect("a connection");
+    slow.write_all(&whole[..whole.len() - 1]).await.expect("sent");
+    slow
+}
+
 #[tokio::test]
-async fn bodies_that_find_no_room_are_refused_and_nothing_of_them_is_passed_on() {
-    let terms =
-        "[defaults]\nrequest_max = \"4KiB\"\n[limits]\nbodies_max = \"4KiB\"\nbody_time_max = \"1s\"\n";
+async fn a_body_that_finds_no_room_is_refused_and_nothing_of_it_is_passed_on() {
+    let terms = "[defaults]\nrequest_max = \"4KiB\"\n[limits]\nbodies_max = \"4KiB\"\n";
     let world = World::configured(terms, charged).await;
-    // One takes the whole room, and never comes to its end.
-    let whole = Ask::post("/charges").key("a-slow-order-00000001").bytes(vec![b'x'; 4096]).raw();
-    let mut slow = tokio::net::TcpStream::connect(world.gateway.address).await.expect("a connection");
-    tokio::io::AsyncWriteExt::write_all(&mut slow, &whole[..whole.len() - 1]).await.expect("sent");
-    let late = async {
-        let mut answer = vec![0; 12];
-        tokio::io::AsyncReadExt::read_exact(&mut slow, &mut answer).await.expect("an answer");
-        String::from_utf8(answer).expect("text")
+    let slow = unfinished(&world, 4096).await;
+    let order = |number: u32| {
+        Ask::post("/charges").key(&format!("a-quick-order-{number:08}")).bytes(vec![b'y'; 4096])
     };
-    assert_eq!(late.await, "HTTP/1.1 408", "within its time or not at all");
-    assert_eq!(world.calls(), 0);
-    assert_eq!(world.charge(7).await.status, 201, "the room is free again");
+    let mut number = 0;
+    // Until the slow one has taken the whole room, there is some.
+    let refused = until(async || {
+        number += 1;
+        (world.send(order(number)).await.status == 503).then_some(number)
+    })
+    .await;
+    let key = format!("a-quick-order-{refused:08}");
+    assert!(world.upstream.seen().iter().all(|seen| seen.header("idempotency-key") != Some(&key)));
+    drop(slow);
+    until(async || (world.send(order(refused)).await.status == 201).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_body_comes_to_its_end_in_time_or_not_at_all() {
+    let world = World::configured("[limits]\nbody_time_max = \"200ms\"\n", charged).await;
+    let mut slow = unfinished(&world, 64).await;
+    let mut answer = [0; 12];
+    within(slow.read_exact(&mut answer)).await.expect("an answer");
+    assert_eq!((str::from_utf8(&answer), world.calls()), (Ok("HTTP/1.1 408"), 0));
+    assert_eq!(world.charge(7).await.status, 201);
 }
 
 #[tokio::test]

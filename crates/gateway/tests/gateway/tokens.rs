@@ -18,7 +18,7 @@ const RSA: &str = include_str!("../identity/fixtures/rsa.test-key.pem");
 /// Who signs, and by what.
 enum Signer {
     Secret(Vec<u8>),
-    Pair(&'static str, KeyPair),
+    Pair(&'static str, Box<KeyPair>),
 }
 
 impl Signer {
@@ -26,16 +26,20 @@ impl Signer {
         Self::Secret(SECRET.into())
     }
 
+    fn pair(algorithm: &'static str, pair: Result<KeyPair, rcgen::Error>) -> Self {
+        Self::Pair(algorithm, Box::new(pair.expect("a key")))
+    }
+
     fn rsa() -> Self {
-        Self::Pair("RS256", KeyPair::from_pkcs8_pem_and_sign_algo(RSA, &PKCS_RSA_SHA256).expect("a key"))
+        Self::pair("RS256", KeyPair::from_pkcs8_pem_and_sign_algo(RSA, &PKCS_RSA_SHA256))
     }
 
     fn p256() -> Self {
-        Self::Pair("ES256", KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key"))
+        Self::pair("ES256", KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256))
     }
 
     fn ed25519() -> Self {
-        Self::Pair("EdDSA", KeyPair::generate_for(&PKCS_ED25519).expect("a key"))
+        Self::pair("EdDSA", KeyPair::generate_for(&PKCS_ED25519))
     }
 
     /// A token with this header, besides the algorithm, and these claims.
