@@ -39,7 +39,9 @@ impl Process {
         let address = free_address()?;
         let mut command = Command::new(binary);
         command.args(["serve", "--upstream", &format!("http://{upstream}")]);
-        command.args(["--listen", &address.to_string(), "--log-level", "error"]).args(flags);
+        command
+            .args(["--listen", &address.to_string(), "--admin", "off", "--log-level", "error"])
+            .args(flags);
         Self::start(command, address)
     }
 

@@ -54,10 +54,13 @@ pub(crate) struct Shared {
 /// hangs must not fill the memory.
 const JUDGED_KIB_MAX: usize = 64 * 1024;
 
-/// How long a body may take to come that is to be read. Long enough for 10 MiB over the slowest of lines.
-const BODY_TIME_MAX: Duration = Duration::from_mins(5);
-
 impl Layer {
+    /// How many bytes of request bodies are held at once, unless [otherwise said](Self::bodies_bytes_max). 256 MiB.
+    pub const BODIES_BYTES_MAX: usize = 256 << 20;
+    /// How long such a body may take to come, unless [otherwise said](Self::body_time_max). Long enough for 10 MiB over the
+    /// slowest of lines: 5 minutes.
+    pub const BODY_TIME_MAX: Duration = Duration::from_mins(5);
+
     /// Every route under the same terms.
     pub fn new(engine: Engine, terms: Terms) -> Result<Self, TermsError> {
         Ok(Self::routed(engine, Routes::new(terms)?))
@@ -75,8 +78,8 @@ impl Layer {
             published: None,
             observer: Arc::new(Unobserved),
             judging: Arc::new(Semaphore::new(JUDGED_KIB_MAX)),
-            room: Room::default(),
-            body_time_max: BODY_TIME_MAX,
+            room: Room::new(Self::BODIES_BYTES_MAX),
+            body_time_max: Self::BODY_TIME_MAX,
         };
         Self { shared: Arc::new(shared) }
     }

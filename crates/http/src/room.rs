@@ -9,8 +9,6 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How much is held at once, unless the layer says otherwise.
-const BYTES_MAX: usize = 256 * 1024 * 1024;
 /// How long a body waits for room. Bodies that wait hold what they have: they must not wait for each other for long.
 const WAIT: Duration = Duration::from_secs(2);
 
@@ -20,12 +18,6 @@ pub(crate) struct Room {
     free: Arc<Semaphore>,
     kib_max: u32,
     wait: Duration,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self::new(BYTES_MAX)
-    }
 }
 
 impl Room {

@@ -14,6 +14,7 @@
 //!
 //! Whoever binds it puts a [`Peer`] among each request's extensions; without one, everything but health is refused.
 
+mod address;
 mod answer;
 mod attempts;
 mod claims;
@@ -31,6 +32,7 @@ mod records;
 mod settle;
 mod view;
 
+pub use address::Address;
 pub use options::{LOOPBACK, Options, OptionsError, Role, Token, TokenHash};
 
 use axum::Router;

@@ -55,6 +55,11 @@ impl TokenHash {
         super::digits::bytes(text).map(Self)
     }
 
+    /// The hash in hexadecimal digits.
+    pub fn digits(&self) -> String {
+        super::digits::text(&self.0)
+    }
+
     /// Whether both are the same, told in a time that does not depend on where they differ.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()

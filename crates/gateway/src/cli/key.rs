@@ -1,7 +1,10 @@
 //! `semel key`.
 //!
-//! What lives here: keys for scripts and people. What must never: a key that is not one of [`mint`]'s.
+//! What lives here: keys for scripts and people, and tokens of the admin address. What must never: a key that is not one of
+//! [`mint`]'s, or a token that is kept anywhere.
 
+use crate::admin::{Role, TokenHash};
+use crate::config::admin::KIND;
 use clap::{Subcommand, ValueEnum};
 use semel::core::key::{Key, mint};
 use semel::core::store::Clock as _;
@@ -28,6 +31,16 @@ pub(super) enum Command {
         #[arg(long)]
         readable: bool,
     },
+    /// Make a token for the admin address: the token, for its holder, and the lines for the configuration file, which hold its
+    /// hash only.
+    Token {
+        /// Who holds it; stands in histories and logs for what they do.
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// What it is good for: read, operate, claim, bodies; may be given several times.
+        #[arg(long = "role", value_name = "ROLE", default_value = "read", value_parser = role)]
+        roles: Vec<Role>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -40,6 +53,10 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
     let key = match command {
         Command::New { form } => new(*form),
         Command::Derive { fields, readable } => derive(fields, *readable)?,
+        Command::Token { name, roles } => {
+            crate::serve::say(&token(name, roles));
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     crate::serve::say(&key.expose());
     Ok(ExitCode::SUCCESS)
@@ -66,6 +83,22 @@ fn derive(fields: &[String], is_readable: bool) -> Result<Key, String> {
     key.map_err(|error| format!("no key can be made of that: {error}"))
 }
 
+fn role(text: &str) -> Result<Role, String> {
+    let role = Role::ALL.into_iter().find(|role| role.name() == text);
+    role.ok_or_else(|| "there are read, operate, claim and bodies".to_owned())
+}
+
+/// A new token on a line of its own, and what the configuration file has to say of it.
+fn token(name: &str, roles: &[Role]) -> String {
+    let token = format!("semel_{:032x}{:032x}", SystemRandom.bits(), SystemRandom.bits());
+    let hash = TokenHash::of(&token).digits();
+    let roles: Vec<_> = roles.iter().map(|role| format!("\"{}\"", role.name())).collect();
+    // A name with a quotation mark in it has to be one in the file too.
+    let name = name.replace('\\', "\\\\").replace('"', "\\\"");
+    let roles = roles.join(", ");
+    format!("{token}\n\n[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{KIND}{hash}\"")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +122,18 @@ mod tests {
         let readable = derive(&fields(&["order", "1234", "charge"]), true).expect("a key");
         assert_eq!(readable.expose(), "order:1234:charge");
         assert!(derive(&fields(&["order", "", "charge"]), true).is_err());
+    }
+
+    #[test]
+    fn a_tokens_lines_are_what_the_file_takes_and_hold_the_token_itself_nowhere() {
+        let said = token("o\"ps", &[Role::Read, Role::Operate]);
+        let (token, lines) = said.split_once("\n\n").expect("two parts");
+        assert_eq!(token.len(), "semel_".len() + 64);
+        assert!(!lines.contains(&token[6..]), "{lines}");
+        let config = crate::config::read(lines, &crate::config::Overrides::default(), &|_| None);
+        let admin = config.expect("no mistake").admin.expect("open");
+        let [known] = &admin.options.tokens[..] else { panic!("{admin:?}") };
+        assert_eq!((known.name.as_str(), &known.roles[..]), ("o\"ps", &[Role::Read, Role::Operate][..]));
+        assert_eq!(known.hash.digits(), TokenHash::of(token).digits());
     }
 }

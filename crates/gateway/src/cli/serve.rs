@@ -5,6 +5,8 @@
 
 use super::config::{text, told};
 use super::{size, span};
+use crate::admin::Address;
+use crate::config::keeping::published_at;
 use crate::config::{self, Config, Mistake, Overrides, Patch};
 use crate::logging;
 use crate::serve::{self, Plan};
@@ -21,9 +23,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// What a demo does not read: it brings its own service, store and terms.
-const NOT_IN_A_DEMO: [&str; 23] = [
+const NOT_IN_A_DEMO: [&str; 24] = [
     "upstream",
     "admin",
+    "prefix",
     "config",
     "store",
     "require_key",
@@ -67,9 +70,12 @@ pub(super) struct Args {
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS", env = "SEMEL_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Where operators and workers find health, metrics, records and claims: a loopback address. Nowhere otherwise.
-    #[arg(long, value_name = "ADDRESS", env = "SEMEL_ADMIN")]
-    admin: Option<SocketAddr>,
+    /// Where operators and workers find health, metrics, records and claims; or off. Others than this machine need a token.
+    #[arg(long, value_name = "ADDRESS", env = "SEMEL_ADMIN", default_value_t = Address::default())]
+    admin: Address,
+    /// What stands before the paths that are published, such as /payments. Nothing otherwise.
+    #[arg(long, value_name = "PATH", env = "SEMEL_PREFIX", value_parser = published_at)]
+    prefix: Option<String>,
     /// Where records are kept: sqlite:PATH, or memory: to forget them at the end.
     #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
     store: Url,
@@ -216,8 +222,8 @@ impl Args {
     fn read(&self, over: &Overrides) -> Result<Config, String> {
         let Some(file) = &self.config else {
             return config::read("", over, &config::environment).map_err(|mistakes| {
-                let whats: Vec<_> = mistakes.into_iter().map(|mistake| mistake.what).collect();
-                whats.join("\n")
+                let told: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+                told.join("\n")
             });
         };
         config::read(&text(file)?, over, &config::environment).map_err(|mistakes| told(file, &mistakes))
@@ -263,7 +269,8 @@ impl Args {
             response_timeout: given.value("response_timeout", self.response_timeout),
             fresh_connections: given.value("fresh_connections", self.fresh_connections),
             upstream_tls: self.upstream_ca.as_deref().map(authorities).transpose()?,
-            admin: self.admin,
+            admin: given.value("admin", self.admin),
+            prefix: self.prefix.clone(),
             store: given.value("store", self.store.clone()),
             log: given.value("log", self.log),
             log_level: self.log_level,

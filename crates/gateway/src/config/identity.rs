@@ -5,12 +5,13 @@
 
 use super::table::{Span, Table};
 use crate::identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret, Url};
-use crate::identity::{Identity, Network, Source, Tenant, Unsafe};
+use crate::identity::{Identity, Named, Network, Source, Tenant, Unsafe};
 use http::HeaderName;
 use std::time::Duration;
 use toml::de::DeValue;
 
-pub(super) fn read(table: &Table<'_, '_>) -> Identity {
+/// `asks_clients`: whether the listener asks for certificates.
+pub(super) fn read(table: &Table<'_, '_>, asks_clients: bool) -> Identity {
     let tables = table.tables("issuer", "[[identity.issuer]]");
     let places: Vec<(String, Option<Span>)> = tables.iter().map(placed).collect();
     let count = tables.len();
@@ -23,6 +24,11 @@ pub(super) fn read(table: &Table<'_, '_>) -> Identity {
             "an issuer is set, but `jwt` is not among the sources: its tokens would mean nothing",
             "add \"jwt\" to identity.sources, or take the issuer out",
         );
+    }
+    if !asks_clients && sources.iter().any(|source| matches!(source, Source::Mtls(_))) {
+        let what = "callers are to be known by their certificates, and the listener asks for none: every request would be refused";
+        let mend = "write `client_ca` under [listen], or take mtls out";
+        table.page.mistake(table.span_of("sources").as_ref(), what, mend);
     }
     let trusted =
         table.parsed_list("trusted", |text| text.parse::<Network>().map_err(|error| error.to_string()));
@@ -51,12 +57,16 @@ fn source(text: &str, issuers: &[Issuer]) -> Result<Source, String> {
         ("jwt", _) => Ok(Source::Jwt(issuers.to_vec())),
         ("authorization", _) => Ok(Source::Authorization),
         ("anonymous", _) => Ok(Source::Anonymous),
+        ("mtls", _) => Ok(Source::Mtls(Named::Subject)),
+        ("mtls:uri", _) => Ok(Source::Mtls(Named::Uri)),
+        ("mtls:dns", _) => Ok(Source::Mtls(Named::Dns)),
+        ("mtls:email", _) => Ok(Source::Mtls(Named::Email)),
         (_, Some(("header", name))) => header(name).map(Source::Header),
         (_, Some(("api-key", name))) => header(name).map(Source::ApiKey),
         (_, Some(("cookie", name))) => Ok(Source::Cookie(name.to_owned())),
         _ => Err(format!(
             "no caller can be told by `{text}`: write \"jwt\", \"header:NAME\", \"api-key:HEADER\", \"cookie:NAME\", \
-             \"authorization\" or \"anonymous\""
+             \"mtls\", \"mtls:uri\", \"mtls:dns\", \"mtls:email\", \"authorization\" or \"anonymous\""
         )),
     }
 }

@@ -16,7 +16,9 @@
 //! assert!(told[1].starts_with("semel.toml:4:1: `timeout` is no key of [defaults]"), "{told:?}");
 //! ```
 
+pub(crate) mod admin;
 mod identity;
+pub(crate) mod keeping;
 mod mistake;
 mod nearest;
 mod operation;
@@ -33,11 +35,12 @@ mod tests;
 pub use mistake::{Mistake, Place};
 pub use patch::Patch;
 
+use crate::admin::Address;
 use crate::forward::Host;
-use crate::identity::{Identity, Source};
+use crate::identity::{Identity, Network, Source};
 use crate::listen;
 use crate::logging::{Form, Level};
-use crate::serve::{Operation, Plan};
+use crate::serve::{Admin, Keeping, Limits, Operation, Plan};
 use crate::stores;
 use crate::upstream::{self, Target};
 use semel::quota::Quotas;
@@ -77,7 +80,8 @@ pub struct Overrides {
     pub response_timeout: Option<Duration>,
     pub fresh_connections: Option<bool>,
     pub upstream_tls: Option<upstream::Tls>,
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Address>,
+    pub prefix: Option<String>,
     pub store: Option<stores::Url>,
     pub log: Option<Form>,
     pub log_level: Option<Level>,
@@ -97,8 +101,8 @@ pub struct Config {
     pub upstream: upstream::Options,
     /// Which `Host` the service sees.
     pub host: Host,
-    /// Where operators and workers find it.
-    pub admin: Option<SocketAddr>,
+    /// Where operators and workers find it, if anywhere.
+    pub admin: Option<Admin>,
     /// Where records are kept.
     pub store: stores::Url,
     /// How log lines look.
@@ -115,6 +119,14 @@ pub struct Config {
     pub quotas: Quotas,
     /// What stored outcomes are sealed with.
     pub sealing: Option<KeyRing>,
+    /// How records are kept, besides where.
+    pub keeping: Keeping,
+    /// What is held of requests at once.
+    pub limits: Limits,
+    /// The proxies whose word about earlier stations is passed on.
+    pub forwarded_by: Vec<Network>,
+    /// What stands before the paths that are published.
+    pub prefix: String,
 }
 
 impl Config {
@@ -132,6 +144,10 @@ impl Config {
             identity: self.identity,
             quotas: self.quotas,
             sealing: self.sealing,
+            keeping: self.keeping,
+            limits: self.limits,
+            forwarded_by: self.forwarded_by,
+            prefix: self.prefix,
         })
     }
 }
@@ -162,14 +178,16 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let over = over.clone();
     let listen_table = top.table("listen", "[listen]");
     let mut listen = service::listen(&listen_table);
-    listen_table.end();
     listen.address = over.listen.unwrap_or(listen.address);
     listen.tls = over.tls.or(listen.tls);
     listen.connections_max = over.connections_max.unwrap_or(listen.connections_max);
     listen.drain = over.drain.unwrap_or(listen.drain);
+    service::check_clients(&listen_table, &listen);
+    listen_table.end();
 
     let upstream_table = top.table("upstream", "[upstream]");
     let (target, mut upstream, host) = service::upstream(&upstream_table);
+    let forwarded_by = service::forwarded_by(&upstream_table);
     upstream_table.end();
     upstream.connect_timeout = over.connect_timeout.unwrap_or(upstream.connect_timeout);
     upstream.response_timeout = over.response_timeout.unwrap_or(upstream.response_timeout);
@@ -177,11 +195,18 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     upstream.tls = over.upstream_tls.unwrap_or(upstream.tls);
 
     let admin_table = top.table("admin", "[admin]");
-    let admin = service::admin(&admin_table);
+    let admin = admin::read(&admin_table, over.admin);
     admin_table.end();
+    let mut keeping = Keeping::default();
     let store_table = top.table("store", "[store]");
-    let store = service::store(&store_table);
+    let store = keeping::store(&store_table, &mut keeping);
     store_table.end();
+    let sweep_table = top.table("sweep", "[sweep]");
+    keeping::sweep(&sweep_table, &mut keeping);
+    sweep_table.end();
+    let published_table = top.table("published", "[published]");
+    let prefix = keeping::prefix(&published_table);
+    published_table.end();
     let log_table = top.table("log", "[log]");
     let (log, log_level) = service::log(&log_table);
     log_table.end();
@@ -195,7 +220,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let operations = operation::read(top.tables("operation", "[[operation]]"), &defaults, deadline);
 
     let identity_table = top.table("identity", "[identity]");
-    let mut identity = identity::read(&identity_table);
+    let mut identity = identity::read(&identity_table, listen.clients.is_some());
     identity_table.end();
     if over.anonymous {
         identity = Identity { sources: vec![Source::Anonymous], ..Identity::default() };
@@ -206,12 +231,17 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let sealing_table = top.table("sealing", "[sealing]");
     let sealing = records::sealing(&sealing_table);
     sealing_table.end();
+    let limits_table = top.table("limits", "[limits]");
+    let limits = keeping::limits(&limits_table);
+    let all = terms.iter().chain(operations.iter().map(|operation| &operation.terms));
+    keeping::check_room(&limits_table, limits, all);
+    limits_table.end();
     Some(Config {
         target: over.target.or(target),
         listen,
         upstream,
         host,
-        admin: over.admin.or(admin),
+        admin,
         store: over.store.unwrap_or(store),
         log: over.log.unwrap_or(log),
         log_level: over.log_level.unwrap_or(log_level),
@@ -220,5 +250,9 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         identity,
         quotas,
         sealing,
+        keeping,
+        limits,
+        forwarded_by,
+        prefix: over.prefix.unwrap_or(prefix),
     })
 }

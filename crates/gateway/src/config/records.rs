@@ -32,7 +32,7 @@ pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
 }
 
 /// `100/1m`: so many within so much time.
-fn rate(text: &str) -> Result<Rate, String> {
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
     let malformed = || format!("`{text}` is no rate: write a number and a span of time, such as \"100/1m\"");
     let (count, per) = text.split_once('/').ok_or_else(malformed)?;
     let count = count.parse().map_err(|_| malformed())?;
@@ -85,7 +85,7 @@ fn key<'p>(table: &Table<'p, '_>) -> Option<(&'p str, Vec<u8>)> {
     Some((name?.0, bytes?))
 }
 
-fn hex(text: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn hex(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pairs = text.chunks(2).map(|pair| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),

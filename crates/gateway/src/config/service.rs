@@ -1,13 +1,13 @@
-//! `[listen]`, `[upstream]`, `[admin]`, `[store]`, `[log]`: the process and what it stands between.
+//! `[listen]`, `[upstream]`, `[log]`: the process and what it stands between.
 //!
 //! What lives here: from these tables to the options of each part. What must never: a file that is found missing only once the
 //! first client comes.
 
 use super::table::Table;
 use crate::forward::Host;
+use crate::identity::Network;
 use crate::listen;
 use crate::logging::{Form, Level};
-use crate::stores;
 use crate::upstream::{self, Target};
 use std::net::SocketAddr;
 
@@ -15,6 +15,7 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
     let mut options = listen::Options::default();
     options.address = address(table).unwrap_or(options.address);
     options.tls = tls(table);
+    options.clients = clients(table);
     options.handshake_timeout = table.limit("handshake_timeout").unwrap_or(options.handshake_timeout);
     options.head_timeout = table.limit("head_timeout").unwrap_or(options.head_timeout);
     options.body_timeout = table.limit("body_timeout").unwrap_or(options.body_timeout);
@@ -35,19 +36,30 @@ fn address(table: &Table<'_, '_>) -> Option<SocketAddr> {
     })
 }
 
-/// Where operators and workers find the gateway, if anywhere.
-pub(super) fn admin(table: &Table<'_, '_>) -> Option<SocketAddr> {
-    let address = address(table)?;
-    if !address.ip().to_canonical().is_loopback() {
-        let what =
-            format!("the admin address {address} can be reached from other machines, and has no tokens yet");
-        let mend = "listen on 127.0.0.1 or [::1], and reach it through a tunnel";
-        table.page.mistake(table.span_of("address").as_ref(), what, mend);
+/// Which certificates clients are asked for, if any.
+fn clients(table: &Table<'_, '_>) -> Option<listen::Clients> {
+    let is_required = table.choice("client_certs", &[("required", true), ("optional", false)]);
+    // Read for the sake of mistakes, as those of TLS are.
+    let authorities = table.file("client_ca");
+    if !table.has("client_ca") && table.has("client_certs") {
+        let what = "`client_certs` is about certificates that the authorities of `client_ca` vouch for, and there are none";
+        let mend = "write client_ca, the path of their certificates, or take client_certs out";
+        table.page.mistake(table.span_of("client_certs").as_ref(), what, mend);
     }
-    Some(address)
+    Some(listen::Clients { authorities: authorities?.0, is_required: is_required.unwrap_or(true) })
 }
 
-fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
+/// Certificates are shown by TLS, whether the file or a flag sets it up.
+pub(super) fn check_clients(table: &Table<'_, '_>, options: &listen::Options) {
+    let is_plain = options.tls.is_none() && !table.has("tls_cert") && !table.has("tls_key");
+    if options.clients.is_some() && is_plain {
+        let what = "clients are asked for certificates, which they can show by TLS only";
+        let mend = "write tls_cert and tls_key too, or take client_ca out";
+        table.page.mistake(table.span_of("client_ca").as_ref(), what, mend);
+    }
+}
+
+pub(super) fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
     // Read for the sake of mistakes; the listener reads them again when it starts.
     let (certificates, key) = (table.file("tls_cert"), table.file("tls_key"));
     let lone = match (table.has("tls_cert"), table.has("tls_key")) {
@@ -91,8 +103,19 @@ pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Opti
     (target, options, host.unwrap_or_default())
 }
 
-pub(super) fn store(table: &Table<'_, '_>) -> stores::Url {
-    table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
+/// The proxies whose `Forwarded` and `X-Forwarded-*` are passed on.
+pub(super) fn forwarded_by(table: &Table<'_, '_>) -> Vec<Network> {
+    let networks = table.parsed_list("forwarded_by", |text| {
+        let network = text.parse::<Network>().map_err(|error| error.to_string())?;
+        if network.is_too_wide() {
+            return Err(format!(
+                "{network} is wider than any private network: clients in it could say that they come from anywhere. Name the \
+                 proxies' own addresses"
+            ));
+        }
+        Ok(network)
+    });
+    networks.unwrap_or_default()
 }
 
 pub(super) fn log(table: &Table<'_, '_>) -> (Form, Level) {

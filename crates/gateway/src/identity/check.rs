@@ -243,7 +243,7 @@ fn check_order(sources: &[Source], found: &mut Vec<Unsafe>) {
             found.push(Unsafe::Unreachable { source: source.name(), behind: Source::Authorization.name() });
         }
         let is_same = |other: &Source| match (source, other) {
-            (Source::Jwt(_), Source::Jwt(_)) => true,
+            (Source::Jwt(_), Source::Jwt(_)) | (Source::Mtls(_), Source::Mtls(_)) => true,
             // Told by their headers.
             (Source::Header(_) | Source::ApiKey(_), _) => false,
             _ => source == other,

@@ -3,6 +3,7 @@
 //! What lives here: from a request to its caller and tenant. What must never: waiting (keys are fetched behind a request's
 //! back), or a word out of a request in what its sender is told.
 
+use super::certificate::{self, Named};
 use super::check::{Unsafe, is_spelling};
 use super::cookie::{self, Found};
 use super::jwt::{self, Moment, Refreshing, Verified, Verifier};
@@ -151,7 +152,7 @@ impl Rule {
                 Source::Header(name) => self.believed(parts, known, name)?.map(Name::header),
                 Source::ApiKey(name) => one(&parts.headers, name)?.map(Name::api_key),
                 Source::Cookie(name) => session(&parts.headers, name)?.map(Name::cookie),
-                Source::Mtls => certificate(known).map(Name::mtls),
+                Source::Mtls(by) => shown(known, *by)?.map(Name::mtls),
                 Source::Jwt(_) => match self.token(parts)? {
                     Some(token) => {
                         return Ok((Name::jwt(&token.issuer, &token.subject).into(), Some(token)));
@@ -249,9 +250,13 @@ fn session(headers: &HeaderMap, name: &str) -> Result<Option<Vec<u8>>, NotIdenti
     }
 }
 
-fn certificate(known: &Known) -> Option<Vec<u8>> {
-    let subject = known.peer.as_ref()?.subject.clone()?;
-    (!subject.is_empty()).then_some(subject)
+/// Who the client's certificate names, if it showed one.
+fn shown(known: &Known, by: Named) -> Result<Option<Vec<u8>>, NotIdentified> {
+    let Some(certificate) = known.peer.as_ref().and_then(|peer| peer.certificate.as_deref()) else {
+        return Ok(None);
+    };
+    let name = certificate::name(certificate, by);
+    name.map(Some).map_err(|refused| because(format!("The client certificate names no caller: {refused}.")))
 }
 
 /// What is told where no source finds anything.
@@ -263,7 +268,7 @@ fn nobody(sources: &[Source]) -> String {
             Source::Jwt(_) => Some("a token in `Authorization: Bearer`".to_owned()),
             Source::ApiKey(name) => Some(format!("an API key in the header {name}")),
             Source::Cookie(name) => Some(format!("the session cookie {name}")),
-            Source::Mtls => Some("a client certificate".to_owned()),
+            Source::Mtls(by) => Some(format!("the {by} of a client certificate")),
             Source::Authorization => Some("an Authorization header".to_owned()),
             Source::Anonymous => None,
         })

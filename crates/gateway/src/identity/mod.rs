@@ -5,13 +5,16 @@
 //! addresses only, a token by its issuer's keys only; whatever else claims to be one of these is refused, and never falls
 //! through to a weaker source.
 
+mod certificate;
 mod check;
 mod cookie;
+mod der;
 pub mod jwt;
 mod live;
 mod network;
 mod tenant;
 
+pub use certificate::Named;
 pub use check::Unsafe;
 pub use live::Live;
 pub use network::{Network, NetworkError};
@@ -33,8 +36,8 @@ pub enum Source {
     ApiKey(HeaderName),
     /// By the session cookie of this name.
     Cookie(String),
-    /// By the subject of the client's certificate.
-    Mtls,
+    /// By a name in the client's certificate, which the listener has verified.
+    Mtls(Named),
     /// By the credentials in `Authorization`, schemes `Basic` and `Bearer`, as they are: a new token is another caller.
     Authorization,
     /// By nothing: all that come here share one scope, and so each other's keys and replays. Last, if at all.
@@ -49,7 +52,7 @@ impl Source {
             Self::Jwt(_) => "jwt",
             Self::ApiKey(_) => "api-key",
             Self::Cookie(_) => "cookie",
-            Self::Mtls => "mtls",
+            Self::Mtls(_) => "mtls",
             Self::Authorization => "authorization",
             Self::Anonymous => "anonymous",
         }
@@ -62,7 +65,7 @@ impl Source {
             Self::Jwt(_) => scope::Source::Jwt.lifetime(),
             Self::ApiKey(_) => scope::Source::ApiKey.lifetime(),
             Self::Cookie(_) => scope::Source::Cookie.lifetime(),
-            Self::Mtls => scope::Source::Mtls.lifetime(),
+            Self::Mtls(_) => scope::Source::Mtls.lifetime(),
             Self::Authorization => scope::Source::Authorization.lifetime(),
             Self::Anonymous => return None,
         })
@@ -139,6 +142,6 @@ impl Identity {
 pub struct Peer {
     /// The other end of the connection.
     pub address: IpAddr,
-    /// The subject of the certificate that the client showed and that was verified, as its bytes are.
-    pub subject: Option<Vec<u8>>,
+    /// The certificate that the client showed and that was verified, as its bytes are (DER).
+    pub certificate: Option<Arc<[u8]>>,
 }

@@ -57,7 +57,11 @@ pub struct Drained {
 impl Bound {
     /// Reads the TLS files, if any, and takes the address.
     pub async fn bind(options: &Options) -> Result<Self, Error> {
-        let tls = options.tls.as_ref().map(tls::config).transpose()?;
+        let clients = options.clients.as_ref();
+        let tls = options.tls.as_ref().map(|tls| tls::config(tls, clients)).transpose()?;
+        if clients.is_some() && tls.is_none() {
+            return Err(Error::ClientsWithoutTls);
+        }
         let address = options.address;
         let listener = TcpListener::bind(address).await.map_err(|error| Error::Address(address, error))?;
         let address = listener.local_addr().map_err(|error| Error::Address(address, error))?;

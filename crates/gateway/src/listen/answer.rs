@@ -31,10 +31,15 @@ pub struct Peer {
     pub is_tls: bool,
 }
 
+/// The certificate that the client showed and that was verified (DER): an extension of each request of such a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate(pub Arc<[u8]>);
+
 /// What all requests of one connection share.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) peer: Peer,
+    pub(super) certificate: Option<ClientCertificate>,
     pub(super) exchange: Arc<Exchange>,
     pub(super) body_timeout: Duration,
 }
@@ -91,6 +96,9 @@ where
         return Ok(refused(refusal).map(|body| Answer::new(body, running)));
     }
     request.extensions_mut().insert(line.peer);
+    if let Some(certificate) = line.certificate {
+        request.extensions_mut().insert(certificate);
+    }
     let is_connect = request.method() == Method::CONNECT;
     let wants_upgrade = wants_upgrade(&request);
     let is_too_slow = request.body().verdict();

@@ -3,7 +3,7 @@
 //! What lives here: which protocol is served on it, and how it ends. What must never: a connection that outlives the drain.
 
 use super::accept::End;
-use super::answer::{Line, Peer, answer};
+use super::answer::{ClientCertificate, Line, Peer, answer};
 use super::body::Body;
 use super::options::Options;
 use super::taking::Streams;
@@ -115,10 +115,14 @@ impl Server {
         place: OwnedSemaphorePermit,
         end: &mut watch::Receiver<End>,
     ) {
-        let Some(tls) = &self.tls else { return self.scanned(service, tcp, peer, place, end).await };
+        let Some(tls) = &self.tls else { return self.scanned(service, tcp, (peer, None), place, end).await };
         peer.is_tls = true;
         match timeout(self.options.handshake_timeout, tls.accept(tcp)).await {
-            Ok(Ok(stream)) => self.scanned(service, stream, peer, place, end).await,
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                let certificate = shown.map(|shown| ClientCertificate(shown.as_ref().into()));
+                self.scanned(service, stream, (peer, certificate), place, end).await;
+            }
             Ok(Err(error)) => tracing::debug!(peer = %peer.address, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(peer = %peer.address, "TLS handshake took too long"),
         }
@@ -128,7 +132,7 @@ impl Server {
         &self,
         service: S,
         io: I,
-        peer: Peer,
+        (peer, certificate): (Peer, Option<ClientCertificate>),
         place: OwnedSemaphorePermit,
         end: &mut watch::Receiver<End>,
     ) where
@@ -143,7 +147,7 @@ impl Server {
             protocol = stream.protocol() => protocol,
             () = told(end, End::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
         };
-        let line = Line { peer, exchange, body_timeout: self.options.body_timeout };
+        let line = Line { peer, certificate, exchange, body_timeout: self.options.body_timeout };
         match protocol {
             Ok(Protocol::Http1) => self.http1(service, stream, line, end).await,
             Ok(Protocol::Http2) => self.http2(service, stream, line, end).await,

@@ -17,6 +17,8 @@ pub enum Error {
     Unreadable(PathBuf, io::Error),
     /// There is no certificate in the file.
     NoCertificate(PathBuf),
+    /// Clients are asked for certificates, and there is no TLS to show them by.
+    ClientsWithoutTls,
     /// There is no private key in the file.
     NoKey(PathBuf),
     /// What the file has is damaged, or of no known kind.
@@ -44,6 +46,9 @@ impl fmt::Display for Error {
             Self::NoCertificate(file) => {
                 write!(f, "{}: there is no certificate in it (PEM, BEGIN CERTIFICATE)", file.display())
             }
+            Self::ClientsWithoutTls => f.write_str(
+                "clients are to show certificates, which they can by TLS only. Set a certificate and its key for the listener",
+            ),
             Self::NoKey(file) => {
                 write!(f, "{}: there is no private key in it (PEM, BEGIN PRIVATE KEY)", file.display())
             }

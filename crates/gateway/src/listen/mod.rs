@@ -14,7 +14,7 @@ mod taking;
 mod tls;
 
 pub use accept::{Bound, Drained};
-pub use answer::Peer;
+pub use answer::{ClientCertificate, Peer};
 pub use body::Body;
 pub use error::Error;
-pub use options::{Options, Tls};
+pub use options::{Clients, Options, Tls};

@@ -15,6 +15,8 @@ pub struct Options {
     pub address: SocketAddr,
     /// TLS, or none.
     pub tls: Option<Tls>,
+    /// Which certificates clients are asked for. None otherwise. Needs TLS.
+    pub clients: Option<Clients>,
     /// For a TLS handshake.
     pub handshake_timeout: Duration,
     /// For a request's line and headers, from their first byte on; on a new connection from its beginning.
@@ -46,12 +48,22 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
+/// Which certificates clients are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clients {
+    /// A PEM file with the certificates of the authorities that vouch for clients. Each of them may name any client.
+    pub authorities: PathBuf,
+    /// Whether a client without a certificate is turned away. One with a bad certificate is in any case.
+    pub is_required: bool,
+}
+
 impl Default for Options {
     fn default() -> Self {
         let Limits { head_bytes_max, headers_max } = Limits::default();
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             tls: None,
+            clients: None,
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),

@@ -1,30 +1,37 @@
 //! TLS of a listening socket.
 //!
-//! What lives here: from two PEM files to a configuration. What must never: a handshake that goes on with anything but what
-//! the files say.
+//! What lives here: from PEM files to a configuration. What must never: a handshake that goes on with anything but what the
+//! files say, or a client whose certificate was verified at some other time than now.
 
 use super::error::Error;
-use super::options::Tls;
+use super::options::{Clients, Tls};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{InconsistentKeys, ServerConfig};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
 
 /// What a client can choose from, best first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-pub(super) fn config(tls: &Tls) -> Result<Arc<ServerConfig>, Error> {
+pub(super) fn config(tls: &Tls, clients: Option<&Clients>) -> Result<Arc<ServerConfig>, Error> {
     let certificates = certificates(&tls.certificates)?;
     let key = key(&tls.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let damaged = |file: &Path, error: rustls::Error| Error::Damaged(file.to_owned(), error.to_string());
     // Loaded by itself first, so that what is wrong with it is told of the right file.
     provider.key_provider.load_private_key(key.clone_key()).map_err(|error| damaged(&tls.key, error))?;
+    let verifier = match clients {
+        Some(clients) => verifier(clients, &provider)?,
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| damaged(&tls.certificates, error))?
-        .with_no_client_auth()
+        .with_client_cert_verifier(verifier)
         .with_single_cert(certificates, key)
         .map_err(|error| match error {
             rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
@@ -32,8 +39,25 @@ pub(super) fn config(tls: &Tls) -> Result<Arc<ServerConfig>, Error> {
             }
             other => damaged(&tls.certificates, other),
         })?;
+    if clients.is_some() {
+        // A resumed session would bring back a certificate that was verified when it began, and may have expired since.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(Arc::new(config))
+}
+
+fn verifier(clients: &Clients, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let file = &clients.authorities;
+    let damaged = |error: String| Error::Damaged(file.clone(), error);
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|error| damaged(error.to_string()))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = if clients.is_required { builder } else { builder.allow_unauthenticated() };
+    builder.build().map_err(|error| damaged(error.to_string()))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {

@@ -2,7 +2,7 @@
 //!
 //! What lives here: the words. What must never: a sentence that is not read from the plan or the store.
 
-use super::{Operation, Plan};
+use super::{Admin, Hashing, Operation, Plan};
 use crate::cli::{size, span};
 use crate::identity::{Source, Tenant};
 use semel::core::classify::Rules;
@@ -28,8 +28,8 @@ pub(super) fn text(
     let scheme = if plan.listen.tls.is_some() { "https" } else { "http" };
     say("listening", &format!("{scheme}://{address}"));
     say("upstream", &upstream(plan));
-    if let Some(desk) = desk {
-        say("admin", &format!("http://{desk} (from this machine only)"));
+    if let (Some(desk), Some(admin)) = (desk, &plan.admin) {
+        say("admin", &admitted(desk, admin));
     }
     for operation in &plan.operations {
         for (at, line) in told(operation).iter().enumerate() {
@@ -57,13 +57,39 @@ pub(super) fn text(
         if !plan.quotas.are_off() {
             say("quotas", "on new keys; retries and replays are never refused by them");
         }
-        say("published", "/.well-known/idempotency and /operations/{id}");
+        if let Some(hashed) = hashed(plan) {
+            say("hashed", hashed);
+        }
+        if let Some(archive) = &plan.keeping.archive {
+            say("archive", &format!("{}: records, before they are deleted", archive.display()));
+        }
+        let prefix = &plan.prefix;
+        say("published", &format!("{prefix}/.well-known/idempotency and {prefix}/operations/{{id}}"));
     }
     let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
     for warning in warnings(plan, store, &hazards) {
         let _ = writeln!(said, "\n  {warning}");
     }
     said
+}
+
+fn admitted(desk: SocketAddr, admin: &Admin) -> String {
+    let scheme = if admin.tls.is_some() { "https" } else { "http" };
+    if admin.options.tokens.is_empty() {
+        return format!("{scheme}://{desk} (from this machine only)");
+    }
+    let mut names: Vec<_> = admin.options.tokens.iter().map(|token| token.name.as_str()).collect();
+    names.dedup();
+    format!("{scheme}://{desk} (by token: {})", names.join(", "))
+}
+
+fn hashed(plan: &Plan) -> Option<&'static str> {
+    let Hashing { secret, next } = &plan.keeping.hashing;
+    match (secret, next) {
+        (_, Some(_)) => Some("keys and callers, by a secret that is being replaced with hashing_secret_next"),
+        (Some(_), None) => Some("keys and callers, by hashing_secret, which the store does not hold"),
+        (None, None) => None,
+    }
 }
 
 fn upstream(plan: &Plan) -> String {
@@ -203,7 +229,7 @@ fn way(source: &Source) -> String {
         }
         Source::ApiKey(name) => format!("the API key in {name}"),
         Source::Cookie(name) => format!("the session cookie {name}"),
-        Source::Mtls => "the client's certificate".to_owned(),
+        Source::Mtls(by) => format!("the {by} of their certificates"),
         Source::Authorization => "Authorization (per access token)".to_owned(),
         Source::Anonymous => "else in one anonymous scope".to_owned(),
     }
@@ -225,11 +251,21 @@ fn kept(plan: &Plan, store: Capabilities) -> String {
 
 fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String> {
     let mut told = Vec::new();
+    if let Some(Admin { options, tls: None }) = &plan.admin
+        && !options.address.ip().to_canonical().is_loopback()
+    {
+        told.push(format!(
+            "danger: tokens and answers cross the network in the clear at the admin address {}\n    mend: set tls_cert and \
+             tls_key under [admin], or listen on 127.0.0.1 and reach it through a tunnel",
+            options.address
+        ));
+    }
     if !plan.is_any_protected() {
         told.push("warning: nothing is protected; requests are passed on as they come".to_owned());
         return told;
     }
-    if !store.durable {
+    // Most stores tell by themselves, and what mends it.
+    if !store.durable && !hazards.iter().any(|hazard| hazard.severity == Severity::Danger) {
         told.push(
             "danger: records are gone when this process ends; a retry after that runs again".to_owned(),
         );
@@ -311,5 +347,27 @@ mod tests {
         };
         let warned = warnings(&plan, durable, &[]).join("\n");
         assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");
+    }
+
+    #[test]
+    fn tokens_that_cross_a_network_in_the_clear_are_a_danger_that_is_told() {
+        let token = "[[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\n\
+            hash = \"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n";
+        let warned = |admin: &str| {
+            let target = Target::parse("http://127.0.0.1:1").expect("a target");
+            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let config = crate::config::read(&format!("[admin]\n{admin}{token}"), &over, &|_| None);
+            let plan = config.expect("no mistake").plan().expect("a plan");
+            let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+            let admin = plan.admin.as_ref().expect("open");
+            (admitted(admin.options.address, admin), warnings(&plan, store, &[]).join("\n"))
+        };
+        let (told, warning) = warned("address = \"0.0.0.0:9090\"\n");
+        assert_eq!(told, "http://0.0.0.0:9090 (by token: ops)");
+        assert!(warning.contains("danger: tokens and answers cross the network in the clear"), "{warning}");
+        let tls = "tls_cert = \"Cargo.toml\"\ntls_key = \"Cargo.toml\"\n";
+        let (told, warning) = warned(&format!("address = \"0.0.0.0:9090\"\n{tls}"));
+        assert!(told.starts_with("https://") && !warning.contains("in the clear"), "{warning}");
+        assert!(!warned("address = \"127.0.0.1:9090\"\n").1.contains("in the clear"));
     }
 }

@@ -61,6 +61,8 @@ fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan
     let target = upstream::Target::parse(&format!("http://{payments}"));
     Ok(Plan {
         listen: listen::Options { address, drain: DRAIN, ..listen::Options::default() },
+        // It may run beside a gateway that has the usual address.
+        admin: None,
         store: stores::Url::Sqlite(folder.join("demo.db")),
         ..Plan::new(target.map_err(|error| error.to_string())?)
     })

@@ -1,7 +1,9 @@
 //! The admin address, opened.
 //!
-//! What lives here: how [`admin`](crate::admin) gets its socket, its numbers and its peers. What must never: what it answers.
+//! What lives here: how [`admin`](crate::admin) gets its socket, its numbers and its peers, and how new tokens take effect.
+//! What must never: what it answers.
 
+use super::Admin as Plan;
 use crate::admin::{self, Admin};
 use crate::listen::{self, Bound, Peer};
 use crate::metrics::Metrics;
@@ -9,25 +11,50 @@ use http::{Request, Response};
 use semel::{Engine, SystemClock};
 use semel_http::Body;
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How long requests there may take to end once the process is asked to stop.
 const DRAIN: Duration = Duration::from_secs(1);
 
+/// Takes the address, before anything else is opened.
+pub(super) async fn bind(plan: &Plan) -> Result<Bound, String> {
+    let address = plan.options.address;
+    plan.options.check().map_err(|error| format!("the admin address {address} cannot be opened: {error}"))?;
+    let (tls, drain) = (plan.tls.clone(), DRAIN);
+    let options = listen::Options { address, tls, drain, ..listen::Options::default() };
+    Bound::bind(&options).await.map_err(|error| match error {
+        listen::Error::Address(_, why) if why.kind() == io::ErrorKind::AddrInUse => format!(
+            "the admin address {address} is taken, perhaps by another gateway on this machine. Choose another by --admin \
+             ADDRESS (or `address` under [admin]), or open none by --admin off"
+        ),
+        other => format!("the admin address: {other}"),
+    })
+}
+
 /// The admin address, bound and not served yet.
 pub(super) struct Desk {
     bound: Bound,
-    service: Seated,
+    seat: Seat,
+}
+
+/// Where a running admin address takes new tokens. Clones share it.
+#[derive(Clone)]
+pub(super) struct Seat {
+    address: SocketAddr,
+    engine: Engine,
+    sources: admin::Sources,
+    now: Arc<RwLock<Admin>>,
 }
 
 impl Desk {
-    /// Binds it. Refused where it could be reached from elsewhere: there is no way to configure a token yet.
-    pub(super) async fn open(
-        address: SocketAddr,
+    pub(super) fn open(
+        bound: Bound,
+        plan: &Plan,
         engine: &Engine,
         metrics: &Metrics,
         is_draining: &Arc<AtomicBool>,
@@ -39,41 +66,58 @@ impl Desk {
             is_draining: Arc::new(move || is_draining.load(Ordering::Relaxed)),
             clock: Arc::new(SystemClock),
         };
-        let options = admin::Options { address, ..admin::Options::default() };
-        let service = admin::service(engine.clone(), options, sources)
-            .map_err(|error| format!("the admin address {address} cannot be opened: {error}"))?;
-        let options = listen::Options { address, drain: DRAIN, ..listen::Options::default() };
-        let bound = Bound::bind(&options).await.map_err(|error| format!("the admin address: {error}"))?;
-        Ok(Self { bound, service: Seated(service) })
+        let now = admin::service(engine.clone(), plan.options.clone(), sources.clone());
+        let now = now.map_err(|error| error.to_string())?;
+        let (address, engine) = (plan.options.address, engine.clone());
+        Ok(Self { bound, seat: Seat { address, engine, sources, now: Arc::new(RwLock::new(now)) } })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         self.bound.address()
     }
 
+    pub(super) fn seat(&self) -> Seat {
+        self.seat.clone()
+    }
+
     /// Serves until `stop`.
     pub(super) async fn run(self, stop: impl Future<Output = ()> + Send) {
-        self.bound.serve(self.service, stop).await;
+        self.bound.serve(Seated(self.seat.now), stop).await;
+    }
+}
+
+impl Seat {
+    /// What would be served under `options`, at the address that there is.
+    pub(super) fn made(&self, options: &admin::Options) -> Result<Admin, String> {
+        let options = admin::Options { address: self.address, ..options.clone() };
+        admin::service(self.engine.clone(), options, self.sources.clone()).map_err(|error| error.to_string())
+    }
+
+    /// Has every request from now on answered by `admin`.
+    pub(super) fn replace(&self, admin: Admin) {
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = admin;
     }
 }
 
 /// Tells the admin service who is asking.
 #[derive(Clone)]
-struct Seated(Admin);
+struct Seated(Arc<RwLock<Admin>>);
 
 impl tower_service::Service<Request<listen::Body>> for Seated {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = <Admin as tower_service::Service<Request<listen::Body>>>::Future;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        tower_service::Service::<Request<listen::Body>>::poll_ready(&mut self.0, context)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // The service itself is always ready.
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, mut request: Request<listen::Body>) -> Self::Future {
         if let Some(Peer { address, local, .. }) = request.extensions().get::<Peer>().copied() {
             request.extensions_mut().insert(admin::Peer { address, local });
         }
-        self.0.call(request)
+        let mut now = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        now.call(request)
     }
 }

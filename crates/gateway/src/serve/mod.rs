@@ -8,19 +8,22 @@ mod announce;
 pub mod demo;
 mod desk;
 mod entrance;
+mod keeping;
 mod plan;
+mod rotation;
 mod signals;
 
-pub use plan::{Operation, Plan};
+pub use keeping::{Hashing, Keeping, Limits};
+pub use plan::{Admin, Operation, Plan};
 
 use crate::config::Mistake;
-use crate::forward::{self, Client, Inbound, Outbound};
+use crate::forward::{self, Client, Inbound, Outbound, Trust};
 use crate::identity::{self, Live};
-use crate::listen::{Bound, Peer};
+use crate::listen::{Bound, ClientCertificate, Peer};
 use crate::metrics::Metrics;
 use crate::stores::Opened;
 use crate::upstream::Upstream;
-use desk::Desk;
+use desk::{Desk, Seat};
 use entrance::{Entrance, Known, Way};
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::{Callers, Layer, Routes};
@@ -52,22 +55,20 @@ impl Gateway {
     pub async fn open(plan: Plan) -> Result<Self, String> {
         // The address first: it is what most often goes wrong, and leaves nothing behind.
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
+        let desk = match &plan.admin {
+            Some(admin) => Some((admin, desk::bind(admin).await?)),
+            None => None,
+        };
+        plan.check_certificates(&plan.listen)?;
         let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
         let metrics = Metrics::default();
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
-        let mut builder =
-            Engine::builder(Arc::clone(&store.store)).observer(observers).quotas(plan.quotas.clone());
-        if let Some(ring) = &plan.sealing {
-            builder = builder.sealing(ring.clone());
-        }
-        let engine = builder.build().await;
+        let engine = keeping::builder(&plan, &store)?.observer(observers).build().await;
         let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
         let is_draining = Arc::new(AtomicBool::new(false));
-        let desk = match plan.admin {
-            Some(address) => Some(Desk::open(address, &engine, &metrics, &is_draining).await?),
-            None => None,
-        };
+        let desk = desk.map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &is_draining));
+        let desk = desk.transpose()?;
         let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics));
         Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics })
     }
@@ -75,7 +76,8 @@ impl Gateway {
     /// What takes new plans while the gateway runs.
     pub fn reloading(&self) -> Reloading {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
-        Reloading { plan, engine, entrance, metrics: self.metrics.clone() }
+        let (seat, metrics) = (self.desk.as_ref().map(Desk::seat), self.metrics.clone());
+        Reloading { plan, engine, entrance, seat, metrics }
     }
 
     /// Where clients reach it.
@@ -103,6 +105,8 @@ impl Gateway {
         let mut asked_at = None;
         let (leave, left) = oneshot::channel::<()>();
         let served = desk.map(|desk| tokio::spawn(desk.run(async { drop(left.await) })));
+        let rotation = plan.keeping.hashing.next.clone();
+        let rotation = rotation.map(|next| tokio::spawn(rotation::run(Arc::clone(&store.store), next)));
         let stop = async {
             stop.await;
             is_draining.store(true, Ordering::Relaxed);
@@ -112,6 +116,11 @@ impl Gateway {
         let took = asked_at.map_or(Duration::ZERO, |at| clock.uptime().saturating_sub(at));
         // What clients left behind still runs: it has at least a moment to store how it ended.
         let farewell = engine.shutdown(drain.saturating_sub(took).max(Duration::from_secs(1))).await;
+        if let Some(rotation) = rotation {
+            // Each of its steps is one write, and whoever comes next takes it up.
+            rotation.abort();
+            let _ = rotation.await;
+        }
         // Operators may look until there is nothing more to see.
         drop(leave);
         if let Some(served) = served {
@@ -145,8 +154,9 @@ impl Sides {
         let upstream = upstream.map_err(|error| error.to_string())?;
         let peer = |extensions: &http::Extensions| {
             let Peer { address, .. } = extensions.get::<Peer>()?;
-            // The listener asks clients for no certificate, so that there is no subject to tell.
-            Some(identity::Peer { address: address.ip(), subject: None })
+            let shown = extensions.get::<ClientCertificate>();
+            let certificate = shown.map(|ClientCertificate(certificate)| Arc::clone(certificate));
+            Some(identity::Peer { address: address.ip(), certificate })
         };
         let live = plan.identity.clone().start(Arc::new(SystemClock), peer).await;
         let live = live.map_err(|found| {
@@ -161,9 +171,11 @@ impl Sides {
         let Self { upstream, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .observer(Both(alarms::Alarms, metrics.clone()));
+            .observer(Both(alarms::Alarms, metrics.clone()))
+            .bodies_bytes_max(plan.limits.bodies_bytes_max)
+            .body_time_max(plan.limits.body_time_max);
         // Where nothing is protected there is nothing to publish, and every path is the upstream's.
-        let layer = if plan.is_any_protected() { layer.publishing("") } else { layer };
+        let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
         // The same rules as `live` would follow; the specification names these two by what they mean.
         let layer = match plan.identity.tenant {
             identity::Tenant::None if plan.identity.sources.is_empty() => {
@@ -172,7 +184,9 @@ impl Sides {
             identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
             _ => live.under(layer),
         };
-        let forwarding = forward::Options::default().host(plan.host).client(|extensions| {
+        let forwarded_by = plan.forwarded_by.clone();
+        let trust = Trust::of(move |address| forwarded_by.iter().any(|network| network.holds(address)));
+        let forwarding = forward::Options::default().host(plan.host).trust(trust).client(|extensions| {
             let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
             Some(Client { address: address.ip(), is_tls: *is_tls })
         });
@@ -196,6 +210,7 @@ pub struct Reloading {
     plan: Plan,
     engine: Engine,
     entrance: Entrance,
+    seat: Option<Seat>,
     metrics: Metrics,
 }
 
@@ -203,17 +218,14 @@ impl Reloading {
     /// Has every request from now on served under `plan`, and no request that has begun. Gives back what of it cannot change
     /// before the next start, and was kept as it is. On an error nothing has changed.
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
+        plan.check_certificates(&self.plan.listen)?;
         let sides = Sides::of(&plan).await?;
+        if let (Some(seat), Some(admin)) = (&self.seat, &plan.admin) {
+            seat.replace(seat.made(&admin.options)?);
+        }
         self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics));
         // What is in use stays what is compared with, or the second reload would not tell.
-        let held = [
-            ("[listen]", format!("{:?}", plan.listen) != format!("{:?}", self.plan.listen)),
-            ("[admin]", plan.admin != self.plan.admin),
-            ("[store]", plan.store != self.plan.store),
-            ("[quotas]", plan.quotas != self.plan.quotas),
-            ("[sealing]", format!("{:?}", plan.sealing) != format!("{:?}", self.plan.sealing)),
-        ];
-        Ok(held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect())
+        Ok(plan.held_back(&self.plan))
     }
 }
 
@@ -225,15 +237,16 @@ pub type Reread = dyn Fn() -> Result<Plan, Vec<Mistake>> + Send + Sync;
 pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
     let gateway = Gateway::open(plan).await?;
     // Before anybody is told that there is a process to signal.
+    let (to_drain, once) = (signals::asked_to_end(), signals::asked_to_end());
     let reloads = reread.map(|reread| (gateway.reloading(), reread, signals::Reloads::new()));
     say(&format!("semel {}\n\n{}", env!("CARGO_PKG_VERSION"), gateway.announcement().await));
     let stop = async {
-        signals::asked_to_end().await;
+        to_drain.await;
         info!("asked to end; draining");
     };
     let served = gateway.run(stop);
     let twice = async {
-        signals::asked_to_end().await;
+        once.await;
         signals::asked_to_end().await;
     };
     tokio::select! {

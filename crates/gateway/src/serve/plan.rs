@@ -2,15 +2,17 @@
 //!
 //! What lives here: the plan, whoever made it. What must never: a choice between plans.
 
+use super::{Keeping, Limits};
+use crate::admin;
 use crate::forward::{self, Host};
-use crate::identity::{Identity, Source, Tenant};
+use crate::identity::{Identity, Network, Source, Tenant};
 use crate::upstream;
 use crate::{listen, stores};
 use http::HeaderName;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
 use semel_http::{KeyRule, KeySource, Routes, Terms, TermsError};
-use std::net::SocketAddr;
+use std::fmt;
 
 /// What a gateway is to do.
 #[derive(Debug, Clone)]
@@ -33,10 +35,34 @@ pub struct Plan {
     pub identity: Identity,
     /// Limits on new keys and records.
     pub quotas: Quotas,
-    /// Where operators and workers find it. Nowhere otherwise.
-    pub admin: Option<SocketAddr>,
+    /// Where operators and workers find it, and who may do what there. Nowhere otherwise.
+    pub admin: Option<Admin>,
     /// What stored outcomes are sealed with. They are stored as they are otherwise.
     pub sealing: Option<KeyRing>,
+    /// How records are kept, besides where.
+    pub keeping: Keeping,
+    /// What is held of requests at once.
+    pub limits: Limits,
+    /// The proxies whose word about earlier stations is passed on.
+    pub forwarded_by: Vec<Network>,
+    /// What stands before the paths that are published.
+    pub prefix: String,
+}
+
+/// The admin address, and who may do what there.
+#[derive(Debug, Clone, Default)]
+pub struct Admin {
+    /// Where it is, and who may do what.
+    pub options: admin::Options,
+    /// TLS, or none.
+    pub tls: Option<listen::Tls>,
+}
+
+impl Admin {
+    /// Whether what cannot change before the next start is the same.
+    pub(super) fn is_at_the_same_place(&self, other: &Self) -> bool {
+        self.options.address == other.options.address && self.tls == other.tls
+    }
 }
 
 /// Requests under terms of their own.
@@ -61,8 +87,12 @@ impl Plan {
             operations: Vec::new(),
             identity: Identity::default(),
             quotas: Quotas::default(),
-            admin: None,
+            admin: Some(Admin::default()),
             sealing: None,
+            keeping: Keeping::default(),
+            limits: Limits::default(),
+            forwarded_by: Vec::new(),
+            prefix: String::new(),
         }
     }
 
@@ -86,6 +116,37 @@ impl Plan {
     /// Whether all callers are one.
     pub(super) fn is_anonymous(&self) -> bool {
         self.identity.sources == [Source::Anonymous]
+    }
+
+    /// Refuses to know callers by certificates that the listener, as it is, asks nobody for.
+    pub(super) fn check_certificates(&self, listen: &listen::Options) -> Result<(), String> {
+        let is_asked = listen.tls.is_some() && listen.clients.is_some();
+        if !is_asked && self.identity.sources.iter().any(|source| matches!(source, Source::Mtls(_))) {
+            return Err("callers are to be known by client certificates, and the listener asks for none: set `client_ca` under \
+                        [listen] and start anew"
+                .to_owned());
+        }
+        Ok(())
+    }
+
+    /// What of this plan cannot take the place of `old`'s before the next start.
+    pub(super) fn held_back(&self, old: &Self) -> Vec<&'static str> {
+        let is_other =
+            |one: &dyn fmt::Debug, other: &dyn fmt::Debug| format!("{one:?}") != format!("{other:?}");
+        let is_desk_other = match (&self.admin, &old.admin) {
+            (Some(new), Some(old)) => !new.is_at_the_same_place(old),
+            (None, None) => false,
+            _ => true,
+        };
+        let held = [
+            ("[listen]", is_other(&self.listen, &old.listen)),
+            ("the address or TLS of [admin]", is_desk_other),
+            ("[store]", self.store != old.store || self.keeping.is_other_store(&old.keeping)),
+            ("[sweep]", self.keeping.is_swept_otherwise(&old.keeping)),
+            ("[quotas]", self.quotas != old.quotas),
+            ("[sealing]", is_other(&self.sealing, &old.sealing)),
+        ];
+        held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
     }
 
     /// What no client may have taken off a request by naming it in `Connection`: whatever its key, its fingerprint and its

@@ -4,24 +4,27 @@
 
 use tokio::signal;
 
-/// Resolves when the process is asked to end: SIGTERM or SIGINT (Ctrl-C).
-pub(super) async fn asked_to_end() {
+/// Resolves when the process is asked to end: SIGTERM or SIGINT (Ctrl-C). From this call on no such signal is lost, nor does
+/// one end the process by itself.
+pub(super) fn asked_to_end() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let signals = {
         use signal::unix::{SignalKind, signal};
-        let (Ok(mut term), Ok(mut interrupt)) =
-            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-        else {
-            return std::future::pending().await;
-        };
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = interrupt.recv() => {}
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    };
+    async move {
+        #[cfg(unix)]
+        {
+            let (Ok(mut term), Ok(mut interrupt)) = signals else { return std::future::pending().await };
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = interrupt.recv() => {}
+            }
         }
-    }
-    #[cfg(not(unix))]
-    if signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+        #[cfg(not(unix))]
+        if signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -86,6 +86,10 @@ pub(crate) fn serve(flags: &[&str], folder: &Folder) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEMEL_")) {
         command.env_remove(name);
     }
+    // A demo opens no admin address, and takes no word about one.
+    if !flags.contains(&"--demo") {
+        command.env("SEMEL_ADMIN", "off");
+    }
     let listen = ["serve", "--listen", "127.0.0.1:0", "--log-level", "error"];
     command.args(listen).args(flags).current_dir(folder.path());
     command

@@ -9,6 +9,7 @@ use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// A request to be.
@@ -60,7 +61,15 @@ impl Ask {
 
     /// Sends it, and reads the answer to its end. An error where there is none, or not a whole one.
     pub(crate) async fn send(self, to: SocketAddr) -> io::Result<Reply> {
-        let stream = TokioIo::new(TcpStream::connect(to).await?);
+        self.send_by(TcpStream::connect(to).await?, to).await
+    }
+
+    /// The same on a connection that is there.
+    pub(crate) async fn send_by<I>(self, stream: I, to: SocketAddr) -> io::Result<Reply>
+    where
+        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let stream = TokioIo::new(stream);
         let http1 = hyper::client::conn::http1::Builder::new();
         let (mut sender, connection) = http1.handshake(stream).await.map_err(io::Error::other)?;
         let driving = tokio::spawn(connection);

@@ -215,6 +215,7 @@ fn replayed_for(flags: &[&str], variables: &[(&str, &str)]) -> String {
     let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
         .args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--upstream", "http://127.0.0.1:1"])
         .args(flags)
+        .env("SEMEL_ADMIN", "off")
         .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,9 +1,11 @@
-//! The admin address, where it is asked for.
+//! The admin address: who gets in, and to what.
 
 use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Upstream, response};
-use crate::world::{Gateway, KEY, Scratch};
+use crate::secure::Authority;
+use crate::upstream::{Act, Upstream, charged, response};
+use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until};
 use std::net::SocketAddr;
+use std::process::Command;
 
 async fn sent(ask: Ask, to: SocketAddr) -> Reply {
     ask.send(to).await.expect("an answer")
@@ -39,14 +41,127 @@ async fn an_admin_address_shows_health_numbers_and_records() {
     assert_eq!(sent(Ask::get("/healthz"), gateway.address).await.text(), "charged", "the service's own path");
 }
 
+#[test]
+fn no_admin_address_is_opened_to_other_machines_without_a_token() {
+    let flags = ["--store", "memory:", "--upstream", "http://127.0.0.1:1", "--admin", "0.0.0.0:0"];
+    let why = does_not_start(&flags);
+    assert!(why.contains("can be reached from other machines") && why.contains("semel key token"), "{why}");
+}
+
+#[test]
+fn an_admin_address_that_is_taken_is_told_with_what_to_do() {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = other.local_addr().expect("an address").to_string();
+    let scratch = Scratch::new();
+    let store = format!("sqlite:{}", scratch.file().display());
+    let why = does_not_start(&["--store", &store, "--upstream", "http://127.0.0.1:1", "--admin", &taken]);
+    for words in [taken.as_str(), "another gateway on this machine", "--admin ADDRESS", "--admin off"] {
+        assert!(why.contains(words), "{words} is not in {why}");
+    }
+    assert!(!scratch.file().exists(), "nothing was begun");
+}
+
+/// A new token, and its lines for the file, as the program makes them.
+fn minted(name: &str, roles: &[&str]) -> (String, String) {
+    let roles = roles.iter().flat_map(|role| ["--role", *role]);
+    let made = Command::new(env!("CARGO_BIN_EXE_semel")).args(["key", "token", name]).args(roles).output();
+    let said = String::from_utf8(made.expect("semel runs").stdout).expect("text");
+    let (token, lines) = said.split_once("\n\n").expect("a token and lines");
+    assert!(!lines.contains(token), "{said}");
+    (format!("Bearer {token}"), lines.to_owned())
+}
+
 #[tokio::test]
-async fn no_admin_address_is_opened_to_other_machines() {
-    let told = std::process::Command::new(env!("CARGO_BIN_EXE_semel"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--upstream", "http://127.0.0.1:1"])
-        .args(["--admin", "0.0.0.0:0"])
-        .output()
-        .expect("semel runs");
-    assert_eq!(told.status.code(), Some(1));
-    let why = String::from_utf8_lossy(&told.stderr);
-    assert!(why.contains("can be reached from other machines"), "{why}");
+async fn each_token_of_the_file_opens_what_its_roles_say_and_nothing_else() {
+    let (reader, reads) = minted("reader", &["read"]);
+    let (operator, operates) = minted("ops", &["read", "operate"]);
+    let (auditor, audits) = minted("auditor", &["read", "bodies"]);
+    let (worker, claims) = minted("worker", &["claim"]);
+    let mut world = World::configured(&[reads, operates, audits, claims].concat(), charged).await;
+    let admin = world.gateway.admin();
+    let first = world.charge(7).await;
+    let id = first.header("operation-id").expect("an id").to_owned();
+    let get = |path: &str, token: &str| Ask::get(path).with("authorization", token);
+    let shown = |token: &str| get(&format!("/v1/records/{id}"), token);
+
+    assert_eq!(sent(Ask::get("/healthz"), admin).await.status, 200);
+    for path in ["/metrics", "/v1/records", "/openapi.json"] {
+        assert_eq!(sent(Ask::get(path), admin).await.status, 401, "{path}");
+        assert_eq!(sent(get(path, "Bearer semel_wrong"), admin).await.status, 401, "{path}");
+        assert_eq!(sent(get(path, &reader), admin).await.status, 200, "{path}");
+    }
+    for token in [&reader, &operator] {
+        let record = sent(shown(token), admin).await;
+        assert!(record.status == 200 && !record.text().contains("charge 1"), "{}", record.text());
+    }
+    assert!(sent(shown(&auditor), admin).await.text().contains("charge 1"));
+    assert_eq!(sent(shown(&worker), admin).await.status, 403);
+
+    let release = |token: &str| {
+        let ask = Ask::post(&format!("/v1/records/{id}/release")).json("{\"reason\":\"a test\"}");
+        ask.with("authorization", token)
+    };
+    for token in [&reader, &auditor, &worker] {
+        assert_eq!(sent(release(token), admin).await.status, 403);
+    }
+    assert_eq!(sent(release(&operator), admin).await.status, 409, "let in, and refused for what it is");
+    let claim = |token: &str| {
+        let body = format!("{{\"operation\":\"job\",\"key\":\"{KEY}\",\"payload\":{{}}}}");
+        Ask::post("/v1/claims").json(&body).with("authorization", token)
+    };
+    assert_eq!(sent(claim(&operator), admin).await.status, 403);
+    let claimed = sent(claim(&worker), admin).await;
+    assert!(claimed.status < 300, "{claimed:?}");
+    until(async || world.log().contains("ops").then_some(())).await;
+    for token in [&reader, &operator, &auditor, &worker] {
+        assert!(!world.log().contains(&token["Bearer ".len()..]), "no token is logged");
+    }
+}
+
+#[tokio::test]
+async fn guesses_are_limited_as_the_file_says() {
+    let (token, lines) = minted("ops", &["read"]);
+    let mut world =
+        World::configured(&format!("[admin]\nwrong_tokens_max = \"2/1h\"\n{lines}"), charged).await;
+    let admin = world.gateway.admin();
+    let metrics = |token: &str| Ask::get("/metrics").with("authorization", token);
+    assert_eq!(sent(metrics(&token), admin).await.status, 200);
+    for _ in 0..2 {
+        assert_eq!(sent(metrics("Bearer guess"), admin).await.status, 401);
+    }
+    let held = sent(metrics(&token), admin).await;
+    assert_eq!(held.status, 429, "not even looked at");
+    assert!(held.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn tokens_are_replaced_while_the_gateway_runs() {
+    let ((first, first_lines), (second, second_lines)) = (minted("ops", &["read"]), minted("ops", &["read"]));
+    let mut world = World::configured(&first_lines, charged).await;
+    let admin = world.gateway.admin();
+    let status =
+        async |token: &str| sent(Ask::get("/metrics").with("authorization", token), admin).await.status;
+    assert_eq!((status(&first).await, status(&second).await), (200, 401));
+    world.reconfigure(&format!("{first_lines}{second_lines}"));
+    until(async || (status(&second).await == 200).then_some(())).await;
+    assert_eq!(status(&first).await, 200, "one can replace the other");
+    world.reconfigure(&second_lines);
+    until(async || (status(&first).await == 401).then_some(())).await;
+    assert_eq!(status(&second).await, 200);
+}
+
+#[tokio::test]
+async fn the_admin_address_speaks_tls_where_the_file_says_so() {
+    let scratch = Scratch::new();
+    let ours = Authority::new("ours");
+    let server = ours.server();
+    let [certificate, key] = [("cert.pem", &server.pem), ("key.pem", &server.key_pem)]
+        .map(|(name, text)| scratch.write(name, text).display().to_string());
+    let (token, lines) = minted("ops", &["read"]);
+    let terms = format!("[admin]\ntls_cert = '{certificate}'\ntls_key = '{key}'\n{lines}");
+    let mut world = World::configured_in(scratch, &terms, charged).await;
+    let admin = world.gateway.admin();
+    let metrics = Ask::get("/metrics").with("authorization", &token);
+    assert_eq!(ours.send(metrics.clone(), admin, None).await.expect("an answer").status, 200);
+    assert!(metrics.send(admin).await.is_err(), "and nothing else");
 }

@@ -2,6 +2,8 @@
 //! it keeps when it is killed.
 
 mod bodies;
+mod callers;
+mod certificates;
 mod client;
 mod config;
 mod desk;
@@ -12,7 +14,12 @@ mod leaving;
 mod once;
 mod passing;
 mod reload;
+mod sealed;
+mod secret;
+mod secure;
+mod settings;
 mod states;
 mod status;
+mod tokens;
 mod upstream;
 mod world;

@@ -2,7 +2,7 @@
 
 use crate::client::{Ask, Reply};
 use crate::upstream::{Act, Seen, Upstream};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -35,6 +35,18 @@ impl Scratch {
 
     fn log(&self) -> PathBuf {
         self.0.join("semel.log")
+    }
+
+    /// A file beside them, with this in it.
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    }
+
+    /// What was logged so far.
+    pub(crate) fn logged(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
     }
 
     /// The configuration file, where there is one.
@@ -92,6 +104,8 @@ impl Gateway {
         let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
+            // Whatever is asked for otherwise, a flag outranks this.
+            .env("SEMEL_ADMIN", "127.0.0.1:0")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -105,7 +119,7 @@ impl Gateway {
             let read = stdout.read_line(&mut said).expect("text");
             assert!(read > 0, "semel did not start: {:?}, {said}", process.wait());
             if let Some(address) = said[from..].trim().strip_prefix("listening") {
-                let address = address.trim().strip_prefix("http://").expect("plain HTTP");
+                let (_, address) = address.trim().split_once("://").expect("a URL");
                 break address.parse().expect("an address");
             }
         };
@@ -118,10 +132,18 @@ impl Gateway {
             let mut line = String::new();
             assert!(self.stdout.read_line(&mut line).expect("text") > 0, "no admin address was printed");
             if let Some(told) = line.trim().strip_prefix("admin") {
-                let address = told.trim().strip_prefix("http://").and_then(|rest| rest.split(' ').next());
+                let address = told.trim().split_once("://").and_then(|(_, rest)| rest.split(' ').next());
                 return address.expect("a URL").parse().expect("an address");
             }
         }
+    }
+
+    /// What it printed after where it listens, once it has ended.
+    pub(crate) fn said(&mut self) -> String {
+        assert!(self.process.is_none(), "it still runs");
+        let mut said = String::new();
+        self.stdout.read_to_string(&mut said).expect("text");
+        said
     }
 
     /// As a power failure would, for the process.
@@ -166,6 +188,29 @@ impl Drop for Gateway {
     }
 }
 
+/// What `semel serve` says where it does not start, with the flags that it is tried with.
+pub(crate) fn does_not_start(flags: &[&str]) -> String {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(flags)
+        .env("SEMEL_ADMIN", "127.0.0.1:0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("semel runs");
+    // The first line says where it listens, if it does; whoever does not start prints none.
+    let mut said = String::new();
+    let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
+    let printed = stdout.read_line(&mut said).expect("text");
+    if printed > 0 {
+        process.kill().expect("it is ours to kill");
+    }
+    let told = process.wait_with_output().expect("it ends");
+    assert_eq!((printed, told.status.code()), (0, Some(1)), "it started: {said}, {told:?}");
+    String::from_utf8(told.stderr).expect("text")
+}
+
 /// A gateway, the service behind it, and the file under it.
 pub(crate) struct World {
     pub(crate) gateway: Gateway,
@@ -186,7 +231,16 @@ impl World {
         terms: &str,
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
+        Self::configured_in(Scratch::new(), terms, script).await
+    }
+
+    /// The same, beside files that the terms name.
+    pub(crate) async fn configured_in(
+        scratch: Scratch,
+        terms: &str,
+        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let upstream = Upstream::start(script).await;
         scratch.configure(&sides(&scratch, upstream.address, terms));
         let config = scratch.config();
         let gateway = Gateway::run(&scratch, &["--config", config.to_str().expect("text")]);
@@ -266,7 +320,7 @@ impl World {
 
     /// What was logged so far.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.scratch.log()).expect("a log")
+        self.scratch.logged()
     }
 }
 

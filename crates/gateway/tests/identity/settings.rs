@@ -6,7 +6,7 @@ use super::world::{
 };
 use http::HeaderName;
 use semel_gateway::identity::jwt::{Algorithm, Audience, Issuer, KeyError, KeySource, Secret, Url};
-use semel_gateway::identity::{Identity, Source, Tenant, Unsafe};
+use semel_gateway::identity::{Identity, Named, Source, Tenant, Unsafe};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,10 @@ fn a_believed_header_needs_addresses_that_are_not_everybodys() {
         assert_eq!(found(&trusting(&["10.0.0.0/8", network], user())), [wide], "{network}");
     }
     assert_eq!(found(&trusting(&["10.0.0.0/8", "fc00::/7"], user())), []);
-    assert_eq!(found(&trusting(&["10.0.0.0/8"], [Source::Mtls])), [Unsafe::TrustWithoutHeader]);
+    assert_eq!(
+        found(&trusting(&["10.0.0.0/8"], [Source::Mtls(Named::Subject)])),
+        [Unsafe::TrustWithoutHeader]
+    );
 }
 
 #[test]
@@ -62,8 +65,10 @@ fn a_header_with_a_meaning_of_its_own_names_nobody() {
         let reserved = [Unsafe::ReservedHeader(header(name))];
         assert_eq!(found(&by([Source::ApiKey(header(name))])), reserved);
         assert_eq!(found(&trusting(&["10.0.0.1"], [Source::Header(header(name))])), reserved);
-        let tenant =
-            Identity { tenant: Tenant::Header(header(name)), ..trusting(&["10.0.0.1"], [Source::Mtls]) };
+        let tenant = Identity {
+            tenant: Tenant::Header(header(name)),
+            ..trusting(&["10.0.0.1"], [Source::Mtls(Named::Subject)])
+        };
         assert_eq!(found(&tenant), reserved);
     }
     for name in ["x-forwarded-user", "x-user", "x-api-key"] {
@@ -82,10 +87,17 @@ fn each_source_has_a_header_of_its_own() {
 #[test]
 fn sources_that_no_request_reaches_are_told() {
     let unreachable = |source, behind| [Unsafe::Unreachable { source, behind }];
-    assert_eq!(found(&by([Source::Anonymous, Source::Mtls])), unreachable("mtls", "anonymous"));
+    assert_eq!(
+        found(&by([Source::Anonymous, Source::Mtls(Named::Subject)])),
+        unreachable("mtls", "anonymous")
+    );
     let late = by([Source::Authorization, Source::Jwt(vec![by_secret()])]);
     assert_eq!(found(&late), unreachable("jwt", "authorization"));
-    assert_eq!(found(&by([Source::Mtls, Source::Mtls])), [Unsafe::Twice("mtls")]);
+    assert_eq!(
+        found(&by([Source::Mtls(Named::Subject), Source::Mtls(Named::Uri)])),
+        [Unsafe::Twice("mtls")],
+        "the first decides wherever there is a certificate"
+    );
     for name in ["", "a b", "a=b"] {
         assert_eq!(found(&by([Source::Cookie(name.to_owned())])), [Unsafe::CookieName(name.to_owned())]);
     }
@@ -187,7 +199,7 @@ fn the_times_of_fetching_go_together() {
 fn a_tenant_is_not_the_clients_to_choose() {
     let with = |tenant, sources: Vec<Source>| found(&Identity { tenant, ..by(sources) });
     let claim = || Tenant::Claim("org".to_owned());
-    assert_eq!(with(claim(), vec![Source::Mtls]), [Unsafe::ClaimWithoutToken]);
+    assert_eq!(with(claim(), vec![Source::Mtls(Named::Subject)]), [Unsafe::ClaimWithoutToken]);
     let token = || vec![Source::Jwt(vec![by_secret()])];
     assert_eq!(with(Tenant::Claim(String::new()), token()), [Unsafe::ClaimName]);
     assert_eq!(with(claim(), token()), []);
@@ -197,7 +209,7 @@ fn a_tenant_is_not_the_clients_to_choose() {
         assert_eq!(found, [Unsafe::HostName(host.to_owned())]);
     }
     let host = || Tenant::Host(vec!["a.example".to_owned()]);
-    for sources in [vec![], vec![Source::Mtls, Source::Anonymous]] {
+    for sources in [vec![], vec![Source::Mtls(Named::Subject), Source::Anonymous]] {
         assert_eq!(with(host(), sources), [Unsafe::HostWithAnonymous]);
     }
     assert_eq!(with(host(), token()), []);

@@ -3,7 +3,7 @@
 use super::world::{by, by_secret, claims, hs256, live, prepared, prepared_from, told, told_from};
 use http::HeaderName;
 use semel::core::scope::{Caller, Identity as Name};
-use semel_gateway::identity::{Identity, Live, Peer, Source};
+use semel_gateway::identity::{Identity, Live, Named, Peer, Source};
 use serde_json::json;
 
 const PROXY: &str = "10.0.0.5";
@@ -87,17 +87,43 @@ async fn a_session_is_one_cookie_of_its_name() {
     assert!(is_nobody(told(&rule, &[("cookie", "SID=s1")])));
 }
 
-fn shown(rule: &Live, subject: Option<&[u8]>) -> Result<Caller, String> {
+fn shown(rule: &Live, certificate: Option<&[u8]>) -> Result<Caller, String> {
     let address = STRANGER.parse().expect("an address");
-    let peer = Peer { address, subject: subject.map(<[u8]>::to_vec) };
+    let peer = Peer { address, certificate: certificate.map(Into::into) };
     rule.callers().identify(&prepared_from(rule, Some(peer), &[])).map_err(|why| why.to_string())
 }
 
+/// A certificate of somebody whose subject is this name, where it is any.
+fn certificate(common: &str) -> Vec<u8> {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    if !common.is_empty() {
+        params.distinguished_name.push(rcgen::DnType::CommonName, common);
+    }
+    let key = rcgen::KeyPair::generate().expect("a key");
+    params.self_signed(&key).expect("a certificate").der().to_vec()
+}
+
 #[tokio::test]
-async fn a_certificates_subject_is_the_caller() {
-    let rule = live(by([Source::Mtls])).await;
-    assert_eq!(shown(&rule, Some(b"CN=alice")), Ok(Name::mtls("CN=alice").into()));
-    assert!(is_nobody(shown(&rule, None)) && is_nobody(shown(&rule, Some(b""))));
+async fn a_certificates_subject_is_the_caller_and_a_renewed_one_is_the_same() {
+    let rule = live(by([Source::Mtls(Named::Subject)])).await;
+    let alice = shown(&rule, Some(&certificate("alice"))).expect("a caller");
+    assert_eq!(shown(&rule, Some(&certificate("alice"))), Ok(alice.clone()), "of another key and serial");
+    assert_ne!(shown(&rule, Some(&certificate("bob"))), Ok(alice));
+    assert!(is_nobody(shown(&rule, None)));
+}
+
+#[tokio::test]
+async fn a_certificate_that_names_nobody_never_falls_through_to_a_weaker_source() {
+    let rule = live(by([Source::Mtls(Named::Subject), Source::Anonymous])).await;
+    assert_eq!(shown(&rule, None), Ok(Caller::Anonymous));
+    for bad in [certificate(""), b"no certificate".to_vec()] {
+        let told = shown(&rule, Some(&bad));
+        assert!(
+            told.as_ref().is_err_and(|why| why.contains("The client certificate names no caller")),
+            "{told:?}"
+        );
+    }
 }
 
 #[tokio::test]

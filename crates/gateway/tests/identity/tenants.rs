@@ -38,7 +38,7 @@ impl Shop {
             request = request.header(*name, *value);
         }
         let mut request = request.body(Full::new(Bytes::new())).expect("a request");
-        let peer = Peer { address: PROXY.parse().expect("an address"), subject: None };
+        let peer = Peer { address: PROXY.parse().expect("an address"), certificate: None };
         request.extensions_mut().insert(peer);
         let (mut parts, body) = request.into_parts();
         self.live.prepare(&mut parts.headers, &mut parts.extensions);

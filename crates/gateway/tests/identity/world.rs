@@ -61,7 +61,7 @@ pub(crate) async fn live_at(identity: Identity, clock: &FakeClock) -> Live {
 
 /// A request's head, prepared as the gateway does.
 pub(crate) fn prepared(live: &Live, from: &str, headers: &[(&str, &str)]) -> Parts {
-    let peer = Peer { address: from.parse().expect(from), subject: None };
+    let peer = Peer { address: from.parse().expect(from), certificate: None };
     prepared_from(live, Some(peer), headers)
 }
 

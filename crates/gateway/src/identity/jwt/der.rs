@@ -1,10 +1,10 @@
 //! Public keys as certificates and PEM files hold them (RFC 5280, `SubjectPublicKeyInfo`).
 //!
-//! What lives here: as much of DER as three kinds of key need. What must never: a length that is not the shortest, or bytes
-//! left over.
+//! What lives here: three kinds of key. What must never: bytes left over.
 
 use super::algorithm::Kind;
 use super::key::{Key, KeyError};
+use crate::identity::der;
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
@@ -64,15 +64,7 @@ fn whole(input: &[u8], tag: u8) -> Result<&[u8], KeyError> {
 
 /// The content of the item that `input` begins with, and what follows it.
 fn take(input: &[u8], tag: u8) -> Result<(&[u8], &[u8]), KeyError> {
-    let (length, rest) = match input {
-        [first, length @ 0..=0x7f, rest @ ..] if *first == tag => (usize::from(*length), rest),
-        [first, 0x81, length @ 0x80..=0xff, rest @ ..] if *first == tag => (usize::from(*length), rest),
-        [first, 0x82, high @ 1..=0xff, low, rest @ ..] if *first == tag => {
-            (usize::from(u16::from_be_bytes([*high, *low])), rest)
-        }
-        _ => return Err(KeyError::Malformed),
-    };
-    rest.split_at_checked(length).ok_or(KeyError::Malformed)
+    der::take(input, tag).ok_or(KeyError::Malformed)
 }
 
 #[cfg(test)]

@@ -1,0 +1,62 @@
+//! Where the admin address is, or that there is none.
+//!
+//! What lives here: what can be written for it. What must never: whether it may be opened; that is
+//! [`Options::check`](super::Options::check).
+
+use super::Options;
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// Where operators and workers connect, if anywhere: `127.0.0.1:9090`, or `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Address {
+    /// Nowhere.
+    Off,
+    /// There.
+    At(SocketAddr),
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Self::At(Options::default().address)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::At).map_err(|_| {
+            format!("`{text}` is no address: write such as \"127.0.0.1:9090\", or \"off\" to open none")
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_as_it_is_written_and_nothing_else_is_off() {
+        for text in ["off", "127.0.0.1:9090", "[::]:80"] {
+            assert_eq!(text.parse::<Address>().expect("an address").to_string(), text);
+        }
+        assert_eq!(Address::default().to_string(), "127.0.0.1:9090");
+        for bad in ["", "Off", "none", "9090", "localhost:9090", "127.0.0.1"] {
+            assert!(bad.parse::<Address>().is_err(), "{bad}");
+        }
+    }
+}

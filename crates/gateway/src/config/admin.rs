@@ -1,0 +1,87 @@
+//! `[admin]`: where operators and workers connect, and who may do what there.
+//!
+//! What lives here: from the table to the options of [`admin`](crate::admin). What must never: a token in the file; its hash
+//! stands there, and what stands in a hash's place is not repeated.
+
+use super::records::rate;
+use super::service::tls;
+use super::table::Table;
+use crate::admin::{Address, Options, OptionsError, Role, Token, TokenHash};
+use crate::serve::Admin;
+
+/// What is written before a hash.
+pub(crate) const KIND: &str = "sha256:";
+
+/// How the admin address is set up, unless there is none. `over` is what a flag says.
+pub(super) fn read(table: &Table<'_, '_>, over: Option<Address>) -> Option<Admin> {
+    let written = table.parsed("address", str::parse::<Address>);
+    let mut options = Options { tokens: tokens(table), ..Options::default() };
+    options.failures = table.parsed("wrong_tokens_max", rate).unwrap_or(options.failures);
+    options.writes = table.parsed("writes_max", rate).unwrap_or(options.writes);
+    options.body_bytes_max = table.size("body_max").unwrap_or(options.body_bytes_max);
+    let tls = tls(table);
+    let Address::At(address) = over.or(written).unwrap_or_default() else { return None };
+    options.address = address;
+    // What is wrong with a token is told at its place already.
+    if let Err(error @ OptionsError::OpenToOthers(_)) = options.check() {
+        let at = table.span_of("address").filter(|_| over.is_none());
+        let mend =
+            "make a token with `semel key token` and write its lines under [admin], or listen on 127.0.0.1";
+        let what = error.to_string();
+        let what = what.split("; ").next().unwrap_or_default();
+        table.page.mistake(at.as_ref(), what, mend);
+    }
+    Some(Admin { options, tls })
+}
+
+fn tokens(table: &Table<'_, '_>) -> Vec<Token> {
+    let mut options = Options::default();
+    for table in table.tables("token", "[[admin.token]]") {
+        if let Some(token) = token(&table) {
+            options.tokens.push(token);
+            if let Err(error) = options.check() {
+                let (key, mend) = match error {
+                    OptionsError::NoRole(_) => ("roles", "name at least one of read, operate, claim, bodies"),
+                    OptionsError::SameToken(_) => ("hash", "take one of them out, or make another token"),
+                    _ => ("name", "write a short name of who holds it"),
+                };
+                table.page.mistake(table.span_of(key).as_ref(), error.to_string(), mend);
+                options.tokens.pop();
+            }
+        }
+        table.end();
+    }
+    options.tokens
+}
+
+fn token(table: &Table<'_, '_>) -> Option<Token> {
+    let name = table.text("name");
+    let hash = table.text("hash").and_then(|(text, at)| {
+        let hash = text.strip_prefix(KIND).and_then(TokenHash::parse);
+        if hash.is_none() {
+            // What stands there may be the token itself.
+            let what = "`hash` is no hash of a token";
+            let mend = "write sha256: and 64 hexadecimal digits, as `semel key token` prints them";
+            table.page.mistake(Some(&at), what, mend);
+        }
+        hash
+    });
+    let roles = table.parsed_list("roles", |text| {
+        let role = Role::ALL.into_iter().find(|role| role.name() == text);
+        role.ok_or_else(|| {
+            format!("`{text}` is no role: write \"read\", \"operate\", \"claim\" or \"bodies\"")
+        })
+    });
+    for key in ["name", "hash", "roles"] {
+        if !table.has(key) {
+            let mend = format!("write `{key}`; `semel key token` prints all three");
+            table.page.mistake(table.span().as_ref(), format!("a token has no {key}"), mend);
+        }
+    }
+    let roles = roles?;
+    // A role that could not be read is told; that none is left is no second mistake.
+    if roles.is_empty() && table.list("roles").is_some_and(|written| !written.is_empty()) {
+        return None;
+    }
+    Some(Token { name: name?.0.to_owned(), hash: hash?, roles })
+}

@@ -1,0 +1,120 @@
+//! `[store]`, `[sweep]`, `[limits]`, `[published]`: how records are kept, and what the process holds at once.
+//!
+//! What lives here: from these tables to settings of the engine and the layer. What must never: a secret's bytes in a message.
+
+use super::records::hex;
+use super::table::Table;
+use crate::cli::span;
+use crate::serve::{Hashing, Keeping, Limits};
+use crate::stores;
+use semel::core::scope::Secret;
+use semel::secrets;
+use semel_http::Terms;
+use std::path::PathBuf;
+
+pub(super) fn store(table: &Table<'_, '_>, keeping: &mut Keeping) -> stores::Url {
+    let settings = &mut keeping.settings;
+    settings.store_timeout = table.limit("timeout").unwrap_or(settings.store_timeout);
+    settings.finish_wait = table.duration("finish_wait").unwrap_or(settings.finish_wait);
+    settings.retry_after = table.limit("retry_after").unwrap_or(settings.retry_after);
+    settings.cache_bytes_max = table.size("cache_max").unwrap_or(settings.cache_bytes_max);
+    // Nodes rely on it that nothing is under way for longer: `secrets::Terms`.
+    let in_flight = secrets::Terms::default().in_flight;
+    if settings.store_timeout >= in_flight {
+        let what = format!("`timeout` is longer than any write may be under way ({})", span::text(in_flight));
+        table.page.mistake(table.span_of("timeout").as_ref(), what, "write a shorter span, such as \"10s\"");
+    }
+    let (secret, next) =
+        (hashing_secret(table, "hashing_secret"), hashing_secret(table, "hashing_secret_next"));
+    if secret.is_some() && secret == next {
+        let what = "`hashing_secret_next` is the secret that is in use already";
+        let mend = "make another one with openssl rand -hex 32, or take hashing_secret_next out";
+        table.page.mistake(table.span_of("hashing_secret_next").as_ref(), what, mend);
+    }
+    keeping.hashing = Hashing { secret, next };
+    table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
+}
+
+fn hashing_secret(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<u8>> {
+    let written = table.secret(key)?;
+    let bytes = hex(written.trim_ascii());
+    let what = match &bytes {
+        None => Some("the hashing secret is not written in hexadecimal digits".to_owned()),
+        Some(bytes) => Secret::from_bytes(bytes).err().map(|error| error.to_string()),
+    };
+    if let Some(what) = what {
+        table.page.mistake(table.span_of(key).as_ref(), what, "make one with openssl rand -hex 32");
+        return None;
+    }
+    bytes
+}
+
+pub(super) fn sweep(table: &Table<'_, '_>, keeping: &mut Keeping) {
+    let sweep = &mut keeping.settings.sweep;
+    sweep.every = table.duration("every").unwrap_or(sweep.every);
+    sweep.chunk = table.count("chunk", 1).unwrap_or(sweep.chunk);
+    sweep.records_per_second_max =
+        table.count("records_per_second_max", 1).unwrap_or(sweep.records_per_second_max);
+    sweep.skew = table.limit("skew").unwrap_or(sweep.skew);
+    sweep.steady_for = table.duration("steady_for").unwrap_or(sweep.steady_for);
+    keeping.archive = table.text("archive").map(|(path, _)| PathBuf::from(path));
+    if table.text("archive").is_some_and(|(path, _)| path.is_empty()) {
+        let at = table.span_of("archive");
+        table.page.mistake(at.as_ref(), "`archive` is empty", "write the path of a file, or take it out");
+    }
+}
+
+pub(super) fn limits(table: &Table<'_, '_>) -> Limits {
+    let usual = Limits::default();
+    Limits {
+        bodies_bytes_max: table.size("bodies_max").unwrap_or(usual.bodies_bytes_max),
+        body_time_max: table.limit("body_time_max").unwrap_or(usual.body_time_max),
+    }
+}
+
+/// A body that is allowed has to find room, were it the only one.
+pub(super) fn check_room<'t>(table: &Table<'_, '_>, limits: Limits, all: impl Iterator<Item = &'t Terms>) {
+    let longest = all.map(|terms| terms.request_bytes_max).max().unwrap_or_default();
+    if longest > limits.bodies_bytes_max {
+        let what = "a single body of the length that `request_max` allows would find no room in `bodies_max`";
+        table.page.mistake(
+            table.span_of("bodies_max").as_ref(),
+            what,
+            "make bodies_max larger, or request_max smaller",
+        );
+    }
+}
+
+pub(super) fn prefix(table: &Table<'_, '_>) -> String {
+    table.parsed("prefix", published_at).unwrap_or_default()
+}
+
+/// What stands before the published paths: nothing, or a path.
+pub(crate) fn published_at(text: &str) -> Result<String, String> {
+    let is_segment = |segment: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        !segment.is_empty() && segment.bytes().all(is_plain) && segment != "." && segment != ".."
+    };
+    let is_path = text.strip_prefix('/').is_some_and(|path| path.split('/').all(is_segment));
+    if text.is_empty() || is_path {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "`{text}` is no path that could stand before others: write such as \"/payments\", or nothing"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_a_plain_path() {
+        for good in ["", "/payments", "/v1/semel", "/~x"] {
+            assert_eq!(published_at(good).as_deref(), Ok(good));
+        }
+        for bad in ["/", "payments", "/a/", "//a", "/a?b", "/a b", "/{x}", "/../a", "/%41"] {
+            assert!(published_at(bad).is_err(), "{bad}");
+        }
+    }
+}

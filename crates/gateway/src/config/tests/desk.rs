@@ -1,0 +1,168 @@
+//! `[admin]`, client certificates, hashing secrets, and what else concerns the process as a whole.
+
+use super::{mistakes, nothing, one_mistake, parsed};
+use crate::admin::{Address, Role};
+use crate::config::{Overrides, read};
+use crate::identity::{Named, Source};
+use std::ffi::OsString;
+use std::time::Duration;
+
+const HASH: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+fn token(name: &str, roles: &str, hash: &str) -> String {
+    format!("[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{hash}\"\n")
+}
+
+#[test]
+fn the_admin_address_is_open_on_this_machine_unless_it_is_off() {
+    let admin = parsed("").admin.expect("open");
+    assert_eq!(admin.options.address.to_string(), "127.0.0.1:9090");
+    assert!(admin.options.tokens.is_empty() && admin.tls.is_none());
+    assert!(parsed("[admin]\naddress = \"off\"\n").admin.is_none());
+    let flagged = |text: &str, admin: &str| {
+        let over = Overrides { admin: Some(admin.parse::<Address>().expect("fit")), ..Overrides::default() };
+        read(text, &over, &nothing)
+    };
+    assert!(flagged("[admin]\naddress = \"127.0.0.1:1\"\n", "off").expect("no mistake").admin.is_none());
+    let moved = flagged("[admin]\naddress = \"off\"\n", "127.0.0.1:2").expect("no mistake");
+    assert_eq!(moved.admin.map(|admin| admin.options.address.port()), Some(2));
+    let found = flagged("[admin]\naddress = \"127.0.0.1:1\"\n", "0.0.0.0:2").expect_err("open to all");
+    assert_eq!((found.len(), found[0].at), (1, None), "told of the flag: {found:?}");
+    one_mistake("[admin]\naddress = \"9090\"\n", "2:11", &["`9090` is no address", "\"off\""]);
+}
+
+#[test]
+fn an_admin_address_that_others_reach_needs_a_token() {
+    let open = "[admin]\naddress = \"0.0.0.0:9090\"\n";
+    one_mistake(
+        open,
+        "2:1",
+        &["can be reached from other machines", "no token is configured", "semel key token"],
+    );
+    let guarded = parsed(&format!("{open}{}", token("ops", "\"read\", \"bodies\"", HASH)));
+    let admin = guarded.admin.expect("open");
+    assert_eq!(admin.options.tokens[0].roles, [Role::Read, Role::Bodies]);
+    assert_eq!(format!("sha256:{}", admin.options.tokens[0].hash.digits()), HASH);
+}
+
+#[test]
+fn a_token_that_lets_nobody_in_or_anybody_is_told_and_never_repeated() {
+    let read = "\"read\"";
+    one_mistake(&token("ops", "", HASH), "3:1", &["has no role", "name at least one of"]);
+    one_mistake(&token("ops", "\"admin\"", HASH), "3:10", &["`admin` is no role", "\"operate\""]);
+    one_mistake(&token("loopback", read, HASH), "2:1", &["cannot be a token's name"]);
+    one_mistake(&token("", read, HASH), "2:1", &["cannot be a token's name"]);
+    let twice = format!("{}{}", token("a", read, HASH), token("b", read, HASH));
+    one_mistake(&twice, "8:1", &["configured twice"]);
+    one_mistake("[[admin.token]]\nname = \"a\"\nroles = [\"read\"]\n", "1:1", &["a token has no hash"]);
+    for clear in ["semel_5ecret", &HASH[7..], "sha256:", "sha256:5ecret", "sha512:5ecret"] {
+        let found = mistakes(&token("ops", read, clear));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("4:8: `hash` is no hash of a token"), "{found:?}");
+        assert!(!found[0].contains("5ecret"), "{found:?}");
+    }
+    one_mistake("[admin]\nwrong_tokens_max = \"10\"\n", "2:20", &["`10` is no rate"]);
+    one_mistake("[admin]\ntls_cert = \"Cargo.toml\"\n", "2:1", &["`tls_cert` stands alone"]);
+    one_mistake("[admin]\ntokens = []\n", "2:1", &["`tokens` is no key of [admin]", "write `token`"]);
+}
+
+#[test]
+fn certificates_are_asked_for_by_tls_only_and_used_only_where_they_are_asked_for() {
+    let tls = "tls_cert = \"Cargo.toml\"\ntls_key = \"Cargo.toml\"\n";
+    let config =
+        parsed(&format!("[listen]\n{tls}client_ca = \"Cargo.toml\"\n[identity]\nsources = [\"mtls:uri\"]\n"));
+    assert!(config.listen.clients.is_some_and(|clients| clients.is_required));
+    assert_eq!(config.identity.sources, [Source::Mtls(Named::Uri)]);
+    let optional =
+        parsed(&format!("[listen]\n{tls}client_ca = \"Cargo.toml\"\nclient_certs = \"optional\"\n"));
+    assert!(optional.listen.clients.is_some_and(|clients| !clients.is_required));
+    one_mistake("[listen]\nclient_ca = \"Cargo.toml\"\n", "2:1", &["by TLS only", "tls_cert and tls_key"]);
+    one_mistake("[listen]\nclient_certs = \"optional\"\n", "2:1", &["there are none", "client_ca"]);
+    one_mistake(
+        "[listen]\nclient_ca = \"/nowhere/ca.pem\"\n",
+        "2:13",
+        &["/nowhere/ca.pem", "cannot be read"],
+    );
+    for source in ["mtls", "mtls:uri", "mtls:dns", "mtls:email"] {
+        one_mistake(
+            &format!("[identity]\nsources = [\"{source}\"]\n"),
+            "2:1",
+            &["the listener asks for none", "client_ca"],
+        );
+    }
+    one_mistake("[identity]\nsources = [\"mtls:fingerprint\"]\n", "2:12", &["no caller can be told by"]);
+}
+
+fn secrets(name: &str) -> Option<OsString> {
+    let bytes = match name {
+        "OLD" => "a1".repeat(32),
+        "NEXT" => "b2".repeat(32),
+        "SHORT" => "c3".repeat(31),
+        "WORDS" => "correct horse battery staple".to_owned(),
+        _ => return None,
+    };
+    Some(bytes.into())
+}
+
+#[test]
+fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
+    let with = |text: &str| read(text, &Overrides::default(), &secrets);
+    let both = "[store]\nhashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:NEXT\"\n";
+    let config = with(both).expect("no mistake");
+    assert_eq!(config.keeping.hashing.secret, Some(vec![0xa1; 32]));
+    assert_eq!(config.keeping.hashing.next, Some(vec![0xb2; 32]));
+    assert!(format!("{config:?}").contains("Hashing(set, next set)"), "{config:?}");
+    assert!(!format!("{config:?}").contains("161, 161"));
+    for (text, what) in [
+        ("hashing_secret = \"env:SHORT\"\n", "32"),
+        ("hashing_secret = \"env:WORDS\"\n", "not written in hexadecimal digits"),
+        ("hashing_secret = \"env:NOWHERE\"\n", "NOWHERE, which holds `hashing_secret`, is not set"),
+        ("hashing_secret = \"a1a1\"\n", "does not say where the secret is"),
+        ("hashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:OLD\"\n", "in use already"),
+    ] {
+        let found = with(&format!("[store]\n{text}")).expect_err("a mistake");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].what.contains(what), "{found:?}");
+        assert!(
+            !format!("{found:?}").contains("horse") && !format!("{found:?}").contains("c3c3"),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn the_settings_of_engine_and_layer_are_those_of_the_file() {
+    let config = parsed(
+        "[store]\ntimeout = \"3s\"\nfinish_wait = \"1s\"\nretry_after = \"4s\"\ncache_max = \"0B\"\n\
+         [sweep]\nevery = \"0s\"\nchunk = 7\nrecords_per_second_max = 9\nskew = \"1s\"\nsteady_for = \"2m\"\narchive = \"a.jsonl\"\n\
+         [limits]\nbodies_max = \"1GiB\"\nbody_time_max = \"10s\"\n[published]\nprefix = \"/pay\"\n\
+         [upstream]\nforwarded_by = [\"10.1.0.0/16\"]\n",
+    );
+    let settings = &config.keeping.settings;
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        (settings.store_timeout, settings.finish_wait, settings.retry_after),
+        (seconds(3), seconds(1), seconds(4))
+    );
+    assert_eq!((settings.cache_bytes_max, settings.sweep.every), (0, Duration::ZERO));
+    assert_eq!((settings.sweep.chunk, settings.sweep.records_per_second_max), (7, 9));
+    assert_eq!((settings.sweep.skew, settings.sweep.steady_for), (seconds(1), seconds(120)));
+    assert_eq!(config.keeping.archive.as_deref(), Some("a.jsonl".as_ref()));
+    assert_eq!((config.limits.bodies_bytes_max, config.limits.body_time_max), (1 << 30, seconds(10)));
+    assert_eq!(config.prefix, "/pay");
+    assert!(config.forwarded_by[0].holds([10, 1, 2, 3].into()));
+}
+
+#[test]
+fn settings_that_cannot_be_kept_are_told() {
+    one_mistake("[store]\ntimeout = \"60s\"\n", "2:1", &["longer than any write may be under way"]);
+    one_mistake("[sweep]\nchunk = 0\n", "2:9", &["out of range"]);
+    one_mistake("[sweep]\narchive = \"\"\n", "2:1", &["`archive` is empty"]);
+    one_mistake(
+        "[limits]\nbodies_max = \"1MiB\"\n",
+        "2:1",
+        &["would find no room", "make bodies_max larger"],
+    );
+    one_mistake("[published]\nprefix = \"payments/\"\n", "2:10", &["is no path", "\"/payments\""]);
+    one_mistake("[upstream]\nforwarded_by = [\"0.0.0.0/0\"]\n", "2:17", &["wider than any private network"]);
+}

@@ -1,0 +1,88 @@
+//! How records are kept, besides where.
+//!
+//! What lives here: what the engine is built from. What must never: a secret in debug output.
+
+use super::Plan;
+use crate::stores::Opened;
+use semel::archive::FileArchive;
+use semel::{Builder, Engine, Settings};
+use semel_http::Layer;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How records are kept, besides where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keeping {
+    /// Spans and bounds of the engine.
+    pub settings: Settings,
+    /// The file that records are written to before they are deleted. None otherwise.
+    pub archive: Option<PathBuf>,
+    /// What keys and callers are hashed with.
+    pub hashing: Hashing,
+}
+
+impl Keeping {
+    /// Whether `[sweep]` says otherwise.
+    pub(super) fn is_swept_otherwise(&self, other: &Self) -> bool {
+        self.settings.sweep != other.settings.sweep || self.archive != other.archive
+    }
+
+    /// Whether the rest does.
+    pub(super) fn is_other_store(&self, other: &Self) -> bool {
+        let sweep = other.settings.sweep.clone();
+        self.hashing != other.hashing || Settings { sweep, ..self.settings.clone() } != other.settings
+    }
+}
+
+/// What keys and callers are hashed with. A secret that the store keeps, unless one is set.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Hashing {
+    /// The secret in use.
+    pub secret: Option<Vec<u8>>,
+    /// The one that it is to be replaced with.
+    pub next: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Hashing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = |secret: &Option<Vec<u8>>| if secret.is_some() { "set" } else { "none" };
+        write!(f, "Hashing({}, next {})", told(&self.secret), told(&self.next))
+    }
+}
+
+/// What is held of requests with a key at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of their bodies, over all requests.
+    pub bodies_bytes_max: usize,
+    /// How long one body may take to come.
+    pub body_time_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bodies_bytes_max: Layer::BODIES_BYTES_MAX, body_time_max: Layer::BODY_TIME_MAX }
+    }
+}
+
+/// An engine to be, on `store`, as `plan` has it. Opens the archive, where there is one.
+pub(super) fn builder(plan: &Plan, store: &Opened) -> Result<Builder, String> {
+    let Keeping { settings, archive, hashing } = &plan.keeping;
+    let mut builder =
+        Engine::builder(Arc::clone(&store.store)).settings(settings.clone()).quotas(plan.quotas.clone());
+    if let Some(ring) = &plan.sealing {
+        builder = builder.sealing(ring.clone());
+    }
+    if let Some(path) = archive {
+        builder = builder.archive(FileArchive::open(path).map_err(|error| error.to_string())?);
+    }
+    if let Some(secret) = &hashing.secret {
+        builder = builder.secret(secret.clone());
+    }
+    if let Some(next) = &hashing.next {
+        builder = builder.rotate_to(next.clone());
+    }
+    Ok(builder)
+}

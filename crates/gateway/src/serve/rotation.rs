@@ -1,0 +1,120 @@
+//! Replacing the hashing secret, where the configuration asks for it.
+//!
+//! What lives here: which step is due, and how often to try it. What must never: an opinion on whether a step is safe: each is
+//! refused by [`rotation`] for as long as it is not, however many nodes try.
+
+use semel::core::store::Store;
+use semel::secrets::{Error, Phase, rotation};
+use semel::{Clock, SystemClock, SystemRandom};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{error, info};
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_secs(10);
+/// The same while commands move, which is told by a look at every record.
+const PAUSE_MOVING: Duration = Duration::from_mins(5);
+
+/// What came of a try.
+#[derive(Debug)]
+enum Step {
+    /// This phase has begun.
+    Begun(Phase),
+    /// This phase cannot end yet.
+    Waits(Phase, Error),
+    /// The new secret is the store's.
+    Over,
+}
+
+/// Replaces the store's secret with `next`, one step after the other, and ends once that is done.
+pub(super) async fn run(store: Arc<dyn Store>, next: Vec<u8>) {
+    let mut told = String::new();
+    loop {
+        let (line, pause) = match step(&*store, &next).await {
+            Ok(Step::Over) => {
+                info!(
+                    "the hashing secret was replaced: hashing_secret_next may be written as hashing_secret now"
+                );
+                return;
+            }
+            Ok(Step::Begun(phase)) => (format!("{phase}"), pause(phase)),
+            Ok(Step::Waits(phase, why)) => (format!("{phase}; {why}"), pause(phase)),
+            Err(why) if why.is_retryable() => (String::new(), PAUSE),
+            Err(why) => {
+                error!(%why, "the hashing secret cannot be replaced");
+                return;
+            }
+        };
+        if !line.is_empty() && line != told {
+            info!("the hashing secret is being replaced: {line}");
+            told = line;
+        }
+        SystemClock.sleep(pause).await;
+    }
+}
+
+fn pause(phase: Phase) -> Duration {
+    if phase == Phase::Moving { PAUSE_MOVING } else { PAUSE }
+}
+
+/// Takes the step that is due, if it can be taken.
+async fn step(store: &dyn Store, next: &[u8]) -> Result<Step, Error> {
+    let phase = match rotation::announce(store, rotation::Next::Configured(next), &SystemRandom).await {
+        Ok(()) => return Ok(Step::Begun(Phase::Announced)),
+        Err(Error::Same) => return Ok(Step::Over),
+        Err(Error::Phase(phase)) => phase,
+        Err(other) => return Err(other),
+    };
+    let taken = match phase {
+        Phase::Settled => rotation::finish(store).await.map(|()| Phase::Steady),
+        Phase::Steady | Phase::Announced | Phase::Moving => rotation::advance(store).await,
+    };
+    match taken {
+        Ok(phase) => Ok(Step::Begun(phase)),
+        // Another node was faster: look again.
+        Err(Error::Changed | Error::Phase(_)) => Ok(Step::Begun(phase)),
+        Err(why @ (Error::NodesBehind(_) | Error::RecordsLeft(_) | Error::MarkersLeft(_))) => {
+            Ok(Step::Waits(phase, why))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel::memory;
+    use semel::secrets::{Configured, Terms};
+
+    #[tokio::test]
+    async fn a_secret_is_replaced_step_by_step_and_each_step_waits_for_every_node() {
+        let (old, next) = ([1; 32], [2; 32]);
+        let store: Arc<dyn Store> = Arc::new(memory::Store::new());
+        let configured = Configured { secret: Some(&old), rotate_to: Some(&next) };
+        let terms = Terms::default();
+        let opened = semel::secrets::open(
+            Arc::clone(&store),
+            configured,
+            Arc::new(SystemClock),
+            &SystemRandom,
+            "a",
+            terms,
+        );
+        let node = opened.await.expect("a node");
+        assert!(matches!(step(&*store, &next).await, Ok(Step::Begun(Phase::Announced))));
+        let waits = step(&*store, &next).await;
+        assert!(matches!(waits, Ok(Step::Waits(Phase::Announced, Error::NodesBehind(_)))), "{waits:?}");
+        // Once the node is gone nobody has to be waited for.
+        node.leave().await.expect("signed off");
+        for phase in [Phase::Moving, Phase::Settled, Phase::Steady] {
+            let begun = step(&*store, &next).await;
+            assert!(matches!(begun, Ok(Step::Begun(found)) if found == phase), "{phase}: {begun:?}");
+        }
+        assert!(matches!(step(&*store, &next).await, Ok(Step::Over)));
+        // And whoever still goes by the old one alone is refused.
+        let outdated = Configured { secret: Some(&old), rotate_to: None };
+        let opened =
+            semel::secrets::open(store, outdated, Arc::new(SystemClock), &SystemRandom, "b", terms).await;
+        assert!(matches!(opened, Err(Error::Unknown { .. })));
+    }
+}

@@ -1,0 +1,125 @@
+//! Callers that are known by their certificates.
+
+use crate::client::{Ask, Reply};
+use crate::secure::{Authority, Holder};
+use crate::upstream::{Upstream, charged};
+use crate::world::{Gateway, KEY, Scratch, until};
+use std::io;
+
+struct World {
+    gateway: Gateway,
+    upstream: Upstream,
+    _scratch: Scratch,
+    ours: Authority,
+    clients: Authority,
+}
+
+impl World {
+    /// `listen` besides the certificates, and whom to believe.
+    async fn new(listen: &str, sources: &str) -> Self {
+        let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
+        let (ours, clients) = (Authority::new("ours"), Authority::new("clients"));
+        let server = ours.server();
+        let files = [
+            ("cert.pem", server.pem.as_str()),
+            ("key.pem", server.key_pem.as_str()),
+            ("clients.pem", clients.pem.as_str()),
+        ];
+        let [certificate, key, authorities] =
+            files.map(|(name, text)| scratch.write(name, text).display().to_string());
+        scratch.configure(&format!(
+            "[listen]\ntls_cert = '{certificate}'\ntls_key = '{key}'\nclient_ca = '{authorities}'\n{listen}\
+             [identity]\nsources = {sources}\n"
+        ));
+        let config = scratch.config();
+        let config = ["--config", config.to_str().expect("text")];
+        let gateway = Gateway::start(&scratch, upstream.address, &config);
+        Self { gateway, upstream, _scratch: scratch, ours, clients }
+    }
+
+    async fn charge(&self, holder: Option<&Holder>) -> io::Result<Reply> {
+        self.send(Ask::post("/charges").key(KEY), holder).await
+    }
+
+    async fn send(&self, ask: Ask, holder: Option<&Holder>) -> io::Result<Reply> {
+        self.ours.send(ask, self.gateway.address, holder).await
+    }
+}
+
+#[tokio::test]
+async fn two_holders_of_certificates_are_two_callers_and_a_renewed_certificate_is_the_same() {
+    let world = World::new("", "[\"mtls\"]").await;
+    let (alice, bob) = (world.clients.client("alice"), world.clients.client("bob"));
+    let first = world.charge(Some(&alice)).await.expect("an answer");
+    assert_eq!((first.status, first.text()), (201, "charge 1"));
+    let other = world.charge(Some(&bob)).await.expect("an answer");
+    assert_eq!((other.text(), other.is_replay()), ("charge 2", false), "the same key, another caller");
+    let renewed = world.clients.client("alice");
+    let again = world.charge(Some(&renewed)).await.expect("an answer");
+    assert_eq!((again.text(), again.is_replay()), ("charge 1", true), "of another key and serial number");
+
+    // Nothing that bob can write makes him alice.
+    let id = first.header("operation-id").expect("an id").to_owned();
+    let status = || Ask::get(&format!("/operations/{id}"));
+    assert_eq!(world.send(status(), Some(&bob)).await.expect("an answer").status, 404);
+    assert_eq!(world.send(status(), Some(&renewed)).await.expect("an answer").status, 200);
+    for (name, value) in [
+        ("x-client-cert", alice.pem.replace('\n', " ")),
+        ("x-ssl-client-s-dn", "CN=alice".to_owned()),
+        ("x-forwarded-client-cert", "Subject=\"CN=alice\"".to_owned()),
+        ("authorization", "Bearer alice".to_owned()),
+    ] {
+        let told = world.send(Ask::post("/charges").key(KEY).with(name, value), Some(&bob)).await;
+        assert_eq!(told.expect("an answer").text(), "charge 2", "{name}");
+    }
+    assert_eq!(world.upstream.seen_count(), 2);
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_is_refused_before_a_request_and_so_is_none() {
+    for listen in ["", "client_certs = \"optional\"\n"] {
+        let world = World::new(listen, "[\"mtls\", \"anonymous\"]").await;
+        let forged = Authority::new("clients").client("alice");
+        assert!(world.charge(Some(&forged)).await.is_err(), "of an authority that has but the name");
+        let server = world.ours.server();
+        assert!(world.charge(Some(&server)).await.is_err(), "of the authority that vouches for us");
+        let none = world.charge(None).await;
+        if listen.is_empty() {
+            assert!(none.is_err(), "required");
+        } else {
+            assert_eq!(none.expect("an answer").status, 201, "optional, and anonymous");
+        }
+        assert_eq!(world.upstream.seen_count(), usize::from(!listen.is_empty()));
+    }
+}
+
+#[tokio::test]
+async fn without_a_certificate_and_another_source_nobody_is_known() {
+    let world = World::new("client_certs = \"optional\"\n", "[\"mtls\"]").await;
+    let refused = world.charge(None).await.expect("an answer");
+    assert_eq!((refused.status, refused.code().as_deref()), (400, Some("CALLER_NOT_IDENTIFIED")));
+    assert!(refused.text().contains("the subject of a client certificate"), "{}", refused.text());
+    assert_eq!(world.upstream.seen_count(), 0);
+}
+
+#[tokio::test]
+async fn a_reload_cannot_ask_for_certificates_that_the_listener_does_not() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
+    scratch.configure("");
+    let config = scratch.config();
+    let gateway = Gateway::start(&scratch, upstream.address, &["--config", config.to_str().expect("text")]);
+    let (ours, clients) = (Authority::new("ours"), Authority::new("clients"));
+    let server = ours.server();
+    let [certificate, key, authorities] =
+        [("c.pem", &server.pem), ("k.pem", &server.key_pem), ("a.pem", &clients.pem)]
+            .map(|(name, text)| scratch.write(name, text).display().to_string());
+    scratch.configure(&format!(
+        "[listen]\ntls_cert = '{certificate}'\ntls_key = '{key}'\nclient_ca = '{authorities}'\n\
+         [identity]\nsources = [\"mtls\"]\n"
+    ));
+    gateway.hang_up();
+    until(async || scratch.logged().contains("the old one holds on").then_some(())).await;
+    assert!(scratch.logged().contains("the listener asks for none"), "{}", scratch.logged());
+    let served = Ask::post("/charges").key(KEY).send(gateway.address).await.expect("an answer");
+    assert_eq!(served.status, 201, "as before");
+}

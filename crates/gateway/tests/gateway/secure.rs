@@ -1,0 +1,100 @@
+//! TLS for tests: an authority, whom it vouches for, and a client of either.
+
+use crate::client::{Ask, Reply};
+use crate::world::within;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Somebody who vouches for others.
+pub(crate) struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+    certificate: CertificateDer<'static>,
+    pub(crate) pem: String,
+}
+
+/// A certificate and its key.
+pub(crate) struct Holder {
+    certificate: CertificateDer<'static>,
+    key: Vec<u8>,
+    pub(crate) pem: String,
+    pub(crate) key_pem: String,
+}
+
+fn named(common: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common);
+    params
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let mut params = named(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().expect("a key");
+        let made = params.self_signed(&key).expect("a certificate");
+        Self { params, key, certificate: made.der().clone(), pem: made.pem() }
+    }
+
+    /// A certificate for a client that is called `name`.
+    pub(crate) fn client(&self, name: &str) -> Holder {
+        let mut params = named(name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.holder(&params)
+    }
+
+    /// A certificate for whoever is at 127.0.0.1.
+    pub(crate) fn server(&self) -> Holder {
+        let mut params = named("server");
+        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.holder(&params)
+    }
+
+    fn holder(&self, params: &CertificateParams) -> Holder {
+        let key = KeyPair::generate().expect("a key");
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let made = params.signed_by(&key, &issuer).expect("a certificate");
+        Holder {
+            certificate: made.der().clone(),
+            key: key.serialize_der(),
+            pem: made.pem(),
+            key_pem: key.serialize_pem(),
+        }
+    }
+
+    /// Sends a request by TLS to whom this authority vouches for, and shows what `as_` is.
+    pub(crate) async fn send(&self, ask: Ask, to: SocketAddr, as_: Option<&Holder>) -> io::Result<Reply> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots);
+        let config = match as_ {
+            None => config.with_no_client_auth(),
+            Some(holder) => {
+                let key = PrivatePkcs8KeyDer::from(holder.key.clone());
+                config
+                    .with_client_auth_cert(vec![holder.certificate.clone()], key.into())
+                    .expect("fit for use")
+            }
+        };
+        let name = ServerName::IpAddress(to.ip().into());
+        let tcp = TcpStream::connect(to).await?;
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+        within(ask.send_by(stream, to)).await
+    }
+}

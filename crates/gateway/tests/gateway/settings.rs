@@ -1,0 +1,227 @@
+//! Settings of the file that concern the process as a whole, and mistakes as they are told.
+
+use crate::client::Ask;
+use crate::secure::Authority;
+use crate::upstream::{Upstream, charged};
+use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until, within};
+use std::process::Command;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+#[tokio::test]
+async fn published_paths_can_be_moved_and_the_usual_ones_are_the_services_own_then() {
+    let world = World::configured("[published]\nprefix = \"/pay\"\n", charged).await;
+    let specification = world.send(Ask::get("/pay/.well-known/idempotency")).await;
+    assert_eq!((specification.status, world.calls()), (200, 0));
+    assert!(specification.text().contains("/pay/operations/"), "{}", specification.text());
+    let first = world.charge(7).await;
+    let id = first.header("operation-id").expect("an id").to_owned();
+    let status = world.send(Ask::get(&format!("/pay/operations/{id}"))).await;
+    assert_eq!((status.status, status.json()["state"].as_str()), (200, Some("SUCCEEDED")));
+    assert_eq!(
+        world.send(Ask::get("/.well-known/idempotency")).await.text(),
+        "charge 2",
+        "the service's own"
+    );
+    assert_eq!(world.send(Ask::get(&format!("/operations/{id}"))).await.text(), "charge 3");
+}
+
+#[tokio::test]
+async fn what_a_known_proxy_says_of_earlier_stations_is_passed_on_and_a_strangers_word_is_not() {
+    let ask =
+        || Ask::post("/charges").with("x-forwarded-for", "192.0.2.7").with("x-forwarded-proto", "https");
+    for (terms, told) in [
+        ("", ("127.0.0.1", "http")),
+        ("forwarded_by = [\"127.0.0.0/8\"]\n", ("192.0.2.7, 127.0.0.1", "https")),
+        ("forwarded_by = [\"10.1.2.3\"]\n", ("127.0.0.1", "http")),
+    ] {
+        let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
+        scratch.configure(&format!("[upstream]\n{terms}"));
+        let config = scratch.config();
+        let flags = ["--config", config.to_str().expect("text")];
+        let gateway = Gateway::start(&scratch, upstream.address, &flags);
+        ask().send(gateway.address).await.expect("an answer");
+        let seen = &upstream.seen()[0];
+        let heard = (seen.header("x-forwarded-for"), seen.header("x-forwarded-proto"));
+        assert_eq!(heard, (Some(told.0), Some(told.1)), "{terms}");
+    }
+}
+
+/// A connection by which all of a body but its last byte has been sent.
+async fn unfinished(world: &World, bytes: usize) -> TcpStream {
+    let whole = Ask::post("/charges").key("a-slow-order-00000001").bytes(vec![b'x'; bytes]).raw();
+    let mut slow = TcpStream::connect(world.gateway.address).await.expect("a connection");
+    slow.write_all(&whole[..whole.len() - 1]).await.expect("sent");
+    slow
+}
+
+#[tokio::test]
+async fn a_body_that_finds_no_room_is_refused_and_nothing_of_it_is_passed_on() {
+    let terms = "[defaults]\nrequest_max = \"4KiB\"\n[limits]\nbodies_max = \"4KiB\"\n";
+    let world = World::configured(terms, charged).await;
+    let slow = unfinished(&world, 4096).await;
+    let order = |number: u32| {
+        Ask::post("/charges").key(&format!("a-quick-order-{number:08}")).bytes(vec![b'y'; 4096])
+    };
+    let mut number = 0;
+    // Until the slow one has taken the whole room, there is some.
+    let refused = until(async || {
+        number += 1;
+        (world.send(order(number)).await.status == 503).then_some(number)
+    })
+    .await;
+    let key = format!("a-quick-order-{refused:08}");
+    assert!(world.upstream.seen().iter().all(|seen| seen.header("idempotency-key") != Some(&key)));
+    drop(slow);
+    until(async || (world.send(order(refused)).await.status == 201).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_body_comes_to_its_end_in_time_or_not_at_all() {
+    let world = World::configured("[limits]\nbody_time_max = \"200ms\"\n", charged).await;
+    let mut slow = unfinished(&world, 64).await;
+    let mut answer = [0; 12];
+    within(slow.read_exact(&mut answer)).await.expect("an answer");
+    assert_eq!((str::from_utf8(&answer), world.calls()), (Ok("HTTP/1.1 408"), 0));
+    assert_eq!(world.charge(7).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_record_is_written_to_the_archive_before_it_is_gone() {
+    let scratch = Scratch::new();
+    let archive = scratch.config().with_file_name("archive.jsonl");
+    let terms = format!(
+        "[defaults]\nlease = \"100ms\"\nttl = \"200ms\"\n[sweep]\nevery = \"50ms\"\narchive = '{}'\n",
+        archive.display()
+    );
+    let world = World::configured_in(scratch, &terms, charged).await;
+    let first = world.charge(7).await;
+    let id = first.header("operation-id").expect("an id");
+    let line = until(async || {
+        let text = std::fs::read_to_string(&archive).ok()?;
+        text.lines().next().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
+    })
+    .await;
+    assert_eq!(line["operation_id"].as_str(), Some(id), "{line}");
+    // Nobody else may write there meanwhile.
+    let other = Scratch::new();
+    other.configure(&format!("[sweep]\narchive = '{}'\n", archive.display()));
+    let config = other.config();
+    let told = does_not_start(&[
+        "--config",
+        config.to_str().expect("text"),
+        "--store",
+        "memory:",
+        "--upstream",
+        "http://127.0.0.1:1",
+    ]);
+    assert!(told.contains("another process writes to it"), "{told}");
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_is_passed_by_only_where_the_file_says_so() {
+    let terms = "[[operation]]\npath = \"/logs\"\nstore_down = \"pass\"\n";
+    let world = World::configured(terms, charged).await;
+    let lock = rusqlite::Connection::open(world.scratch.file()).expect("the same file");
+    lock.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+    let passed = world.send(Ask::post("/logs").key(KEY)).await;
+    assert_eq!((passed.status, passed.text(), passed.is_acknowledged()), (201, "charge 1", false));
+    assert_eq!(world.charge(7).await.code().as_deref(), Some("IDEMPOTENCY_STORE_UNAVAILABLE"));
+    assert_eq!(world.calls(), 1);
+    lock.execute_batch("ROLLBACK").expect("the end of it");
+    assert!(world.log().contains("without protection"), "{}", world.log());
+}
+
+#[tokio::test]
+async fn tls_is_set_up_by_the_file_alone() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
+    let ours = Authority::new("ours");
+    let server = ours.server();
+    let [certificate, key] = [("cert.pem", &server.pem), ("key.pem", &server.key_pem)]
+        .map(|(name, text)| scratch.write(name, text).display().to_string());
+    scratch.configure(&format!("[listen]\ntls_cert = '{certificate}'\ntls_key = '{key}'\n"));
+    let config = scratch.config();
+    let gateway = Gateway::start(&scratch, upstream.address, &["--config", config.to_str().expect("text")]);
+    for is_replay in [false, true] {
+        let told = ours.send(Ask::post("/charges").key(KEY), gateway.address, None).await.expect("an answer");
+        assert_eq!((told.status, told.is_replay()), (201, is_replay));
+    }
+    assert_eq!(upstream.seen()[0].header("x-forwarded-proto"), Some("https"));
+    assert!(Authority::new("others").send(Ask::get("/"), gateway.address, None).await.is_err());
+}
+
+#[tokio::test]
+async fn what_is_dangerous_about_a_store_in_memory_is_told_once() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start(charged).await);
+    let mut gateway = Gateway::start_on("memory:", &scratch, upstream.address, &["--admin", "off"]);
+    gateway.terminate();
+    assert!(gateway.ended().await.success());
+    let said = gateway.said();
+    assert_eq!(said.matches("danger: ").count(), 1, "{said}");
+    assert!(said.contains("(memory-only)\n    mend: "), "{said}");
+    assert!(!said.lines().any(|line| line.trim().starts_with("admin")), "off: {said}");
+}
+
+/// What `semel config check` says of a file, and how it ends.
+fn checked(text: &str) -> (Option<i32>, String) {
+    let scratch = Scratch::new();
+    scratch.configure(text);
+    let file = scratch.config();
+    let told = Command::new(env!("CARGO_BIN_EXE_semel"))
+        .args(["config", "check", file.to_str().expect("text")])
+        .env_remove("SEMEL_NOWHERE")
+        .output()
+        .expect("semel runs");
+    let told = (told.status.code(), String::from_utf8(told.stderr).expect("text"));
+    (told.0, told.1.replace(file.to_str().expect("text"), "semel.toml"))
+}
+
+#[test]
+fn each_kind_of_mistake_is_told_with_its_line_its_reason_and_its_remedy() {
+    for (text, line, reason, remedy) in [
+        ("[defaults]\ntll = \"1h\"\n", "2:1", "`tll` is no key of [defaults]", "write `ttl`"),
+        (
+            "[[operation]]\npath = \"/charges\"\nttl = \"1h\"\nretry_horizon = \"12h\"\n",
+            "3:1",
+            "the ttl of 1h is shorter than the retry_horizon",
+            "make ttl 12h or longer",
+        ),
+        (
+            "[[operation]]\npath = \"/{*all}\"\n[[operation]]\npath = \"/charges\"\n",
+            "4:8",
+            "POST and PATCH /charges never comes here",
+            "put this operation before the other",
+        ),
+        (
+            "[[sealing.key]]\nname = \"k\"\nsecret = \"env:SEMEL_NOWHERE\"\n",
+            "3:10",
+            "the environment variable SEMEL_NOWHERE, which holds `secret`, is not set",
+            "set SEMEL_NOWHERE for the process",
+        ),
+        (
+            "[identity]\nsources = [\"header:x-user\"]\n",
+            "2:1",
+            "`x-user` is to be believed, but from no address",
+            "Name the addresses of the proxy",
+        ),
+        (
+            "[identity]\nsources = [\"mtls\"]\n",
+            "2:1",
+            "the listener asks for none",
+            "write `client_ca` under [listen]",
+        ),
+        (
+            "[admin]\naddress = \"0.0.0.0:9090\"\n",
+            "2:1",
+            "can be reached from other machines, and no token is configured",
+            "make a token with `semel key token`",
+        ),
+    ] {
+        let (code, told) = checked(text);
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains("semel.toml has a mistake\n"), "{told}");
+        assert!(told.contains(&format!("semel.toml:{line}: ")) && told.contains(reason), "{told}");
+        let (_, mend) = told.split_once("\n    mend: ").expect("a remedy");
+        assert!(mend.starts_with(remedy), "{told}");
+    }
+}
