@@ -47,7 +47,6 @@ impl<'a> Event<'a> {
 /// What is seen of a request in shadow mode besides what would have become of it: enough to say which routes should be
 /// protected, also where none is named yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Seen<'a> {
     /// The method.
     pub method: &'a str,

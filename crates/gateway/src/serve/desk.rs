@@ -5,6 +5,7 @@
 use crate::admin::{self, Admin};
 use crate::listen::{self, Bound, Peer};
 use crate::metrics::Metrics;
+use crate::shadow::Tally;
 use http::{Request, Response};
 use semel::{Engine, SystemClock};
 use semel_http::Body;
@@ -30,6 +31,7 @@ impl Desk {
         address: SocketAddr,
         engine: &Engine,
         metrics: &Metrics,
+        shadow: &Tally,
         is_draining: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
         let (counted, running) = (metrics.clone(), engine.clone());
@@ -37,6 +39,7 @@ impl Desk {
         let sources = admin::Sources {
             metrics: Arc::new(move || counted.text(running.running())),
             is_draining: Arc::new(move || is_draining.load(Ordering::Relaxed)),
+            shadow: shadow.clone(),
             clock: Arc::new(SystemClock),
         };
         let options = admin::Options { address, ..admin::Options::default() };

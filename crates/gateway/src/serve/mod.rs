@@ -18,10 +18,12 @@ use crate::forward::{self, Client, Inbound, Outbound};
 use crate::identity::{self, Live};
 use crate::listen::{Bound, Peer};
 use crate::metrics::Metrics;
+use crate::shadow::Tally;
 use crate::stores::Opened;
 use crate::upstream::Upstream;
 use desk::Desk;
 use entrance::{Entrance, Known, Way};
+use semel::core::store::Clock as _;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::{Callers, Layer, Routes};
 use std::convert::Infallible;
@@ -45,6 +47,7 @@ pub struct Gateway {
     desk: Option<Desk>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
+    shadow: Tally,
 }
 
 impl Gateway {
@@ -55,6 +58,7 @@ impl Gateway {
         let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
         let metrics = Metrics::default();
+        let shadow = Tally::new(SystemClock.now());
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
         let mut builder =
             Engine::builder(Arc::clone(&store.store)).observer(observers).quotas(plan.quotas.clone());
@@ -65,17 +69,17 @@ impl Gateway {
         let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
         let is_draining = Arc::new(AtomicBool::new(false));
         let desk = match plan.admin {
-            Some(address) => Some(Desk::open(address, &engine, &metrics, &is_draining).await?),
+            Some(address) => Some(Desk::open(address, &engine, &metrics, &shadow, &is_draining).await?),
             None => None,
         };
-        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics));
-        Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics })
+        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics, &shadow));
+        Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics, shadow })
     }
 
     /// What takes new plans while the gateway runs.
     pub fn reloading(&self) -> Reloading {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
-        Reloading { plan, engine, entrance, metrics: self.metrics.clone() }
+        Reloading { plan, engine, entrance, metrics: self.metrics.clone(), shadow: self.shadow.clone() }
     }
 
     /// Where clients reach it.
@@ -97,7 +101,7 @@ impl Gateway {
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics: _ } = self;
+        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics: _, shadow: _ } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
@@ -157,11 +161,11 @@ impl Sides {
     }
 
     /// Everything between the listener and the upstream.
-    fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics) -> Way {
+    fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics, shadow: &Tally) -> Way {
         let Self { upstream, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .observer(Both(alarms::Alarms, metrics.clone()));
+            .observer(Both(alarms::Alarms, Both(metrics.clone(), shadow.clone())));
         // Where nothing is protected there is nothing to publish, and every path is the upstream's.
         let layer = if plan.is_any_protected() { layer.publishing("") } else { layer };
         // The same rules as `live` would follow; the specification names these two by what they mean.
@@ -197,6 +201,7 @@ pub struct Reloading {
     engine: Engine,
     entrance: Entrance,
     metrics: Metrics,
+    shadow: Tally,
 }
 
 impl Reloading {
@@ -204,7 +209,7 @@ impl Reloading {
     /// before the next start, and was kept as it is. On an error nothing has changed.
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
         let sides = Sides::of(&plan).await?;
-        self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics));
+        self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics, &self.shadow));
         // What is in use stays what is compared with, or the second reload would not tell.
         let held = [
             ("[listen]", format!("{:?}", plan.listen) != format!("{:?}", self.plan.listen)),
