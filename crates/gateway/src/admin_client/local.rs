@@ -44,7 +44,9 @@ impl Local {
         with_bodies: bool,
     ) -> Result<Self, String> {
         let Url::Sqlite(path) = url else {
-            return Err(format!("{url} lives in the process that made it: ask its admin address, --admin URL"));
+            return Err(format!(
+                "{url} lives in the process that made it: ask its admin address, --admin URL"
+            ));
         };
         let unusable = |error: &dyn fmt::Display| format!("{url} cannot be used: {error}");
         let look = Look::open(path, sqlite::Options::default()).map_err(|error| unusable(&error))?;
@@ -82,7 +84,12 @@ impl Local {
         Ok(Self { store, engine, admin, token })
     }
 
-    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, String> {
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let body = body.map(|document| Bytes::from(document.to_string())).unwrap_or_default();
         let request = Request::builder()

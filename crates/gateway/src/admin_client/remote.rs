@@ -102,10 +102,17 @@ impl Remote {
                     "{url} cannot be reached: {error}. Does a gateway run there, with --admin? Or name its store: --store URL"
                 ));
             }
-            Err(_) => return Err(format!("{url} cannot be reached: no connection within {} s", CONNECT_WITHIN.as_secs())),
+            Err(_) => {
+                return Err(format!(
+                    "{url} cannot be reached: no connection within {} s",
+                    CONNECT_WITHIN.as_secs()
+                ));
+            }
         };
         let asking = async {
-            let Some((connector, name)) = &self.tls else { return self.exchange(stream, method, path, body).await };
+            let Some((connector, name)) = &self.tls else {
+                return self.exchange(stream, method, path, body).await;
+            };
             let stream = connector.connect(name.clone(), stream).await;
             let stream = stream.map_err(|error| format!("no TLS with {url}: {error}"))?;
             self.exchange(stream, method, path, body).await
@@ -144,7 +151,12 @@ impl Remote {
         }
     }
 
-    fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Request<Full<Bytes>>, String> {
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Request<Full<Bytes>>, String> {
         let unfit = |_| format!("{path} cannot be asked of {}", self.url);
         let path = self.url.target.join(&path.parse().map_err(unfit)?).map_err(unfit)?;
         let mut request = Request::builder()
@@ -172,14 +184,18 @@ fn believing(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = authorities {
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let unfit = |error: &dyn fmt::Display| format!("the certificate authorities cannot be read: {error}");
+            let unfit =
+                |error: &dyn fmt::Display| format!("the certificate authorities cannot be read: {error}");
             roots.add(certificate.map_err(|error| unfit(&error))?).map_err(|error| unfit(&error))?;
         }
     } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     if roots.is_empty() {
-        return Err("there is no certificate authority to check the address's certificate by: give --ca FILE".to_owned());
+        return Err(
+            "there is no certificate authority to check the address's certificate by: give --ca FILE"
+                .to_owned(),
+        );
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -211,7 +227,9 @@ mod tests {
     fn what_leaves_this_machine_without_tls_can_be_read_on_the_way() {
         let in_clear = |url: &str| url.parse::<Url>().expect("a URL").is_in_clear();
         assert!(in_clear("http://10.0.0.1:9090") && in_clear("http://ops.example"));
-        for kept in ["http://127.0.0.1:9090", "http://localhost:9090", "http://[::1]:1", "https://ops.example"] {
+        for kept in
+            ["http://127.0.0.1:9090", "http://localhost:9090", "http://[::1]:1", "https://ops.example"]
+        {
             assert!(!in_clear(kept), "{kept}");
         }
     }

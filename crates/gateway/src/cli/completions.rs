@@ -29,15 +29,13 @@ pub(super) fn completions(arguments: &Completions, mut program: Command) -> Exit
 }
 
 pub(super) fn man(arguments: &Man, program: Command) -> Result<ExitCode, Stop> {
-    match &arguments.directory {
-        Some(directory) => write(directory, program)?,
-        None => {
-            let mut page = Vec::new();
-            let rendered = clap_mangen::Man::new(program).render(&mut page);
-            rendered.map_err(|error| error.to_string())?;
-            print(&page);
-        }
+    if let Some(directory) = &arguments.directory {
+        write(directory, program)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(program).render(&mut page).map_err(|error| error.to_string())?;
+    print(&page);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,7 +6,7 @@ use super::config::{text, told};
 use super::moment::{away, written};
 use super::size;
 use super::stop::Stop;
-use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
+use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
 use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, Ask, Finding, Report, Severity};
 use crate::serve::say;
@@ -57,12 +57,14 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
     let mut report = runtime.block_on(doctor::examine(&url, &ask));
-    findings.into_iter().for_each(|finding| report.find(finding));
+    for finding in findings {
+        report.find(finding);
+    }
     if arguments.json {
         let document = serde_json::to_string(&report).map_err(|error| error.to_string())?;
         say(&document);
     } else {
-        lines(&report, arguments.quick, Screen::of_stdout()).iter().for_each(|line| say(line));
+        say(&lines(&report, arguments.quick, Screen::of_stdout()).join("\n"));
     }
     Ok(if report.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -73,7 +75,11 @@ fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, Stop
         Ok(config) => Ok(Some(config)),
         Err(mistakes) => {
             let what = told(file, &mistakes);
-            findings.push(Finding::error("config-mistakes", what, "mend it; semel config check tells the same"));
+            findings.push(Finding::error(
+                "config-mistakes",
+                what,
+                "mend it; semel config check tells the same",
+            ));
             Ok(None)
         }
     }
@@ -90,19 +96,26 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
         fact("file", format!("{}, its log {}; SQLite {}", text(file), text(log), report.sqlite));
     }
     if let Some(schema) = report.schema {
-        let fits = if schema.have == schema.wanted { "as this version needs it" } else { "not what this version needs" };
+        let fits = if schema.have == schema.wanted {
+            "as this version needs it"
+        } else {
+            "not what this version needs"
+        };
         fact("schema", format!("{}, {fits}", schema.have));
     }
     if !report.records.is_empty() {
         let count: u64 = report.records.values().sum();
-        let by_state: Vec<_> = report.records.iter().filter(|(_, count)| **count > 0);
+        let by_state = report.records.iter().filter(|(_, count)| **count > 0);
         let by_state: Vec<_> = by_state.map(|(state, count)| format!("{count} {state}")).collect();
         let by_state = if by_state.is_empty() { String::new() } else { format!(": {}", by_state.join(", ")) };
         fact("records", format!("{count}{by_state}"));
     }
     if let Some(oldest) = &report.oldest_unknown {
         let since = &oldest.since;
-        fact("unknown", format!("since {} ({}): {}", written(since), away(since, SystemClock.now()), oldest.operation_id));
+        fact(
+            "unknown",
+            format!("since {} ({}): {}", written(since), away(since, SystemClock.now()), oldest.operation_id),
+        );
     }
     if let Some(secret) = &report.secret {
         let nodes = if secret.nodes.is_empty() { "nobody".to_owned() } else { secret.nodes.join(", ") };
@@ -110,7 +123,8 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
         fact("nodes", format!("{nodes} at work on it, as far as they have told"));
     }
     if report.schema.is_some() {
-        let read = format!("{} read, {} cannot be, {} sealed", report.scanned, report.unreadable, report.sealed);
+        let read =
+            format!("{} read, {} cannot be, {} sealed", report.scanned, report.unreadable, report.sealed);
         fact("read", if is_quick { "nothing: a quick look".to_owned() } else { read });
     }
     lines.push(String::new());
@@ -118,7 +132,10 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
         lines.push(screen.tinted("nothing found", Tone::Good));
         return lines;
     }
-    for finding in &report.findings {
+    for (at, finding) in report.findings.iter().enumerate() {
+        if at > 0 {
+            lines.push(String::new());
+        }
         let tone = match finding.severity {
             Severity::Error => Tone::Bad,
             Severity::Warning => Tone::Doubtful,
@@ -127,8 +144,12 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
         let columns = vec![Column::text("", Gives::Nothing), Column::text("", Gives::Nothing)];
         let mut table = Table::new(Screen { width: None, ..screen }, columns);
         let name = finding.severity.name();
-        let mut rows = vec![vec![Cell::new(format!("{name:<7}")).tone(tone), Cell::new(finding.code).tone(Tone::Strong)]];
-        let width = screen.width.unwrap_or(100).saturating_sub(9).max(30);
+        let mut rows = vec![vec![
+            Cell::new(format!("{name:<7}")).tone(tone),
+            Cell::new(finding.code).tone(Tone::Strong),
+        ]];
+        // Whoever reads it from a pipe can wrap it as they like.
+        let width = screen.width.map_or(usize::MAX, |width| width.saturating_sub(9).max(30));
         for line in finding.what.lines().flat_map(|line| wrapped(line, width)) {
             rows.push(vec![Cell::new(""), Cell::new(line)]);
         }
@@ -144,33 +165,4 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
 fn rounded(bytes: u64) -> u64 {
     let unit: u64 = if bytes >= 10 << 20 { 1 << 20 } else { 1 << 10 };
     bytes.div_ceil(unit) * unit
-}
-
-/// A text in lines of at most so many characters, as far as its words allow.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.len() - 1;
-        let line = &mut lines[last];
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_wrapped_between_its_words() {
-        assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
-        assert_eq!(wrapped("extraordinary", 5), ["extraordinary"]);
-    }
 }

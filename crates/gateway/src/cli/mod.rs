@@ -23,13 +23,14 @@ mod table;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use stop::Stop;
 
 const AFTER_HELP: &str = "\
 To begin with:
-  semel serve --demo                                 what this is about, in 20 seconds
-  semel serve --upstream http://127.0.0.1:3000       stand in front of a service
-  semel config default > semel.toml                  every setting, explained
+  semel serve --demo                            what this is about
+  semel serve --upstream http://127.0.0.1:3000  stand in front of a service
+  semel config default > semel.toml             every setting, explained
 
 The guide tells the rest; `semel COMMAND --help` each command's flags.";
 
@@ -72,8 +73,11 @@ enum Command {
     Man(completions::Man),
 }
 
-fn long_version() -> String {
-    format!("{}\nSQLite {}", env!("CARGO_PKG_VERSION"), semel_sql::sqlite::version())
+/// The version, and that of what records are kept with.
+fn long_version() -> &'static str {
+    static TOLD: LazyLock<String> =
+        LazyLock::new(|| format!("{}\nSQLite {}", env!("CARGO_PKG_VERSION"), semel_sql::sqlite::version()));
+    &TOLD
 }
 
 /// Does what the command line says.
@@ -130,7 +134,10 @@ mod tests {
             let section = section(guide, words);
             for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
                 let is_common = ["help", "version"].contains(&flag);
-                assert!(is_common || section.contains(&format!("`--{flag}")), "{words}: no --{flag} in {section}");
+                assert!(
+                    is_common || section.contains(&format!("`--{flag}")),
+                    "{words}: no --{flag} in {section}"
+                );
             }
         });
     }

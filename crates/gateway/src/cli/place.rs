@@ -21,10 +21,10 @@ const TOKEN_VARIABLE: &str = "SEMEL_ADMIN_TOKEN";
 /// A running gateway.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Gateway {
-    /// The admin address of a running gateway, or SEMEL_ADMIN_URL [default: http://127.0.0.1:9090]
+    /// The admin address of a running gateway, or `SEMEL_ADMIN_URL` [default: `http://127.0.0.1:9090`]
     #[arg(long, value_name = "URL", global = true, help_heading = "Where")]
     admin: Option<Url>,
-    /// A file with the token for it; SEMEL_ADMIN_TOKEN is the token itself
+    /// A file with the token for it; `SEMEL_ADMIN_TOKEN` is the token itself
     #[arg(long, value_name = "FILE", global = true, help_heading = "Where")]
     token_file: Option<PathBuf>,
     /// Trust these certificate authorities for an https address, PEM, instead of the system's
@@ -52,7 +52,9 @@ impl Gateway {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = match (&self.admin, variable(ADMIN_VARIABLE)) {
             (Some(url), _) => url.clone(),
-            (None, Some(text)) => text.parse().map_err(|why| Stop::usage(format!("{ADMIN_VARIABLE}: {why}")))?,
+            (None, Some(text)) => {
+                text.parse().map_err(|why| Stop::usage(format!("{ADMIN_VARIABLE}: {why}")))?
+            }
             (None, None) => ADMIN.parse().map_err(Stop::usage)?,
         };
         let token = match &self.token_file {
@@ -62,7 +64,7 @@ impl Gateway {
         if token.is_some() && url.is_in_clear() {
             eprintln!("warning: the token travels to {url} without TLS, where it can be read on the way");
         }
-        let authorities = self.ca.as_deref().map(|file| read(file)).transpose()?;
+        let authorities = self.ca.as_deref().map(read).transpose()?;
         let remote = Remote::new(url, token.as_deref().map(str::trim), authorities.as_deref());
         Ok(Desk::Remote(remote.map_err(Stop::usage)?))
     }
@@ -129,7 +131,8 @@ pub(super) fn sealing(file: &Path) -> Result<Option<KeyRing>, Stop> {
 }
 
 fn token(file: &Path) -> Result<String, Stop> {
-    let token = String::from_utf8(read(file)?).map_err(|_| Stop::usage(format!("{} holds no token", file.display())))?;
+    let token = String::from_utf8(read(file)?)
+        .map_err(|_| Stop::usage(format!("{} holds no token", file.display())))?;
     if token.trim().is_empty() {
         return Err(Stop::usage(format!("{} is empty, and should hold a token", file.display())));
     }

@@ -5,7 +5,7 @@
 use super::moment::{away, written};
 use super::place::{Gateway, ask};
 use super::stop::{EXIT_CODES, Stop};
-use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
+use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
 use crate::serve::say;
 use crate::shadow::{Route, Summary, Verdict, advise};
 use http::Method;
@@ -29,13 +29,13 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
     let desk = arguments.gateway.desk()?;
     let document = runtime.block_on(ask(&desk, Method::GET, "/v1/shadow", None, arguments.json))?;
-    let summary: Summary =
-        serde_json::from_value(document).map_err(|error| format!("this is no summary of shadow mode: {error}"))?;
+    let summary: Summary = serde_json::from_value(document)
+        .map_err(|error| format!("this is no summary of shadow mode: {error}"))?;
     if arguments.json {
         let routes = summary.routes.iter().map(|route| json!({ "seen": route, "advice": advise(route) }));
         say(&json!({ "since": summary.since, "routes": routes.collect::<Vec<_>>() }).to_string());
     } else {
-        lines(&summary, Screen::of_stdout()).iter().for_each(|line| say(line));
+        say(&lines(&summary, Screen::of_stdout()).join("\n"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -59,7 +59,8 @@ fn lines(summary: &Summary, screen: Screen) -> Vec<String> {
         Column::number("NOT JUDGED", Gives::Way(1)),
     ];
     let rows: Vec<_> = summary.routes.iter().map(row).collect();
-    let mut lines = vec![format!("what would have become of requests in shadow mode since {since}"), String::new()];
+    let mut lines =
+        vec![format!("what would have become of requests in shadow mode since {since}"), String::new()];
     lines.extend(Table::new(screen, columns).lines(&rows));
     for route in &summary.routes {
         lines.push(String::new());
@@ -71,7 +72,12 @@ fn lines(summary: &Summary, screen: Screen) -> Vec<String> {
         };
         let name = screen.tinted(&clean(&route.told()), Tone::Strong);
         lines.push(format!("{name}: {}", screen.tinted(advice.verdict.told(), tone)));
-        lines.extend(advice.reasons.iter().map(|reason| format!("  - {}", clean(reason))));
+        let width = screen.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(30));
+        for reason in &advice.reasons {
+            for (at, line) in wrapped(&clean(reason), width).into_iter().enumerate() {
+                lines.push(format!("  {} {line}", if at == 0 { '-' } else { ' ' }));
+            }
+        }
         if let Some(config) = advice.config {
             lines.push(String::new());
             lines.extend(config.lines().map(|line| format!("      {}", clean(line))));

@@ -210,6 +210,24 @@ fn shortened(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// A text in lines of at most so many characters, as far as its words allow.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +248,11 @@ mod tests {
     fn columns_are_aligned_and_numbers_to_the_right() {
         assert_eq!(
             lines(None, &[["a", "POST /charges", "1", "x"], ["bb", "y", "10", "zz"]]),
-            ["ID  OPERATION      ATTEMPT  CALLER", "a   POST /charges        1  x", "bb  y                   10  zz",]
+            [
+                "ID  OPERATION      ATTEMPT  CALLER",
+                "a   POST /charges        1  x",
+                "bb  y                   10  zz",
+            ]
         );
     }
 
@@ -256,8 +278,16 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_wrapped_between_its_words() {
+        assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
+        assert_eq!(wrapped("extraordinary", 5), ["extraordinary"]);
+    }
+
+    #[test]
     fn nobody_elses_text_steers_the_terminal() {
-        let [_, line] = &lines(None, &[["a\u{1b}[2J", "b\r\n", "1", "\u{9b}1m"]])[..] else { panic!("two lines") };
+        let [_, line] = &lines(None, &[["a\u{1b}[2J", "b\r\n", "1", "\u{9b}1m"]])[..] else {
+            panic!("two lines")
+        };
         assert!(!line.chars().any(char::is_control), "{line:?}");
     }
 }

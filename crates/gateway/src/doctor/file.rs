@@ -40,7 +40,10 @@ pub(super) fn open(url: &Url, report: &mut Report, found: &mut Vec<Finding>) -> 
             }
             let (what, code) = match have {
                 0 => ("the file has no tables of Semel's".to_owned(), "schema-missing"),
-                _ => (format!("the file has schema {have}, and this version works with {wanted}"), "schema-old"),
+                _ => (
+                    format!("the file has schema {have}, and this version works with {wanted}"),
+                    "schema-old",
+                ),
             };
             found.push(Finding::error(code, what, format!("semel schema apply --store {url}")));
         }
@@ -72,7 +75,10 @@ fn readable_by_others(path: &Path) -> Option<Finding> {
         let path = path.display();
         Finding::warning(
             "file-open-to-others",
-            format!("{path} can be used by others (mode {:03o}): it holds answers and the hashing secret", mode & 0o777),
+            format!(
+                "{path} can be used by others (mode {:03o}): it holds answers and the hashing secret",
+                mode & 0o777
+            ),
             format!("chmod 600 {path}"),
         )
     })
@@ -90,7 +96,11 @@ pub(super) fn verify(look: &Look, found: &mut Vec<Finding>) -> Result<(), Error>
         return Ok(());
     }
     let told: Vec<_> = lines.iter().take(LINES_MAX).map(String::as_str).collect();
-    let more = if lines.len() > LINES_MAX { format!(" (and {} more)", lines.len() - LINES_MAX) } else { String::new() };
+    let more = if lines.len() > LINES_MAX {
+        format!(" (and {} more)", lines.len() - LINES_MAX)
+    } else {
+        String::new()
+    };
     found.push(Finding::error(
         "file-damaged",
         format!("the file contradicts itself: {}{more}", told.join("; ")),

@@ -133,7 +133,9 @@ pub async fn examine(url: &Url, ask: &Ask) -> Report {
     {
         found.push(unanswered(&error));
     }
-    found.into_iter().for_each(|finding| report.find(finding));
+    for finding in found {
+        report.find(finding);
+    }
     report
 }
 

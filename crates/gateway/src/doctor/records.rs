@@ -52,7 +52,11 @@ pub(super) async fn unknown(
     }
     let Some((since, operation_id)) = oldest else { return Ok(()) };
     let age = Duration::from_millis(millis(now, since));
-    let what = format!("{} of which nobody can prove the outcome; the oldest, {operation_id}, for {}", many(count, "record"), rough(age));
+    let what = format!(
+        "{} of which nobody can prove the outcome; the oldest, {operation_id}, for {}",
+        many(count, "record"),
+        rough(age)
+    );
     let mend = "semel records list --state UNKNOWN, look where the effect happens, and semel records resolve";
     let finding = if age >= UNKNOWN_TOO_LONG { Finding::error } else { Finding::warning };
     found.push(finding("unknown-outcomes", &what, mend));
@@ -61,7 +65,11 @@ pub(super) async fn unknown(
 }
 
 /// What a sweeper would have done by now.
-pub(super) async fn due(store: &dyn Store, report: &mut Report, found: &mut Vec<Finding>) -> Result<(), Error> {
+pub(super) async fn due(
+    store: &dyn Store,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Result<(), Error> {
     let (mut after, mut lag, mut dead) = (None, Duration::ZERO, 0_u64);
     for _ in 0..PAGES_MAX {
         let page = store.due(after.as_ref(), PAGE).await?;
@@ -88,7 +96,10 @@ pub(super) async fn due(store: &dyn Store, report: &mut Report, found: &mut Vec<
     if lag > LAG_MAX {
         found.push(Finding::warning(
             "sweep-lag",
-            format!("a record has been due for {}: nobody sweeps this store, or sweeping cannot keep up", rough(lag)),
+            format!(
+                "a record has been due for {}: nobody sweeps this store, or sweeping cannot keep up",
+                rough(lag)
+            ),
             "start a gateway on it; where one runs, look for `clock` and `archive` alarms in its log",
         ));
     }

@@ -83,7 +83,9 @@ pub(super) async fn all(
 }
 
 fn sealed(id: &CommandId, record: &Record, ask: &Ask, report: &mut Report, seen: &mut Seen) {
-    let Some(outcome) = outcome(record).filter(|outcome| matches!(outcome.body, Body::Sealed(_))) else { return };
+    let Some(outcome) = outcome(record).filter(|outcome| matches!(outcome.body, Body::Sealed(_))) else {
+        return;
+    };
     report.sealed += 1;
     let Some(ring) = &ask.sealing else { return };
     if let Err(why) = ring.open(id, outcome) {
@@ -108,7 +110,12 @@ fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
     if unreadable.count > 0 {
         found.push(Finding::error(
             "records-unreadable",
-            format!("{} cannot be read ({}): {}", many(unreadable.count, "record"), unreadable.told(), unreadable.why),
+            format!(
+                "{} cannot be read ({}): {}",
+                many(unreadable.count, "record"),
+                unreadable.told(),
+                unreadable.why
+            ),
             "they are answered as unknown and left alone; upgrade, or restore them from a backup",
         ));
     }
@@ -132,7 +139,10 @@ fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
     if *future > SKEW {
         found.push(Finding::error(
             "clock-behind",
-            format!("a record was last written {} in the future: this machine's clock was set back, or is wrong", rough(*future)),
+            format!(
+                "a record was last written {} in the future: this machine's clock was set back, or is wrong",
+                rough(*future)
+            ),
             "set the clock right; until then leases and expiries are judged wrongly",
         ));
     }

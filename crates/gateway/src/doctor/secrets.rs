@@ -1,7 +1,7 @@
 //! How far the store has come in replacing its hashing secret, and who works on it.
 
-use super::{Finding, Report};
 use super::records::many;
+use super::{Finding, Report};
 use semel::core::store::{Error, Store};
 use semel::secrets::{self, Phase, rotation};
 use serde::Serialize;
@@ -24,7 +24,11 @@ pub struct Told {
     pub markers: u64,
 }
 
-pub(super) async fn look(store: &dyn Store, report: &mut Report, found: &mut Vec<Finding>) -> Result<(), Error> {
+pub(super) async fn look(
+    store: &dyn Store,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Result<(), Error> {
     if store.settings().await?.iter().all(|(name, _)| name != "secrets") {
         found.push(Finding::notice(
             "no-secret",

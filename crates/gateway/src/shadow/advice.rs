@@ -47,14 +47,22 @@ pub struct Advice {
 pub fn advise(route: &Route) -> Advice {
     let mut reasons = Vec::new();
     if route.would_replay > 0 {
-        reasons.push(format!("{} would have been answered from a stored outcome, and ran again", route.would_replay));
+        reasons.push(format!(
+            "{} would have been answered from a stored outcome, and ran again",
+            route.would_replay
+        ));
     }
     if route.would_block > 0 {
-        reasons.push(format!("{} would have waited for a twin that was running, and ran beside it", route.would_block));
+        reasons.push(format!(
+            "{} would have waited for a twin that was running, and ran beside it",
+            route.would_block
+        ));
     }
     if route.likely_duplicates > 0 {
         let many = route.likely_duplicates;
-        reasons.push(format!("{many} without a key repeat another one's payload within ten minutes: likely duplicates"));
+        reasons.push(format!(
+            "{many} without a key had the payload of another within ten minutes: likely duplicates"
+        ));
     }
     let mut is_to_look_at = false;
     for (code, count) in &route.would_refuse {
@@ -77,10 +85,14 @@ pub fn advise(route: &Route) -> Advice {
     };
     match verdict {
         Verdict::AskForKeys => {
-            reasons.push("no request has a key: have clients send one with each intent, kept over its retries".to_owned());
+            reasons.push(
+                "no request has a key: have clients send one with each intent, kept over its retries"
+                    .to_owned(),
+            );
         }
         Verdict::Enforce if without > 0 => {
-            reasons.push(format!("{without} of {} have no key: `required` would refuse these", route.requests));
+            reasons
+                .push(format!("{without} of {} have no key: `required` would refuse these", route.requests));
         }
         Verdict::Enforce | Verdict::LookFirst => {}
     }
@@ -93,11 +105,14 @@ fn mend(code: &str) -> Option<(&'static str, bool)> {
     let found = Code::ALL.iter().find(|known| known.as_str() == code)?;
     Some(match found {
         Code::Missing => ("keep key = \"optional\" until every client sends one", true),
-        Code::Unknown => ("outcomes in doubt, which retries repeated; somebody will have to resolve such", true),
-        Code::AttemptsExhausted => ("they ran beyond attempts_max", true),
-        Code::Mismatch => {
-            ("keys used twice, or bodies that differ between retries; see `semel fingerprint` and fingerprint_exclude", false)
+        Code::Unknown => {
+            ("outcomes in doubt, which retries repeated; somebody will have to resolve such", true)
         }
+        Code::AttemptsExhausted => ("they ran beyond attempts_max", true),
+        Code::Mismatch => (
+            "keys used twice, or bodies that differ between retries; see `semel fingerprint` and fingerprint_exclude",
+            false,
+        ),
         Code::Invalid => ("see key_min, key_max and weak_keys, or mend the client", false),
         Code::CallerNotIdentified => ("configure [identity]", false),
         Code::Unfingerprintable => ("bodies that are not what their content type says", false),
@@ -138,7 +153,9 @@ mod tests {
 
     #[test]
     fn what_would_turn_away_requests_that_should_pass_is_not_to_be_enforced_yet() {
-        for code in [Code::Mismatch, Code::Invalid, Code::CallerNotIdentified, Code::TooLarge, Code::Streaming] {
+        for code in
+            [Code::Mismatch, Code::Invalid, Code::CallerNotIdentified, Code::TooLarge, Code::Streaming]
+        {
             let advice = advise(&refusing(code));
             assert_eq!((advice.verdict, advice.config), (Verdict::LookFirst, None), "{code:?}");
             assert!(advice.reasons[0].contains(code.as_str()), "{:?}", advice.reasons);

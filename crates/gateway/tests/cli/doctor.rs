@@ -42,7 +42,10 @@ fn a_healthy_store_has_nothing_wrong_with_it_while_a_gateway_works_on_it() {
     assert_eq!(codes(&ran), []);
     let report = ran.json();
     assert_eq!((&report["records"]["SUCCEEDED"], &report["scanned"]), (&1.into(), &1.into()));
-    assert_eq!((&report["secret"]["phase"], &report["schema"]["have"]), (&"steady".into(), &report["schema"]["wanted"]));
+    assert_eq!(
+        (&report["secret"]["phase"], &report["schema"]["have"]),
+        (&"steady".into(), &report["schema"]["wanted"])
+    );
     let told = semel(&["doctor", "--store", &world.scratch.store()]).exits(0).out;
     assert!(told.contains("1 SUCCEEDED") && told.ends_with("nothing found\n"), "{told}");
     assert_eq!(doctor(&world.scratch, &["--quick"]).exits(0).json()["scanned"], 0);
@@ -77,7 +80,9 @@ fn a_missing_store_is_an_error_and_is_not_created() {
 #[test]
 fn a_newer_or_foreign_or_empty_schema_is_an_error_and_is_left_alone() {
     let world = left();
-    raw(&world.scratch).execute("UPDATE semel_meta SET value = 99 WHERE name = 'schema'", []).expect("changed");
+    raw(&world.scratch)
+        .execute("UPDATE semel_meta SET value = 99 WHERE name = 'schema'", [])
+        .expect("changed");
     let ran = doctor(&world.scratch, &[]).exits(1);
     found(&ran, "error", "schema-unfit");
     assert!(ran.out.contains("schema 99"), "{ran:?}");
@@ -124,15 +129,16 @@ fn records_from_the_future_say_that_the_clock_is_wrong() {
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     runtime.block_on(async {
         let options = semel_sql::sqlite::Options::default().clock(std::sync::Arc::new(Ahead));
-        let store = std::sync::Arc::new(semel_sql::sqlite::Store::open(scratch.file(), options).expect("opened"));
+        let store =
+            std::sync::Arc::new(semel_sql::sqlite::Store::open(scratch.file(), options).expect("opened"));
         let engine = semel::Engine::builder(store.clone()).build().await.expect("built");
         let scope = semel::core::scope::Scope::new(
-            semel::core::scope::Caller::anonymous(),
+            semel::core::scope::Identity::header("ada"),
             semel::core::scope::Operation::named("charge"),
         );
         let key = semel::core::key::Key::from_source("order:1234:charge").expect("a key");
         let policy = semel::core::policy::Policy::new(semel::core::policy::Class::External);
-        let intent = semel::Intent::new(scope, key, policy, semel::payload::of(b"{}"));
+        let intent = semel::Intent::new(scope, key, policy, semel::payload::Raw::from(&b"{}"[..]));
         let work = |_| async { semel::Ended::from(semel::core::classify::Ending::InDoubt) };
         engine.execute(intent, work).await.expect("run");
         engine.shutdown(std::time::Duration::from_secs(1)).await;
@@ -159,7 +165,10 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     scratch.write("key-b", "22".repeat(32));
     let config = |name: &str, sealing: &str| {
         let (store, upstream) = (scratch.store(), upstream.address);
-        scratch.write(name, format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{sealing}"))
+        scratch.write(
+            name,
+            format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{sealing}"),
+        )
     };
     let key = |name: &str, file: &str| {
         let file = scratch.path(file).display().to_string();
@@ -171,7 +180,11 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     assert_eq!(reply.status, 201);
 
     found(&doctor(&scratch, &[]).exits(0), "notice", "answers-sealed");
-    assert_eq!(codes(&semel(&["doctor", "--json", "--config", &right]).exits(0)), [], "the store is the file's");
+    assert_eq!(
+        codes(&semel(&["doctor", "--json", "--config", &right]).exits(0)),
+        [],
+        "the store is the file's"
+    );
     let other = config("other.toml", &key("b", "key-b"));
     found(&doctor(&scratch, &["--config", &other]).exits(1), "error", "sealing-key-missing");
     let wrong = config("wrong.toml", &key("a", "key-b"));
@@ -191,12 +204,14 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     assert!(open.ends_with("charge 1\n"), "{open}");
     let doubted = crate::world::post(gateway.address, "/doubt", Some(&crate::world::key(2)), "{}");
     let secret = scratch.write("body", "do not read this");
-    let resolve = ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "r", "--status", "200"];
+    let resolve =
+        ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "r", "--status", "200"];
     let sealed = ["--body", &secret, "--store", &scratch.store(), "--config", &right];
     semel(&[&resolve[..], &sealed].concat()).exits(0);
     let replay = crate::world::post(gateway.address, "/doubt", Some(&crate::world::key(2)), "{}");
     assert_eq!(replay.body, "do not read this");
-    let kept = [scratch.file(), scratch.path("semel.db-wal")].map(|file| std::fs::read(file).unwrap_or_default());
+    let kept =
+        [scratch.file(), scratch.path("semel.db-wal")].map(|file| std::fs::read(file).unwrap_or_default());
     let is_in = |bytes: &Vec<u8>| bytes.windows(16).any(|window| window == b"do not read this");
     assert!(!kept.iter().any(is_in), "it was stored as it is");
 }

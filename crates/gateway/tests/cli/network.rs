@@ -26,7 +26,10 @@ fn once(said: String) -> (String, JoinHandle<String>) {
 }
 
 fn json(status: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 #[test]
@@ -36,7 +39,9 @@ fn a_token_comes_from_the_environment_or_a_file_and_never_from_the_command_line(
     let mut from_environment = command(&["records", "list", "--admin", &url]);
     from_environment.env("SEMEL_ADMIN_TOKEN", "s3cret");
     run(from_environment).exits(0);
-    assert!(asked.join().expect("asked").to_ascii_lowercase().contains("\r\nauthorization: bearer s3cret\r\n"));
+    assert!(
+        asked.join().expect("asked").to_ascii_lowercase().contains("\r\nauthorization: bearer s3cret\r\n")
+    );
 
     let scratch = crate::world::Scratch::new();
     let file = scratch.write("token", "fr0m-file\n");
@@ -44,7 +49,9 @@ fn a_token_comes_from_the_environment_or_a_file_and_never_from_the_command_line(
     let mut from_file = command(&["records", "list", "--token-file", &file]);
     from_file.env("SEMEL_ADMIN_TOKEN", "s3cret").env("SEMEL_ADMIN_URL", &url);
     run(from_file).exits(0);
-    assert!(asked.join().expect("asked").to_ascii_lowercase().contains("\r\nauthorization: bearer fr0m-file\r\n"));
+    assert!(
+        asked.join().expect("asked").to_ascii_lowercase().contains("\r\nauthorization: bearer fr0m-file\r\n")
+    );
 
     let (url, asked) = once(none);
     semel(&["records", "list", "--admin", &url]).exits(0);

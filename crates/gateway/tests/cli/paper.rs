@@ -50,8 +50,16 @@ fn there_is_a_manual_page_for_each_command_and_it_can_be_typeset() {
     if is_installed("groff") {
         for name in &names {
             let page = pages.join(name);
-            let set = Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(&page).output().expect("groff");
-            assert!(set.status.success() && set.stderr.is_empty(), "{name}: {}", String::from_utf8_lossy(&set.stderr));
+            let set = Command::new("groff")
+                .args(["-man", "-Tutf8", "-ww", "-z"])
+                .arg(&page)
+                .output()
+                .expect("groff");
+            assert!(
+                set.status.success() && set.stderr.is_empty(),
+                "{name}: {}",
+                String::from_utf8_lossy(&set.stderr)
+            );
         }
     }
 }
@@ -62,7 +70,18 @@ fn the_program_says_what_it_is() {
     assert!(version.starts_with(concat!("semel ", env!("CARGO_PKG_VERSION"), "\n")), "{version}");
     assert!(version.contains("SQLite 3."), "{version}");
     let help = semel(&["--help"]).exits(0).out;
-    for command in ["serve", "config", "records", "doctor", "shadow", "schema", "fingerprint", "key", "completions", "man"] {
+    for command in [
+        "serve",
+        "config",
+        "records",
+        "doctor",
+        "shadow",
+        "schema",
+        "fingerprint",
+        "key",
+        "completions",
+        "man",
+    ] {
         assert!(help.lines().any(|line| line.trim().starts_with(command)), "{command} is not in {help}");
     }
     assert!(help.contains("semel serve --demo"), "{help}");

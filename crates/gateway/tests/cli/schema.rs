@@ -44,7 +44,8 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
     raw.execute("UPDATE semel_meta SET value = 99 WHERE name = 'schema'", []).expect("changed");
     let refused = semel(&["schema", "apply", "--store", &scratch.store()]).exits(1);
     assert!(refused.err.contains("left as it is") && refused.err.contains("schema 99"), "{refused:?}");
-    let still: i64 =
-        raw.query_row("SELECT value FROM semel_meta WHERE name = 'schema'", [], |row| row.get(0)).expect("a number");
+    let still: i64 = raw
+        .query_row("SELECT value FROM semel_meta WHERE name = 'schema'", [], |row| row.get(0))
+        .expect("a number");
     assert_eq!(still, 99);
 }

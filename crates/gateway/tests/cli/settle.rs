@@ -13,7 +13,9 @@ fn last(record: &Value) -> (&str, &str) {
 fn an_unknown_outcome_that_was_applied_is_replayed_with_the_response_that_was_given() {
     let world = World::new();
     let body = world.scratch.write("body.bin", b"\xff\x00charged");
-    let document = world.scratch.write("response.json", r#"{"status": 202, "headers": [["x-a", "1"]], "body": "by hand"}"#);
+    let document = world
+        .scratch
+        .write("response.json", r#"{"status": 202, "headers": [["x-a", "1"]], "body": "by hand"}"#);
     for (number, [flag, place]) in (1..).zip(world.places()) {
         let place = [flag.as_str(), place.as_str()];
         let resolve = |id: &str, more: &[&str]| {
@@ -24,22 +26,37 @@ fn an_unknown_outcome_that_was_applied_is_replayed_with_the_response_that_was_gi
 
         let parts = key(10 + number);
         let id = world.post("/doubt", Some(&parts), "{}");
-        let parts_given = ["--status", "201", "--header", "Location: /charges/7", "--header", "Link: <a>", "--header",
-            "Link: <b>", "--body", &body];
+        let parts_given = [
+            "--status",
+            "201",
+            "--header",
+            "Location: /charges/7",
+            "--header",
+            "Link: <a>",
+            "--header",
+            "Link: <b>",
+            "--body",
+            &body,
+        ];
         let told = resolve(id.id(), &parts_given).exits(0);
         assert_eq!(told.out, format!("{} is SUCCEEDED: every retry gets the response\n", id.id()));
         let raw = crate::world::send(world.gateway.address, "/doubt", Some(&parts), "{}");
         let said = read(raw);
         assert!(said.starts_with(b"HTTP/1.1 201 ") && said.ends_with(b"\xff\x00charged"), "{said:?}");
         let said = String::from_utf8_lossy(&said).to_ascii_lowercase();
-        for part in ["location: /charges/7\r\n", "link: <a>\r\n", "link: <b>\r\n", "idempotency-replayed: true\r\n"] {
+        for part in
+            ["location: /charges/7\r\n", "link: <a>\r\n", "link: <b>\r\n", "idempotency-replayed: true\r\n"]
+        {
             assert!(said.contains(part), "{part} is not in {said}");
         }
 
         let whole = key(20 + number);
         let id = world.post("/doubt", Some(&whole), "{}");
         let record = resolve(id.id(), &["--response", &document, "--json"]).exits(0).json();
-        assert_eq!((record["state"].as_str(), last(&record)), (Some("SUCCEEDED"), (who, "it is in the ledger")));
+        assert_eq!(
+            (record["state"].as_str(), last(&record)),
+            (Some("SUCCEEDED"), (who, "it is in the ledger"))
+        );
         let replay = world.post("/doubt", Some(&whole), "{}");
         assert_eq!((replay.status, replay.body.as_str(), replay.header("x-a")), (202, "by hand", Some("1")));
 
@@ -74,7 +91,8 @@ fn what_was_not_applied_runs_again_and_what_failed_does_not() {
         assert_eq!(world.upstream.calls(), before + 2);
 
         let id = world.post("/doubt", Some(&refused), "{}");
-        let resolve = ["records", "resolve", id.id(), "--outcome", "failed", "--reason", "declined", "--status", "402"];
+        let resolve =
+            ["records", "resolve", id.id(), "--outcome", "failed", "--reason", "declined", "--status", "402"];
         semel(&[&resolve, &place[..]].concat()).exits(0);
         assert_eq!(world.post("/doubt", Some(&refused), "{}").status, 402);
         assert_eq!(world.upstream.calls(), before + 3);

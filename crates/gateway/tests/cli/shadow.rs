@@ -67,8 +67,13 @@ fn staged_traffic_is_told_by_route_and_what_to_enforce_follows_from_it() {
     assert_eq!(mail["advice"]["verdict"], "ask-for-keys");
 
     let table = semel(&["shadow", "--admin", &admin]).exits(0).out;
-    for part in ["ROUTE", "DUPLICATES", "POST /accounts/{id}/charges: enforce", "POST /refunds: look first", "mail: ask for keys"]
-    {
+    for part in [
+        "ROUTE",
+        "DUPLICATES",
+        "POST /accounts/{id}/charges: enforce",
+        "POST /refunds: look first",
+        "mail: ask for keys",
+    ] {
         assert!(table.contains(part), "{part} is not in {table}");
     }
 

@@ -6,7 +6,7 @@
 use super::super::moment::{age, parse};
 use super::super::place::ask;
 use super::super::stop::Stop;
-use super::super::table::{Cell, Column, Gives, Screen, Table, Tone};
+use super::super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
 use super::tone;
 use crate::admin_client::{Desk, encoded};
 use crate::serve::say;
@@ -55,8 +55,15 @@ pub(super) struct Args {
     after: Option<String>,
 }
 
-const STATES: [&str; 7] =
-    ["CLAIMED", "PROCESSING", "SUCCEEDED", "FAILED_REPLAYABLE", "FAILED_NOT_REPLAYABLE", "UNKNOWN", "EXPIRED"];
+const STATES: [&str; 7] = [
+    "CLAIMED",
+    "PROCESSING",
+    "SUCCEEDED",
+    "FAILED_REPLAYABLE",
+    "FAILED_NOT_REPLAYABLE",
+    "UNKNOWN",
+    "EXPIRED",
+];
 
 fn hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -95,8 +102,9 @@ impl Args {
             Ok(moment.map_err(Stop::usage)?.map(rfc3339::text))
         };
         let (since, until) = (moment(&self.since)?, moment(&self.until)?);
+        let state = self.state.as_ref().map(|state| state.to_ascii_uppercase());
         let wanted = [
-            ("state", &self.state),
+            ("state", &state),
             ("operation", &self.operation),
             ("callerHash", &self.caller),
             ("key", &self.key),
@@ -124,10 +132,19 @@ fn taken(page: &mut Value, name: &str) -> Vec<Value> {
 /// Where records go as they come.
 enum Out {
     /// One document, at the end.
-    Document { records: Vec<Value>, unreadable: Vec<Value> },
+    Document {
+        records: Vec<Value>,
+        unreadable: Vec<Value>,
+    },
     /// One line each.
     Lines,
-    Table { table: Table, now: Time, count: usize, unreadable: Vec<Value>, resolvable: usize },
+    Table {
+        table: Table,
+        now: Time,
+        count: usize,
+        unreadable: Vec<Value>,
+        resolvable: usize,
+    },
 }
 
 impl Out {
@@ -158,9 +175,12 @@ impl Out {
                 unreadable.extend(cannot);
             }
             Self::Lines => {
-                came.iter().for_each(|record| say(&record.to_string()));
+                for record in came {
+                    say(&record.to_string());
+                }
                 for item in cannot {
-                    say(&json!({ "operationId": item["operationId"], "unreadable": item["reason"] }).to_string());
+                    say(&json!({ "operationId": item["operationId"], "unreadable": item["reason"] })
+                        .to_string());
                 }
             }
             Self::Table { table, now, count, unreadable, resolvable } => {
@@ -169,7 +189,7 @@ impl Out {
                 unreadable.extend(cannot);
                 if !came.is_empty() {
                     let rows: Vec<_> = came.iter().map(|record| row(record, *now)).collect();
-                    table.lines(&rows).iter().for_each(|line| say(line));
+                    say(&table.lines(&rows).join("\n"));
                 }
             }
         }
@@ -189,19 +209,19 @@ impl Out {
                 say(&document.to_string());
             }
             Self::Table { count, unreadable, resolvable, .. } => {
-                if count == 0 {
+                if count == 0 && unreadable.is_empty() {
                     say("no records");
                 }
                 for item in &unreadable {
-                    let text = |name: &str| Cell::new(item[name].as_str().unwrap_or_default());
-                    let columns = [("", Gives::Nothing), ("", Gives::Nothing)].map(|(name, gives)| Column::text(name, gives));
-                    let mut table = Table::new(Screen::of_stdout(), columns.to_vec());
-                    let lines = table.lines(&[vec![text("operationId").tone(Tone::Bad), text("reason")]]);
-                    lines.iter().skip(1).for_each(|line| say(line));
+                    let text = |name: &str| clean(item[name].as_str().unwrap_or_default());
+                    let id = Screen::of_stdout().tinted(&text("operationId"), Tone::Bad);
+                    say(&format!("{id}  {}", text("reason")));
                 }
                 let mut notes = Vec::new();
                 if resolvable > 0 {
-                    notes.push(format!("{resolvable} can be settled: semel records resolve OPERATION_ID --outcome …"));
+                    notes.push(format!(
+                        "{resolvable} can be settled: semel records resolve OPERATION_ID --outcome …"
+                    ));
                 }
                 if !unreadable.is_empty() {
                     notes.push(format!("{} cannot be read: semel doctor tells more", unreadable.len()));
@@ -211,7 +231,7 @@ impl Out {
                 }
                 if !notes.is_empty() {
                     say("");
-                    notes.iter().for_each(|note| say(note));
+                    say(&notes.join("\n"));
                 }
             }
         }

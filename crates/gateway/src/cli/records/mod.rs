@@ -33,7 +33,7 @@ enum Command {
     /// Show a record with its history
     #[command(after_help = EXIT_CODES)]
     Show(show::Args),
-    /// Settle an outcome that nobody can prove: UNKNOWN, or PROCESSING with a dead lease
+    /// Settle an outcome that nobody can prove: `UNKNOWN`, or `PROCESSING` with a dead lease
     ///
     /// Look first where the effect happens, by the operation id. Where the owner fell silent, `not-applied` and `failed` are
     /// refused until it cannot act any more.
@@ -41,7 +41,7 @@ enum Command {
     Resolve(settle::Resolve),
     /// Let go of a key under which nothing took effect, so that it takes another payload
     ///
-    /// Works on FAILED_NOT_REPLAYABLE, and on CLAIMED with a dead lease.
+    /// Works on `FAILED_NOT_REPLAYABLE`, and on `CLAIMED` with a dead lease.
     #[command(after_help = EXIT_CODES)]
     Release(settle::Release),
 }

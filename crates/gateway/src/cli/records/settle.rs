@@ -28,7 +28,7 @@ pub(super) struct Resolve {
     /// How you found out; stands in the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// What every retry is answered, as JSON with status, headers and body or body_base64; - reads standard input
+    /// What every retry is answered, as JSON with status, headers and body or `body_base64`; - reads standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["status", "header", "body"])]
     response: Option<PathBuf>,
     /// The same by its parts: the status
@@ -75,13 +75,17 @@ impl Resolve {
             return Err(Stop::usage("not-applied takes no response: the next request with the key runs"));
         }
         if self.outcome == Outcome::Failed && !has_response {
-            return Err(Stop::usage("failed needs the response that every retry gets: --response FILE, or --status NUMBER"));
+            return Err(Stop::usage(
+                "failed needs the response that every retry gets: --response FILE, or --status NUMBER",
+            ));
         }
         if self.outcome == Outcome::Failed && self.status.is_some_and(|status| status < 400) {
             return Err(Stop::usage("failed needs a status of 400 or more"));
         }
         if has_response && place.is_store() && !place.is_configured() {
-            eprintln!("note: the response is stored as it is; where answers are sealed, give --config FILE for the keys");
+            eprintln!(
+                "note: the response is stored as it is; where answers are sealed, give --config FILE for the keys"
+            );
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::admin_client::Desk;
 use crate::serve::say;
 use http::Method;
 use semel::SystemClock;
+use semel::archive::rfc3339;
 use semel::core::id::OperationId;
 use semel::core::store::Clock as _;
 use semel::core::time::Time;
@@ -38,9 +39,9 @@ impl Args {
             return Ok(());
         }
         let screen = Screen::of_stdout();
-        told(&record, SystemClock.now(), screen).iter().for_each(|line| say(line));
+        say(&told(&record, SystemClock.now(), screen).join("\n"));
         if self.body {
-            answer(&record["response"], screen).iter().for_each(|line| say(line));
+            say(&answer(&record["response"], screen).join("\n"));
         }
         Ok(())
     }
@@ -104,7 +105,9 @@ fn doubt(doubt: &Value, now: Time) -> String {
         Some(1) => "; somebody was asked once, in vain".to_owned(),
         Some(times) => format!("; somebody was asked {times} times, in vain"),
     };
-    let next = doubt["nextProbeAt"].as_str().map(|at| format!(", and is again {}", away(at, now)));
+    // What is due by now is asked as soon as there is somebody to ask.
+    let next = doubt["nextProbeAt"].as_str().filter(|at| rfc3339::parse(at).is_some_and(|at| at > now));
+    let next = next.map(|at| format!("; asked next {}", away(at, now)));
     format!(", {how} ({}){asked}{}", away(since, now), next.unwrap_or_default())
 }
 
@@ -115,7 +118,14 @@ fn response(response: &Value) -> String {
         ("grpc", Some(status)) => format!("gRPC {status}"),
         _ => "a value".to_owned(),
     };
-    let kept = if response["retained"] == true { "kept" } else { "its bytes were not kept, or cannot be opened here" };
+    if protocol == "value" && response["retained"] != true {
+        return "it happened; its answer was not kept".to_owned();
+    }
+    let kept = if response["retained"] == true {
+        "kept"
+    } else {
+        "its bytes were not kept, or cannot be opened here"
+    };
     format!("{status}, {kept}")
 }
 
