@@ -264,7 +264,7 @@ mod tests {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
         }
-        assert_eq!(lines(Some(40), &[row])[1], "id  POST /accounts/…        1  caller");
+        assert_eq!(lines(Some(40), &[row])[1], "id  POST /accounts/471…        1  caller");
         assert_eq!(lines(Some(24), &[row])[0], "ID  OPERATION");
         assert_eq!(lines(Some(5), &[row])[1], "id  POST /accou…", "what must stay, stays");
     }
