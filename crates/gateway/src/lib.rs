@@ -5,16 +5,19 @@
 //! are [`semel::core::machine`] and [`semel_http`].
 
 pub mod admin;
+pub mod admin_client;
 pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod difference;
+pub mod doctor;
 pub mod forward;
 pub mod identity;
 pub mod listen;
 pub mod logging;
 pub mod metrics;
 pub mod serve;
+pub mod shadow;
 pub mod stores;
 pub mod upstream;
 pub mod wire;

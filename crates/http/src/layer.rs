@@ -4,7 +4,7 @@
 //! [`Terms`](crate::Terms).
 
 use crate::caller::Callers;
-use crate::observe::{Event, Observer, Unobserved, What};
+use crate::observe::{Event, Observer, Seen, Unobserved, What, Would};
 use crate::problem::{Code, Problem};
 use crate::room::Room;
 use crate::route::{Ready, Routes};
@@ -171,6 +171,11 @@ impl Shared {
             _ => {}
         }
         self.observer.observe(&Event::new(operation, what));
+    }
+
+    /// Tells whoever watches what would have become of a request.
+    pub(crate) fn tell_shadow(&self, ready: &Ready, would: Would, seen: Seen<'_>) {
+        self.observer.observe(&Event::in_shadow(&ready.label, would, seen));
     }
 
     /// Who asks for `operation`.

@@ -1,7 +1,7 @@
 //! What the layer tells whoever watches it.
 //!
 //! What lives here: what became of each request, for metrics, logs and reports. What must never: a raw key, a path with
-//! somebody's id in it, or anything that the layer's behaviour depends on.
+//! what looks like somebody's id in it, or anything that the layer's behaviour depends on.
 
 use crate::problem::Code;
 use crate::unread::Unread;
@@ -30,12 +30,32 @@ pub struct Event<'a> {
     pub operation: &'a str,
     /// What became of it.
     pub what: What,
+    /// What else was seen of a request in shadow mode; only with [`What::Shadow`].
+    pub seen: Option<Seen<'a>>,
 }
 
 impl<'a> Event<'a> {
     pub(crate) fn new(operation: &'a str, what: What) -> Self {
-        Self { operation, what }
+        Self { operation, what, seen: None }
     }
+
+    pub(crate) fn in_shadow(operation: &'a str, would: Would, seen: Seen<'a>) -> Self {
+        Self { operation, what: What::Shadow(would), seen: Some(seen) }
+    }
+}
+
+/// What is seen of a request in shadow mode besides what would have become of it: enough to say which routes should be
+/// protected, also where none is named yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The path, as a template: whatever looks like an id in it is `{id}`. Not bounded in number.
+    pub path: &'a str,
+    /// Whether a key came along, good or bad.
+    pub has_key: bool,
+    /// It has no key, and one with the same payload from the same caller ran within the last minutes: likely a duplicate.
+    pub is_repeat: bool,
 }
 
 /// What became of a request. Each has one of these; [`OddWord`](Self::OddWord) and [`WeakKey`](Self::WeakKey) come besides.

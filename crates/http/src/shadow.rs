@@ -12,7 +12,8 @@ use crate::asking::{Asking, Early};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
-use crate::observe::{What, Would};
+use crate::layer::Shared;
+use crate::observe::{Seen, Would};
 use crate::payload::Taken;
 use crate::problem::{Code, Problem, is_grpc};
 use crate::request;
@@ -21,10 +22,11 @@ use crate::route::Ready;
 use crate::service::pass;
 use crate::source::NoKey;
 use crate::telling;
+use crate::template;
 use crate::watched::{End, Watch, Watched};
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
-use http::{Request, Response, response};
+use http::{Method, Request, Response, response};
 use semel::core::classify::Ending;
 use semel::core::key::{Key, Parsed};
 use semel::core::outcome::{Fields, Outcome, Status};
@@ -61,21 +63,21 @@ impl Asking {
         R::Error: Into<BoxError>,
     {
         let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
-        let tell = |would| shared.tell(&ready, What::Shadow(would));
-        let early = match self.early(&parts) {
+        let mut sight = Sight::of(&parts, self.target.path());
+        let early = match self.early(&parts, &mut sight) {
             Ok(early) => early,
             Err(problem) => {
-                tell(Would::Refuse(problem.code()));
+                sight.tell(&shared, &ready, Would::Refuse(problem.code()));
                 return pass(inner, parts, Body::live(body), Clean::All).await;
             }
         };
         let max = self.ready.terms.request_bytes_max;
         let Ok(permit) = Arc::clone(&shared.judging).try_acquire_many_owned(REQUEST_KIB) else {
-            tell(Would::NotJudged);
+            sight.tell(&shared, &ready, Would::NotJudged);
             return pass(inner, parts, Body::live(body), Clean::All).await;
         };
         let (ending, ended) = oneshot::channel();
-        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit };
+        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit, sight };
         let gathering = Gathering { judge: Some(judge), came: BytesMut::new(), max };
         let body = Body::live(Watched::new(Box::pin(body), gathering)).cleaned(Clean::All);
         let mut response = match inner.call(Request::from_parts(parts, body)).await {
@@ -95,14 +97,58 @@ impl Asking {
     }
 
     /// The key, as far as the head tells it, and why the request would be refused by its head alone.
-    fn early(&self, parts: &Parts) -> Result<Early, Problem> {
-        let early = self.early_key(parts)?;
+    fn early(&self, parts: &Parts, sight: &mut Sight) -> Result<Early, Problem> {
+        let early = match self.early_key(parts) {
+            // It may be a repetition all the same, which a key would have saved.
+            Err(problem) if problem.code() == Code::Missing => {
+                sight.refused = Some(Code::Missing);
+                Early::Unkeyed
+            }
+            early => {
+                sight.has_key = !matches!(early, Ok(Early::Unkeyed | Early::InBody));
+                early?
+            }
+        };
         match early {
             Early::Key(_) => request::refuse_streams(parts)?,
             Early::InBody => request::refuse_tunnels(parts)?,
             Early::Unkeyed => {}
         }
         Ok(early)
+    }
+}
+
+/// What is told of a request besides what would have become of it.
+struct Sight {
+    method: Method,
+    path: String,
+    has_key: bool,
+    /// Why it would have been refused, whatever else is found out about it.
+    refused: Option<Code>,
+}
+
+impl Sight {
+    fn of(parts: &Parts, path: &str) -> Self {
+        let (method, path) = (parts.method.clone(), template::of(path));
+        Self { method, path, has_key: false, refused: None }
+    }
+
+    /// There is no key. Where it needs one it would have been refused; whether it is a repetition is found out all the same.
+    fn without_key(&mut self, asking: &Asking) -> Result<(), Problem> {
+        match asking.unless_optional(NoKey::Absent) {
+            Err(problem) if problem.code() == Code::Missing => {
+                self.refused = Some(Code::Missing);
+                Ok(())
+            }
+            optional => optional,
+        }
+    }
+
+    fn tell(&self, shared: &Shared, ready: &Ready, would: Would) {
+        let is_repeat = would == Would::RunAgain;
+        let would = self.refused.map_or(would, Would::Refuse);
+        let (method, path) = (self.method.as_str(), self.path.as_str());
+        shared.tell_shadow(ready, would, Seen { method, path, has_key: self.has_key, is_repeat });
     }
 }
 
@@ -114,6 +160,7 @@ struct Judge {
     ended: oneshot::Receiver<Ending>,
     /// For what is held of the request.
     permit: OwnedSemaphorePermit,
+    sight: Sight,
 }
 
 /// What a request without a body is reckoned at.
@@ -121,7 +168,7 @@ const REQUEST_KIB: u32 = 16;
 
 impl Judge {
     fn tell(&self, would: Would) {
-        self.asking.shared.tell(&self.asking.ready, What::Shadow(would));
+        self.sight.tell(&self.asking.shared, &self.asking.ready, would);
     }
 
     /// Whether that many bytes more may be held.
@@ -149,14 +196,15 @@ impl Judge {
             (Ok(Taken::Known(known, None)), Early::Key(early)) => (known, Some(early)),
             (Ok(Taken::Known(known, None)), _) => (known, None),
             (Ok(Taken::NoKey(NoKey::Absent)), _) => {
-                self.asking.unless_optional(NoKey::Absent)?;
-                // It would have passed; by its payload it may be a repetition all the same.
+                self.sight.without_key(&self.asking)?;
+                // By its payload it may be a repetition all the same.
                 match self.asking.take_apart(&self.head, &operation, &whole, false).await {
                     Ok(Taken::Known(known, _)) => (known, None),
                     _ => return Ok(Would::Run),
                 }
             }
             (Ok(Taken::NoKey(no_key)), _) => {
+                self.sight.has_key = true;
                 self.asking.unless_optional(no_key)?;
                 return Ok(Would::Run);
             }
@@ -165,6 +213,7 @@ impl Judge {
             (Err(problem), _) => return Err(problem),
         };
         if key.is_some() {
+            self.sight.has_key = true;
             request::refuse_streams(&self.head)?;
         }
         let scope = match (shared.scope(&self.head, operation), &key) {

@@ -9,6 +9,7 @@
 //! | `GET /metrics` | `read` |
 //! | `GET /openapi.json`, `GET /.well-known/idempotency` | any |
 //! | `GET /v1/records`, `GET /v1/records/{id}` | `read` (what was answered: `bodies`, too) |
+//! | `GET /v1/shadow` | `read` |
 //! | `POST /v1/records/{id}/resolve`, `POST /v1/records/{id}/release` | `operate` |
 //! | `POST /v1/claims`, `GET /v1/claims/{id}`, `POST /v1/claims/{id}/renew`, `POST /v1/claims/{id}/outcome` | `claim` |
 //!
@@ -30,11 +31,13 @@ mod output;
 mod problem;
 mod records;
 mod settle;
+mod shadow;
 mod view;
 
 pub use address::Address;
 pub use options::{LOOPBACK, Options, OptionsError, Role, Token, TokenHash};
 
+use crate::shadow::Tally;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response as AxumResponse};
@@ -73,6 +76,8 @@ pub struct Sources {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Whether the process is about to end and should be sent nothing more.
     pub is_draining: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// What shadow mode has seen.
+    pub shadow: Tally,
     /// What rates are measured by.
     pub clock: Arc<dyn Clock>,
 }
@@ -135,6 +140,7 @@ fn routes() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(records::show))
         .routes(routes!(settle::resolve))
         .routes(routes!(settle::release))
+        .routes(routes!(shadow::show))
         .routes(routes!(claims::claim))
         .routes(routes!(attempts::show))
         .routes(routes!(attempts::renew))

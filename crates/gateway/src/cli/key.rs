@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub(super) enum Command {
     /// Make a random key: one for each intent, kept over all its retries.
     New {
-        /// uuid4, or uuid7, which sorts by time.
+        /// uuid4; or uuid7 or ulid, which sort by time
         #[arg(long, value_name = "FORM", default_value = "uuid4")]
         form: Form,
     },
@@ -47,6 +47,7 @@ pub(super) enum Command {
 pub(super) enum Form {
     Uuid4,
     Uuid7,
+    Ulid,
 }
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
@@ -64,13 +65,12 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
 
 fn new(form: Form) -> Key {
     let random = SystemRandom.bits().to_le_bytes();
+    let mut tail = [0; 10];
+    tail.copy_from_slice(&random[..10]);
     match form {
         Form::Uuid4 => mint::uuid_v4(random),
-        Form::Uuid7 => {
-            let mut tail = [0; 10];
-            tail.copy_from_slice(&random[..10]);
-            mint::uuid_v7(SystemClock.now(), tail)
-        }
+        Form::Uuid7 => mint::uuid_v7(SystemClock.now(), tail),
+        Form::Ulid => mint::ulid(SystemClock.now(), tail),
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_new_key_is_new_every_time() {
-        for form in [Form::Uuid4, Form::Uuid7] {
+        for form in [Form::Uuid4, Form::Uuid7, Form::Ulid] {
             assert_ne!(new(form).expose(), new(form).expose());
         }
     }

@@ -2,21 +2,45 @@
 //!
 //! What lives here: names, flags, environment variables and exit codes. What must never: what a command does.
 //!
-//! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong.
+//! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong, 3 where there is no such
+//! record, 4 where a record does not allow what was asked for.
 
+mod completions;
 mod config;
+mod doctor;
 mod fingerprint;
 mod key;
+mod moment;
+mod place;
+mod records;
+mod schema;
 mod serve;
+mod shadow;
 pub mod size;
 pub mod span;
+mod stop;
+mod table;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::process::ExitCode;
+use std::sync::LazyLock;
+use stop::Stop;
+
+const AFTER_HELP: &str = "\
+To begin with:
+  semel serve --demo                            what this is about
+  semel serve --upstream http://127.0.0.1:3000  stand in front of a service
+  semel config default > semel.toml             every setting, explained
+
+The guide tells the rest; `semel COMMAND --help` each command's flags.";
 
 /// Makes side effects happen once.
+///
+/// Stands in front of an HTTP service and has each request with an idempotency key take effect once: retries get the first
+/// one's answer, and where nobody can prove what happened, it says so.
 #[derive(Debug, Parser)]
-#[command(name = "semel", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "semel", version, long_version = long_version(), disable_help_subcommand = true, max_term_width = 100)]
+#[command(subcommand_value_name = "COMMAND", after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -29,11 +53,31 @@ enum Command {
     /// The configuration file: what can stand in it, and what is wrong with one.
     #[command(subcommand)]
     Config(config::Command),
+    /// Find records, show them, settle what nobody can prove, let go of keys.
+    Records(Box<records::Args>),
+    /// Look for what is wrong with a store, and tell what mends it.
+    Doctor(doctor::Args),
+    /// What shadow mode has seen, and what to enforce.
+    Shadow(shadow::Args),
+    /// The tables of a store: print them, or bring a store to them.
+    #[command(subcommand)]
+    Schema(schema::Command),
     /// What makes two requests the same: a body's canonical form and hash, and where two bodies differ.
     Fingerprint(fingerprint::Args),
     /// Make idempotency keys.
     #[command(subcommand)]
     Key(key::Command),
+    /// Print what a shell needs to complete commands and flags.
+    Completions(completions::Completions),
+    /// Print the manual page, or write one for each command.
+    Man(completions::Man),
+}
+
+/// The version, and that of what records are kept with.
+fn long_version() -> &'static str {
+    static TOLD: LazyLock<String> =
+        LazyLock::new(|| format!("{}\nSQLite {}", env!("CARGO_PKG_VERSION"), semel_sql::sqlite::version()));
+    &TOLD
 }
 
 /// Does what the command line says.
@@ -43,14 +87,66 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(arguments) => {
             let given = matches.subcommand_matches("serve").map(serve::Given::of).unwrap_or_default();
-            serve::main(*arguments, &given)
+            serve::main(*arguments, &given).map_err(Stop::from)
         }
-        Command::Config(command) => config::main(&command),
+        Command::Config(command) => config::main(&command).map_err(Stop::from),
+        Command::Records(arguments) => records::main(&arguments),
+        Command::Doctor(arguments) => doctor::main(&arguments),
+        Command::Shadow(arguments) => shadow::main(&arguments),
+        Command::Schema(command) => schema::main(&command),
         Command::Fingerprint(arguments) => Ok(fingerprint::main(&arguments)),
-        Command::Key(command) => key::main(&command),
+        Command::Key(command) => key::main(&command).map_err(Stop::from),
+        Command::Completions(arguments) => Ok(completions::completions(&arguments, Cli::command())),
+        Command::Man(arguments) => completions::man(&arguments, Cli::command()),
     };
-    done.unwrap_or_else(|why| {
-        eprintln!("error: {why}");
-        ExitCode::FAILURE
+    done.unwrap_or_else(|stop| {
+        eprintln!("error: {stop}");
+        stop.code()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command and every flag of it, with the words that lead there.
+    fn every(command: &clap::Command, words: &str, tell: &mut impl FnMut(&str, &clap::Command)) {
+        tell(words, command);
+        for sub in command.get_subcommands() {
+            every(sub, &format!("{words} {}", sub.get_name()), tell);
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_guide_names_every_command_and_every_flag() {
+        let guide = include_str!("../../../../docs/guide/src/command-line.md");
+        every(&Cli::command(), "semel", &mut |words, command| {
+            assert!(guide.contains(&format!("`{words}")), "the guide does not name `{words}`");
+            // The page of `serve` is held to its flags by a test of its own.
+            if words == "semel serve" {
+                return;
+            }
+            let section = section(guide, words);
+            for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+                let is_common = ["help", "version"].contains(&flag);
+                assert!(
+                    is_common || section.contains(&format!("`--{flag}")),
+                    "{words}: no --{flag} in {section}"
+                );
+            }
+        });
+    }
+
+    /// What stands under the heading of the command's first two words.
+    fn section<'g>(guide: &'g str, words: &str) -> &'g str {
+        let command = words.split(' ').nth(1).unwrap_or_default();
+        let from = guide.find(&format!("## `semel {command}")).unwrap_or(0);
+        let rest = &guide[from..];
+        rest[1..].find("\n## ").map_or(rest, |end| &rest[..=end])
+    }
 }

@@ -7,6 +7,7 @@ use super::Admin as Plan;
 use crate::admin::{self, Admin};
 use crate::listen::{self, Bound, Peer};
 use crate::metrics::Metrics;
+use crate::shadow::Tally;
 use http::{Request, Response};
 use semel::{Engine, SystemClock};
 use semel_http::Body;
@@ -57,6 +58,7 @@ impl Desk {
         plan: &Plan,
         engine: &Engine,
         metrics: &Metrics,
+        shadow: &Tally,
         is_draining: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
         let (counted, running) = (metrics.clone(), engine.clone());
@@ -64,6 +66,7 @@ impl Desk {
         let sources = admin::Sources {
             metrics: Arc::new(move || counted.text(running.running())),
             is_draining: Arc::new(move || is_draining.load(Ordering::Relaxed)),
+            shadow: shadow.clone(),
             clock: Arc::new(SystemClock),
         };
         let now = admin::service(engine.clone(), plan.options.clone(), sources.clone());

@@ -21,10 +21,12 @@ use crate::forward::{self, Client, Inbound, Outbound, Trust};
 use crate::identity::{self, Live};
 use crate::listen::{Bound, ClientCertificate, Peer};
 use crate::metrics::Metrics;
+use crate::shadow::Tally;
 use crate::stores::Opened;
 use crate::upstream::Upstream;
 use desk::{Desk, Seat};
 use entrance::{Entrance, Known, Way};
+use semel::core::store::Clock as _;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::{Callers, Layer, Routes};
 use std::convert::Infallible;
@@ -48,6 +50,7 @@ pub struct Gateway {
     desk: Option<Desk>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
+    shadow: Tally,
 }
 
 impl Gateway {
@@ -63,21 +66,23 @@ impl Gateway {
         let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
         let metrics = Metrics::default();
+        let shadow = Tally::new(SystemClock.now());
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
         let engine = keeping::builder(&plan, &store)?.observer(observers).build().await;
         let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
         let is_draining = Arc::new(AtomicBool::new(false));
-        let desk = desk.map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &is_draining));
-        let desk = desk.transpose()?;
-        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics));
-        Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics })
+        let desk = desk
+            .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
+            .transpose()?;
+        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics, &shadow));
+        Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics, shadow })
     }
 
     /// What takes new plans while the gateway runs.
     pub fn reloading(&self) -> Reloading {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
         let (seat, metrics) = (self.desk.as_ref().map(Desk::seat), self.metrics.clone());
-        Reloading { plan, engine, entrance, seat, metrics }
+        Reloading { plan, engine, entrance, seat, metrics, shadow: self.shadow.clone() }
     }
 
     /// Where clients reach it.
@@ -99,7 +104,7 @@ impl Gateway {
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics: _ } = self;
+        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics: _, shadow: _ } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
@@ -167,11 +172,11 @@ impl Sides {
     }
 
     /// Everything between the listener and the upstream.
-    fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics) -> Way {
+    fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics, shadow: &Tally) -> Way {
         let Self { upstream, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .observer(Both(alarms::Alarms, metrics.clone()))
+            .observer(Both(alarms::Alarms, Both(metrics.clone(), shadow.clone())))
             .bodies_bytes_max(plan.limits.bodies_bytes_max)
             .body_time_max(plan.limits.body_time_max);
         // Where nothing is protected there is nothing to publish, and every path is the upstream's.
@@ -212,6 +217,7 @@ pub struct Reloading {
     entrance: Entrance,
     seat: Option<Seat>,
     metrics: Metrics,
+    shadow: Tally,
 }
 
 impl Reloading {
@@ -223,7 +229,7 @@ impl Reloading {
         if let (Some(seat), Some(admin)) = (&self.seat, &plan.admin) {
             seat.replace(seat.made(&admin.options)?);
         }
-        self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics));
+        self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics, &self.shadow));
         // What is in use stays what is compared with, or the second reload would not tell.
         Ok(plan.held_back(&self.plan))
     }

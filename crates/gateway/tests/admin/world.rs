@@ -13,6 +13,7 @@ use semel::core::time::Time;
 use semel::sealing::{KeyRing, SealingKey};
 use semel::{Clock, Engine, Settings, SystemClock, SystemRandom, secrets};
 use semel_gateway::admin::{self, Admin, Options, Peer, Role, Sources, Token, TokenHash};
+use semel_gateway::shadow::Tally;
 use semel_sql::sqlite;
 use semel_testkit::FakeClock;
 use serde_json::{Value, json};
@@ -216,6 +217,7 @@ fn sources(clock: &FakeClock, draining: &Arc<AtomicBool>) -> Sources {
     Sources {
         metrics: Arc::new(|| "idempotency_unknown{operation=\"charge\"} 1\n".into()),
         is_draining: Arc::new(move || draining.load(Ordering::SeqCst)),
+        shadow: Tally::new(Time::from_millis(0)),
         clock: Arc::new(clock.clone()),
     }
 }

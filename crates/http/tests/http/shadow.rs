@@ -205,6 +205,51 @@ async fn likely_repetitions_without_a_key_are_reported() {
     }
 }
 
+/// What was seen of each request: its route, whether it had a key, whether it is a likely duplicate.
+fn seeing(layer: Layer) -> (Layer, tokio::sync::mpsc::UnboundedReceiver<(String, bool, bool, What)>) {
+    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let layer = layer.observer(move |event: &semel_http::Event<'_>| {
+        let seen = event.seen.expect("in shadow mode");
+        let route = format!("{} {}", seen.method, seen.path);
+        drop(tell.send((route, seen.has_key, seen.is_repeat, event.what)));
+    });
+    (layer, told)
+}
+
+#[tokio::test]
+async fn a_likely_repetition_is_seen_also_where_it_would_have_been_refused_for_want_of_a_key() {
+    let pointer = KeySource::Pointer(semel::core::fingerprint::Pointer::parse("/id").expect("a pointer"));
+    for key_source in [Terms::default().key_source, pointer] {
+        let terms = Terms { key: KeyRule::Required, key_source, ..shadow() };
+        let (layer, mut told) = seeing(Layer::new(engine().await, terms).expect("fit for use"));
+        let server = Server::under(layer, reads).await;
+        for is_repeat in [false, true] {
+            let ask = request("POST", "/accounts/4711/charges").json("{\"n\":1}");
+            assert_eq!(server.send(ask).await.status, 201);
+            let refused = What::Shadow(Would::Refuse(Code::Missing));
+            let expected = ("POST /accounts/{id}/charges".to_owned(), false, is_repeat, refused);
+            assert_eq!(told.recv().await, Some(expected));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_seen_of_a_request_is_its_route_and_whether_it_has_a_key() {
+    let (layer, mut told) = seeing(Layer::new(engine().await, shadow()).expect("fit for use"));
+    let server = Server::under(layer, reads).await;
+    let asks = [
+        (post("/v1/x/7").json("{}"), true),
+        (request("POST", "/v1/x/8").json("{}"), false),
+        (request("POST", "/v1/x/9").header("idempotency-key", "short").json("{}"), true),
+        (post("/v1/x/7").header("accept", "text/event-stream").json("{}"), true),
+    ];
+    for (ask, has_key) in asks {
+        assert_eq!(server.send(ask).await.status, 201);
+        let (route, had_key, is_repeat, _) = told.recv().await.expect("somebody tells");
+        assert_eq!((route.as_str(), had_key, is_repeat), ("POST /v1/x/{id}", has_key, false));
+    }
+}
+
 #[tokio::test]
 async fn a_key_in_the_body_is_found_as_the_body_passes() {
     let source = KeySource::Pointer(semel::core::fingerprint::Pointer::parse("/id").expect("a pointer"));

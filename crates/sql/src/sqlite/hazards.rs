@@ -45,12 +45,7 @@ impl Opened {
 pub(super) fn look(file: &File, opened: Opened, settings: Settings, failed: Option<&str>) -> Vec<Hazard> {
     let set = match settings {
         Ok((synchronous, journal_mode)) => self::settings(synchronous, &journal_mode),
-        Err(why) => vec![Hazard {
-            severity: Severity::Unverified,
-            code: "sqlite-settings-unverified",
-            what: format!("how the file is written could not be looked at: {why}"),
-            mend: "look again once the store answers".to_owned(),
-        }],
+        Err(why) => vec![settings_unverified(&why)],
     };
     let place = [
         file_system(&file.path),
@@ -60,6 +55,25 @@ pub(super) fn look(file: &File, opened: Opened, settings: Settings, failed: Opti
         long_log(file),
     ];
     set.into_iter().chain(place.into_iter().flatten()).collect()
+}
+
+/// What can be told by whoever does not write: how a writer's connection is set is nobody's to see but its own, and every
+/// writer of ours refuses less than full.
+pub(super) fn from_outside(file: &File, journal_mode: Result<String, String>) -> Vec<Hazard> {
+    let set = match journal_mode {
+        Ok(mode) => settings(FULL, &mode),
+        Err(why) => vec![settings_unverified(&why)],
+    };
+    set.into_iter().chain(file_system(&file.path)).chain(long_log(file)).collect()
+}
+
+fn settings_unverified(why: &str) -> Hazard {
+    Hazard {
+        severity: Severity::Unverified,
+        code: "sqlite-settings-unverified",
+        what: format!("how the file is written could not be looked at: {why}"),
+        mend: "look again once the store answers".to_owned(),
+    }
 }
 
 fn settings(synchronous: i64, journal_mode: &str) -> Vec<Hazard> {

@@ -27,6 +27,7 @@ mod answers;
 mod checkpoint;
 mod fault;
 mod hazards;
+mod look;
 mod open;
 mod options;
 mod pen;
@@ -40,7 +41,9 @@ mod store;
 mod write;
 mod writer;
 
+pub use look::Look;
 pub use options::Options;
+pub use schema::{Schema, steps};
 
 use checkpoint::Pulse;
 use fault::Fault;
@@ -56,6 +59,11 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::watch;
 use write::{Job, Said, Work};
 use writer::Writer;
+
+/// Which SQLite is built in: `3.51.3`.
+pub fn version() -> &'static str {
+    rusqlite::version()
+}
 
 /// How many may wait; far more than any machine serves in a second.
 const WAITING_MAX: usize = 1 << 16;

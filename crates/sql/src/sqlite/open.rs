@@ -46,6 +46,12 @@ impl File {
         Ok(Self { path: place(path)?, wal_bytes_max })
     }
 
+    /// The file at `path`, which has to be there.
+    pub(super) fn existing(path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
+        let placed = path.canonicalize().map_err(|error| misplaced(path, &error))?;
+        Ok(Self { path: placed, wal_bytes_max })
+    }
+
     /// The connection that writes; makes the file what it has to be.
     pub(super) fn writer(&self) -> Result<Connection, Error> {
         check_version()?;
@@ -202,14 +208,16 @@ fn place(path: &Path) -> Result<PathBuf, Error> {
         }
         found => found,
     };
-    placed.map_err(|error| {
-        let kind = match error.kind() {
-            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Kind::ReadOnly,
-            io::ErrorKind::StorageFull => Kind::Full,
-            _ => Kind::Unavailable,
-        };
-        Fault::new(kind, OPENING, &error).about(path).into()
-    })
+    placed.map_err(|error| misplaced(path, &error))
+}
+
+fn misplaced(path: &Path, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Kind::ReadOnly,
+        io::ErrorKind::StorageFull => Kind::Full,
+        _ => Kind::Unavailable,
+    };
+    Fault::new(kind, OPENING, error).about(path).into()
 }
 
 /// The file holds other people's answers and the hashing secret: nobody else may read it at any moment. Its log takes over

@@ -10,6 +10,7 @@ mod damage;
 mod file;
 mod listing;
 mod log;
+mod look;
 mod processes;
 mod room;
 mod scratch;

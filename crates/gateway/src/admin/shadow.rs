@@ -1,0 +1,24 @@
+//! What shadow mode has seen.
+//!
+//! What lives here: the tally, as JSON. What must never: advice; that is for whoever reads it.
+
+use super::Shared;
+use super::output::json;
+use super::problem::Document;
+use crate::shadow::Summary;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use std::sync::Arc;
+
+/// Tells what would have become of requests in shadow mode, by route, since this process began.
+#[utoipa::path(get, path = "/v1/shadow", operation_id = "showShadow", tag = "shadow", responses(
+    (status = 200, body = Summary),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn show(State(shared): State<Arc<Shared>>) -> Response {
+    json(StatusCode::OK, &shared.sources.shadow.summary())
+}

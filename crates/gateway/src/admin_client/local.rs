@@ -1,0 +1,144 @@
+//! The admin API in this very process, on a store that it opens.
+//!
+//! What lives here: an engine that neither sweeps nor asks anybody, and the admin service over it. What must never: a write
+//! that is not the engine's, or a file or a table that is made because somebody asked for a record.
+
+use super::{ANSWER_BYTES_MAX, Reply, reply};
+use crate::admin::{self, Admin, Role, Token, TokenHash};
+use crate::shadow::Tally;
+use crate::stores::{Opened, Url};
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full, Limited};
+use semel::core::history::WHO_BYTES_MAX;
+use semel::core::store::Clock as _;
+use semel::sealing::KeyRing;
+use semel::{Engine, Random as _, Settings, Sweep, SystemClock, SystemRandom};
+use semel_sql::sqlite::{self, Look};
+use serde_json::Value;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tower_service::Service as _;
+
+/// How long signing off from the store may take.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// A store that was opened to be operated on.
+pub struct Local {
+    store: Opened,
+    engine: Engine,
+    admin: Admin,
+    token: String,
+}
+
+impl Local {
+    /// Opens the store, which has to be there. `who` stands in the history of what is done. `sealing`: what stored answers are
+    /// sealed with; `with_bodies`: show them.
+    pub async fn open(
+        url: &Url,
+        sealing: Option<KeyRing>,
+        who: &str,
+        with_bodies: bool,
+    ) -> Result<Self, String> {
+        let Url::Sqlite(path) = url else {
+            return Err(format!(
+                "{url} lives in the process that made it: ask its admin address, --admin URL"
+            ));
+        };
+        let unusable = |error: &dyn fmt::Display| format!("{url} cannot be used: {error}");
+        let look = Look::open(path, sqlite::Options::default()).map_err(|error| unusable(&error))?;
+        let schema = look.schema().map_err(|error| unusable(&error))?;
+        drop(look);
+        if schema.have == 0 {
+            return Err(format!("{url} holds no records of Semel, and nothing was changed in it"));
+        }
+        let store = Opened::open(url)?;
+        // What is past its time is archived and removed by those who are configured for it.
+        let settings = Settings {
+            sweep: Sweep { every: Duration::ZERO, ..Sweep::default() },
+            cache_bytes_max: 0,
+            ..Settings::default()
+        };
+        let mut builder = Engine::builder(Arc::clone(&store.store)).settings(settings).name(named(who));
+        if let Some(ring) = sealing {
+            builder = builder.sealing(ring);
+        }
+        let engine = builder.build().await.map_err(|error| unusable(&error))?;
+        let token = format!("{:032x}", SystemRandom.bits());
+        let mut roles = vec![Role::Read, Role::Operate];
+        if with_bodies {
+            roles.push(Role::Bodies);
+        }
+        let holder = Token { name: named(who), hash: TokenHash::of(&token), roles };
+        let options = admin::Options { tokens: vec![holder], ..admin::Options::default() };
+        let sources = admin::Sources {
+            metrics: Arc::new(String::new),
+            is_draining: Arc::new(|| false),
+            shadow: Tally::new(SystemClock.now()),
+            clock: Arc::new(SystemClock),
+        };
+        let admin = admin::service(engine.clone(), options, sources).map_err(|error| unusable(&error))?;
+        Ok(Self { store, engine, admin, token })
+    }
+
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, String> {
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let body = body.map(|document| Bytes::from(document.to_string())).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(CONTENT_TYPE, "application/json")
+            .extension(admin::Peer { address: here, local: here })
+            .body(Full::new(body))
+            .map_err(|error| error.to_string())?;
+        let Ok(response) = self.admin.clone().call(request).await;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
+        reply(&parts, &body.to_bytes())
+    }
+
+    /// Signs off from the store, and closes it.
+    pub async fn close(self) {
+        self.engine.shutdown(FAREWELL).await;
+        drop(self.engine);
+        self.store.close().await;
+    }
+}
+
+/// A name that histories can keep.
+fn named(who: &str) -> String {
+    let mut name: String = who.chars().filter(|letter| !letter.is_control()).collect();
+    while name.len() > WHO_BYTES_MAX {
+        name.pop();
+    }
+    if name.is_empty() || name == admin::LOOPBACK { "somebody".to_owned() } else { name }
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_has_a_name_that_histories_can_keep() {
+        assert_eq!(named("cli:ada"), "cli:ada");
+        assert_eq!(named("cli:a\nb\u{1b}[2J"), "cli:ab[2J");
+        assert_eq!(named(&"é".repeat(60)).len(), WHO_BYTES_MAX);
+        assert_eq!(named("loopback"), "somebody");
+        assert_eq!(named("\n"), "somebody");
+    }
+}

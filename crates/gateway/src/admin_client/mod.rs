@@ -1,0 +1,87 @@
+//! The admin API, from the side of whoever asks.
+//!
+//! What lives here: two ways to the same API: over the network to a [running gateway](Remote), or [in this very
+//! process](Local) on a store that it opens. What must never: a third way to a record; both end at the engine, which
+//! refuses what the machine refuses and writes into the history who asked for what, and why.
+
+mod local;
+mod remote;
+
+pub use local::Local;
+pub use remote::{Remote, Url};
+
+use http::Method;
+use serde_json::Value;
+
+/// The most bytes of an answer that are read: a page of records has a thousandth, a stored answer at most a third.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Where the admin API is asked.
+pub enum Desk {
+    /// A gateway that runs.
+    Remote(Remote),
+    /// A store, opened here.
+    Local(Box<Local>),
+}
+
+/// What was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// After how many seconds the same may be granted.
+    pub retry_after: Option<u64>,
+    /// The document.
+    pub document: Value,
+}
+
+impl Desk {
+    /// Asks. An error where there is no answer, or none that can be understood.
+    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
+        match self {
+            Self::Remote(remote) => remote.ask(method, path, body).await,
+            Self::Local(local) => local.ask(method, path, body).await,
+        }
+    }
+
+    /// Ends it in an orderly way.
+    pub async fn close(self) {
+        if let Self::Local(local) = self {
+            local.close().await;
+        }
+    }
+}
+
+/// Text as one value of a query.
+pub fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
+            encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+        encoded
+    })
+}
+
+/// An answer from its parts.
+fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, String> {
+    let status = parts.status.as_u16();
+    let document = serde_json::from_slice(body)
+        .map_err(|_| format!("the answer ({status}) is not JSON: is this an admin address?"))?;
+    let retry_after = parts.headers.get(http::header::RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+    Ok(Reply { status, retry_after, document })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_cannot_leave_its_place_in_a_query() {
+        assert_eq!(encoded("POST /a?b=c&d#é"), "POST%20%2Fa%3Fb%3Dc%26d%23%C3%A9");
+        assert_eq!(encoded("a-b_c.d~9"), "a-b_c.d~9");
+    }
+}

@@ -1,0 +1,236 @@
+//! A running gateway's admin address, over HTTP.
+//!
+//! What lives here: one request on one connection, bounded in time and size. What must never: a certificate that is not
+//! checked, a redirection followed, or a request sent twice.
+
+use super::{ANSWER_BYTES_MAX, Reply, reply};
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderValue, Method, Request};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use std::convert::Infallible;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// The API itself gives a store 10 s for a page.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Where a gateway's admin address is: `http://127.0.0.1:9090`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    target: crate::upstream::Target,
+    is_tls: bool,
+}
+
+impl FromStr for Url {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_tls = text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+        if !is_tls && !text.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://")) {
+            return Err("write an admin address as http://HOST:PORT or https://HOST:PORT".to_owned());
+        }
+        let target = crate::upstream::Target::parse(text).map_err(|error| error.to_string())?;
+        Ok(Self { target, is_tls })
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.target.fmt(f)
+    }
+}
+
+impl Url {
+    /// Whether what is sent there can be read on the way.
+    pub fn is_in_clear(&self) -> bool {
+        let host = self.target.host();
+        let is_here = host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+        !self.is_tls && !is_here
+    }
+}
+
+/// A gateway that can be asked.
+pub struct Remote {
+    url: Url,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    authorization: Option<HeaderValue>,
+}
+
+impl Remote {
+    /// Nothing is opened yet. `authorities`: PEM, whom to believe over TLS instead of the system's.
+    pub fn new(url: Url, token: Option<&str>, authorities: Option<&[u8]>) -> Result<Self, String> {
+        let authorization = token.map(|token| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+                .map_err(|_| "the token has characters that no header can carry".to_owned())?;
+            value.set_sensitive(true);
+            Ok::<_, String>(value)
+        });
+        let tls = if url.is_tls {
+            let name = ServerName::try_from(url.target.host().to_owned());
+            let name = name.map_err(|_| format!("no certificate could be made out to the host of {url}"))?;
+            Some((TlsConnector::from(Arc::new(believing(authorities)?)), name))
+        } else {
+            None
+        };
+        Ok(Self { url, tls, authorization: authorization.transpose()? })
+    }
+
+    /// Asks, and reads the answer.
+    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
+        let url = &self.url;
+        let late = |_| format!("{url} did not answer within {} s", ANSWER_WITHIN.as_secs());
+        let stream = timeout(CONNECT_WITHIN, TcpStream::connect((url.target.host(), url.target.port())));
+        let stream = match stream.await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                return Err(format!(
+                    "{url} cannot be reached: {error}. Does a gateway run there, with --admin? Or name its store: --store URL"
+                ));
+            }
+            Err(_) => {
+                return Err(format!(
+                    "{url} cannot be reached: no connection within {} s",
+                    CONNECT_WITHIN.as_secs()
+                ));
+            }
+        };
+        let asking = async {
+            let Some((connector, name)) = &self.tls else {
+                return self.exchange(stream, method, path, body).await;
+            };
+            let stream = connector.connect(name.clone(), stream).await;
+            let stream = stream.map_err(|error| format!("no TLS with {url}: {error}"))?;
+            self.exchange(stream, method, path, body).await
+        };
+        timeout(ANSWER_WITHIN, asking).await.map_err(late)?
+    }
+
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, String> {
+        let broken = |error: hyper::Error| {
+            format!("{} broke off: {error}. What was asked for may or may not have been done", self.url)
+        };
+        let request = self.request(method, path, body)?;
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.map_err(broken)?;
+        // The end of the connection alone is no answer: what it brought may still be unread.
+        let driving = async {
+            let _ = connection.await;
+            std::future::pending::<Infallible>().await
+        };
+        let asking = async {
+            let (parts, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| format!("the answer of {} cannot be read: {error}", self.url))?;
+            reply(&parts, &body.to_bytes())
+        };
+        tokio::select! {
+            biased;
+            answered = asking => answered,
+            never = driving => match never {},
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Request<Full<Bytes>>, String> {
+        let unfit = |_| format!("{path} cannot be asked of {}", self.url);
+        let path = self.url.target.join(&path.parse().map_err(unfit)?).map_err(unfit)?;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path.as_str())
+            .header(HOST, self.url.target.authority().as_str())
+            .header(ACCEPT, "application/json, application/problem+json")
+            .header(USER_AGENT, concat!("semel/", env!("CARGO_PKG_VERSION")));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let body = match body {
+            Some(document) => {
+                request = request.header(CONTENT_TYPE, "application/json");
+                Bytes::from(document.to_string())
+            }
+            None => Bytes::new(),
+        };
+        request.body(Full::new(body)).map_err(|error| error.to_string())
+    }
+}
+
+/// A client that believes these authorities, or the system's.
+fn believing(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    if let Some(pem) = authorities {
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let unfit =
+                |error: &dyn fmt::Display| format!("the certificate authorities cannot be read: {error}");
+            roots.add(certificate.map_err(|error| unfit(&error))?).map_err(|error| unfit(&error))?;
+        }
+    } else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    if roots.is_empty() {
+        return Err(
+            "there is no certificate authority to check the address's certificate by: give --ca FILE"
+                .to_owned(),
+        );
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| error.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_address_is_a_url_of_http() {
+        for good in ["http://127.0.0.1:9090", "HTTPS://ops.example", "http://[::1]:9090/semel"] {
+            assert!(good.parse::<Url>().is_ok(), "{good}");
+        }
+        for bad in ["127.0.0.1:9090", "h2c://127.0.0.1:1", "", "http://", "http://u:p@h"] {
+            assert!(bad.parse::<Url>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_leaves_this_machine_without_tls_can_be_read_on_the_way() {
+        let in_clear = |url: &str| url.parse::<Url>().expect("a URL").is_in_clear();
+        assert!(in_clear("http://10.0.0.1:9090") && in_clear("http://ops.example"));
+        for kept in
+            ["http://127.0.0.1:9090", "http://localhost:9090", "http://[::1]:1", "https://ops.example"]
+        {
+            assert!(!in_clear(kept), "{kept}");
+        }
+    }
+}

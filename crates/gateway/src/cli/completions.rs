@@ -1,0 +1,52 @@
+//! `semel completions` and `semel man`: what shells and `man` know of this program.
+//!
+//! What lives here: both, made from the command line's own description. What must never: a word of it written by hand.
+
+use super::stop::Stop;
+use clap::Command;
+use clap_complete::Shell;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Man {
+    /// Where to write a page for each command, such as /usr/local/share/man/man1; without it, the first page is printed
+    directory: Option<PathBuf>,
+}
+
+pub(super) fn completions(arguments: &Completions, mut program: Command) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut program, "semel", &mut script);
+    print(&script);
+    ExitCode::SUCCESS
+}
+
+pub(super) fn man(arguments: &Man, program: Command) -> Result<ExitCode, Stop> {
+    if let Some(directory) = &arguments.directory {
+        write(directory, program)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(program).render(&mut page).map_err(|error| error.to_string())?;
+    print(&page);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(directory: &Path, program: Command) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{} cannot be written to: {error}", directory.display());
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    clap_mangen::generate_to(program, directory).map_err(failed)
+}
+
+/// Prints, and does not mind where nobody reads.
+fn print(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
+}

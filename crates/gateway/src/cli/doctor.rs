@@ -1,0 +1,168 @@
+//! `semel doctor`.
+//!
+//! What lives here: what is printed of an examination. What must never: the examination.
+
+use super::config::{text, told};
+use super::moment::{away, written};
+use super::size;
+use super::stop::Stop;
+use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
+use crate::config::{self, Config, Overrides};
+use crate::doctor::{self, Ask, Finding, Report, Severity};
+use crate::serve::say;
+use crate::stores::Url;
+use semel::SystemClock;
+use semel::core::store::Clock as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXIT_CODES: &str = "Exit codes: 0 nothing that somebody has to act on (there may be warnings); 1 findings of severity \
+                          error; 2 the command line is wrong";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Args {
+    /// The store: sqlite:PATH. It is opened to be read only, also while gateways run on it
+    /// [default: the configuration's, or sqlite:semel.db]
+    #[arg(long, value_name = "URL", env = "SEMEL_STORE")]
+    store: Option<Url>,
+    /// The gateway's configuration file: it is checked, and its keys are tried on sealed answers
+    #[arg(long, value_name = "FILE", env = "SEMEL_CONFIG")]
+    config: Option<PathBuf>,
+    /// Leave out what reads the whole file
+    #[arg(long)]
+    quick: bool,
+    /// For programs: one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
+    let mut findings = Vec::new();
+    let config = arguments.config.as_deref().map(|file| read(file, &mut findings));
+    let is_configured = config.is_some();
+    let config = config.transpose()?.flatten();
+    let named = config.as_ref().map(|config| config.store.clone());
+    let url = arguments.store.clone().or_else(|| named.clone()).unwrap_or_default();
+    if let Some(named) = named.filter(|named| *named != url) {
+        findings.push(Finding {
+            severity: Severity::Warning,
+            code: "config-of-another-store",
+            what: format!("the configuration names {named}, and this is {url}"),
+            mend: "give the file of the gateway that works on this store".to_owned(),
+        });
+    }
+    let sealing = config.and_then(|config| config.sealing);
+    let ask = Ask { is_quick: arguments.quick, sealing, is_configured };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let mut report = runtime.block_on(doctor::examine(&url, &ask));
+    for finding in findings {
+        report.find(finding);
+    }
+    if arguments.json {
+        let document = serde_json::to_string(&report).map_err(|error| error.to_string())?;
+        say(&document);
+    } else {
+        say(&lines(&report, arguments.quick, Screen::of_stdout()).join("\n"));
+    }
+    Ok(if report.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The configuration, where it has no mistakes; these are findings.
+fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, Stop> {
+    match config::read(&text(file)?, &Overrides::default(), &config::environment) {
+        Ok(config) => Ok(Some(config)),
+        Err(mistakes) => {
+            let what = told(file, &mistakes);
+            findings.push(Finding::error(
+                "config-mistakes",
+                what,
+                "mend it; semel config check tells the same",
+            ));
+            Ok(None)
+        }
+    }
+}
+
+fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut fact = |what: &str, more: String| {
+        lines.push(format!("  {} {}", screen.tinted(&format!("{what:<10}"), Tone::Quiet), clean(&more)));
+    };
+    fact("store", report.store.clone());
+    if let (Some(file), Some(log)) = (report.file_bytes, report.log_bytes) {
+        let text = |bytes: u64| size::text(usize::try_from(rounded(bytes)).unwrap_or(usize::MAX));
+        fact("file", format!("{}, its log {}; SQLite {}", text(file), text(log), report.sqlite));
+    }
+    if let Some(schema) = report.schema {
+        let fits = if schema.have == schema.wanted {
+            "as this version needs it"
+        } else {
+            "not what this version needs"
+        };
+        fact("schema", format!("{}, {fits}", schema.have));
+    }
+    if !report.records.is_empty() {
+        let count: u64 = report.records.values().sum();
+        let by_state = report.records.iter().filter(|(_, count)| **count > 0);
+        let by_state: Vec<_> = by_state.map(|(state, count)| format!("{count} {state}")).collect();
+        let by_state = if by_state.is_empty() { String::new() } else { format!(": {}", by_state.join(", ")) };
+        fact("records", format!("{count}{by_state}"));
+    }
+    if let Some(oldest) = &report.oldest_unknown {
+        let since = &oldest.since;
+        fact(
+            "unknown",
+            format!("since {} ({}): {}", written(since), away(since, SystemClock.now()), oldest.operation_id),
+        );
+    }
+    if let Some(secret) = &report.secret {
+        let nodes = if secret.nodes.is_empty() { "nobody".to_owned() } else { secret.nodes.join(", ") };
+        fact("secret", format!("{}; number {}", secret.phase, secret.generation + 1));
+        fact("nodes", format!("{nodes} at work on it, as far as they have told"));
+    }
+    if report.schema.is_some() {
+        let read =
+            format!("{} read, {} cannot be, {} sealed", report.scanned, report.unreadable, report.sealed);
+        fact("read", if is_quick { "nothing: a quick look".to_owned() } else { read });
+    }
+    lines.push(String::new());
+    if report.findings.is_empty() {
+        lines.push(screen.tinted("nothing found", Tone::Good));
+        return lines;
+    }
+    for (at, finding) in report.findings.iter().enumerate() {
+        if at > 0 {
+            lines.push(String::new());
+        }
+        let tone = match finding.severity {
+            Severity::Error => Tone::Bad,
+            Severity::Warning => Tone::Doubtful,
+            Severity::Notice => Tone::Quiet,
+        };
+        let columns = vec![Column::text("", Gives::Nothing), Column::text("", Gives::Nothing)];
+        let mut table = Table::new(Screen { width: None, ..screen }, columns);
+        let name = finding.severity.name();
+        let mut rows = vec![vec![
+            Cell::new(format!("{name:<7}")).tone(tone),
+            Cell::new(finding.code).tone(Tone::Strong),
+        ]];
+        // Whoever reads it from a pipe can wrap it as they like.
+        let width = screen.width.map_or(usize::MAX, |width| width.saturating_sub(9).max(30));
+        for line in finding.what.lines().flat_map(|line| wrapped(line, width)) {
+            rows.push(vec![Cell::new(""), Cell::new(line)]);
+        }
+        for (at, line) in wrapped(&finding.mend, width).into_iter().enumerate() {
+            rows.push(vec![Cell::new(if at == 0 { "→" } else { "" }), Cell::new(line)]);
+        }
+        lines.extend(table.lines(&rows).into_iter().skip(1));
+    }
+    lines
+}
+
+/// Whole kibibytes, or mebibytes where there are many: nobody wants to know the rest.
+fn rounded(bytes: u64) -> u64 {
+    let unit: u64 = if bytes >= 10 << 20 { 1 << 20 } else { 1 << 10 };
+    bytes.div_ceil(unit) * unit
+}

@@ -1,0 +1,150 @@
+//! Where records are: behind a running gateway's admin address, or in a store.
+//!
+//! What lives here: the flags that say so, and where the token comes from. What must never: a token on the command line,
+//! where every process on the machine can read it.
+
+use super::config::{text, told};
+use super::stop::Stop;
+use crate::admin_client::{Desk, Local, Remote, Reply, Url};
+use crate::config::{self, Overrides};
+use crate::stores;
+use http::Method;
+use semel::sealing::KeyRing;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Where a gateway's admin address is, unless somebody says otherwise.
+const ADMIN: &str = "http://127.0.0.1:9090";
+const ADMIN_VARIABLE: &str = "SEMEL_ADMIN_URL";
+const TOKEN_VARIABLE: &str = "SEMEL_ADMIN_TOKEN";
+
+/// A running gateway.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Gateway {
+    /// The admin address of a running gateway, or `SEMEL_ADMIN_URL` [default: `http://127.0.0.1:9090`]
+    #[arg(long, value_name = "URL", global = true, help_heading = "Where")]
+    admin: Option<Url>,
+    /// A file with the token for it; `SEMEL_ADMIN_TOKEN` is the token itself
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Where")]
+    token_file: Option<PathBuf>,
+    /// Trust these certificate authorities for an https address, PEM, instead of the system's
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Where")]
+    ca: Option<PathBuf>,
+}
+
+/// A running gateway, or the store itself.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Place {
+    #[command(flatten)]
+    gateway: Gateway,
+    /// Open the store itself instead, sqlite:PATH, also while gateways run on it: this process is then one more node,
+    /// which sweeps nothing
+    #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
+    store: Option<stores::Url>,
+    /// With --store: the gateway's configuration file, for the keys that stored answers are sealed with
+    #[arg(long, value_name = "FILE", global = true, conflicts_with = "admin", help_heading = "Where")]
+    config: Option<PathBuf>,
+}
+
+impl Gateway {
+    /// The gateway, ready to be asked.
+    pub(super) fn desk(&self) -> Result<Desk, Stop> {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let url = match (&self.admin, variable(ADMIN_VARIABLE)) {
+            (Some(url), _) => url.clone(),
+            (None, Some(text)) => {
+                text.parse().map_err(|why| Stop::usage(format!("{ADMIN_VARIABLE}: {why}")))?
+            }
+            (None, None) => ADMIN.parse().map_err(Stop::usage)?,
+        };
+        let token = match &self.token_file {
+            Some(file) => Some(token(file)?),
+            None => variable(TOKEN_VARIABLE),
+        };
+        if token.is_some() && url.is_in_clear() {
+            eprintln!("warning: the token travels to {url} without TLS, where it can be read on the way");
+        }
+        let authorities = self.ca.as_deref().map(read).transpose()?;
+        let remote = Remote::new(url, token.as_deref().map(str::trim), authorities.as_deref());
+        Ok(Desk::Remote(remote.map_err(Stop::usage)?))
+    }
+}
+
+impl Place {
+    /// Where the store is opened: not at a gateway.
+    pub(super) fn is_store(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Whether there are keys that what is stored from here is sealed with.
+    pub(super) fn is_configured(&self) -> bool {
+        self.config.is_some()
+    }
+
+    /// The desk, ready to be asked.
+    pub(super) async fn desk(&self, with_bodies: bool) -> Result<Desk, Stop> {
+        let Some(url) = &self.store else {
+            if self.config.is_some() {
+                return Err(Stop::usage("--config is for --store: a running gateway has read its own"));
+            }
+            return self.gateway.desk();
+        };
+        let sealing = self.config.as_deref().map(sealing).transpose()?.flatten();
+        let local = Local::open(url, sealing, &who(), with_bodies).await?;
+        Ok(Desk::Local(Box::new(local)))
+    }
+}
+
+/// Asks, and takes refusals for what they are.
+pub(super) async fn ask(
+    desk: &Desk,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+    is_json: bool,
+) -> Result<Value, Stop> {
+    let Reply { status, retry_after, document } = desk.ask(method, path, body).await?;
+    if (200..300).contains(&status) {
+        return Ok(document);
+    }
+    if is_json {
+        crate::serve::say(&document.to_string());
+    }
+    let word = |name: &str| document[name].as_str().map(super::table::clean);
+    let why = word("detail").or_else(|| word("title")).unwrap_or_else(|| format!("it was answered {status}"));
+    let code = word("code").map(|code| format!(" ({code})")).unwrap_or_default();
+    let later = retry_after.map(|seconds| format!(" Ask again in {seconds} s.")).unwrap_or_default();
+    let why = format!("{why}{later}{code}");
+    Err(match status {
+        400 | 413 => Stop::usage(why),
+        404 if word("code").as_deref() == Some("OPERATION_NOT_FOUND") => Stop::not_found(why),
+        409 => Stop::refused(why),
+        401 => Stop::failed(format!("{why} Put it into {TOKEN_VARIABLE}, or a file for --token-file.")),
+        _ => Stop::failed(why),
+    })
+}
+
+/// The keys of a configuration file.
+pub(super) fn sealing(file: &Path) -> Result<Option<KeyRing>, Stop> {
+    let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
+    Ok(read.map_err(|mistakes| told(file, &mistakes))?.sealing)
+}
+
+fn token(file: &Path) -> Result<String, Stop> {
+    let token = String::from_utf8(read(file)?)
+        .map_err(|_| Stop::usage(format!("{} holds no token", file.display())))?;
+    if token.trim().is_empty() {
+        return Err(Stop::usage(format!("{} is empty, and should hold a token", file.display())));
+    }
+    Ok(token)
+}
+
+pub(super) fn read(file: &Path) -> Result<Vec<u8>, Stop> {
+    std::fs::read(file).map_err(|error| Stop::failed(format!("{} cannot be read: {error}", file.display())))
+}
+
+/// Who stands in the history of what is done to a store from here.
+fn who() -> String {
+    let user = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+    user.filter(|user| !user.is_empty()).map_or_else(|| "cli".to_owned(), |user| format!("cli:{user}"))
+}

@@ -1,0 +1,89 @@
+//! `semel records`: what operators do.
+//!
+//! What lives here: the commands and their flags. What must never: a way to a record past the admin API.
+
+mod list;
+mod settle;
+mod show;
+
+use super::place::Place;
+use super::stop::{EXIT_CODES, Stop};
+use super::table::Tone;
+use clap::Subcommand;
+use semel::core::id::OperationId;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    place: Place,
+    /// For programs: one JSON document, as the admin API has it; of `list --all`, one record per line
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find records, the oldest first
+    #[command(after_help = EXIT_CODES)]
+    List(list::Args),
+    /// Show a record with its history
+    #[command(after_help = EXIT_CODES)]
+    Show(show::Args),
+    /// Settle an outcome that nobody can prove: `UNKNOWN`, or `PROCESSING` with a dead lease
+    ///
+    /// Look first where the effect happens, by the operation id. Where the owner fell silent, `not-applied` and `failed` are
+    /// refused until it cannot act any more.
+    #[command(after_help = EXIT_CODES)]
+    Resolve(settle::Resolve),
+    /// Let go of a key under which nothing took effect, so that it takes another payload
+    ///
+    /// Works on `FAILED_NOT_REPLAYABLE`, and on `CLAIMED` with a dead lease.
+    #[command(after_help = EXIT_CODES)]
+    Release(settle::Release),
+}
+
+pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    runtime.block_on(run(arguments))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run(arguments: &Args) -> Result<(), Stop> {
+    let Args { command, place, json } = arguments;
+    let with_bodies = matches!(command, Command::Show(show) if show.body);
+    if let Command::Resolve(resolve) = command {
+        resolve.check(place)?;
+    }
+    let desk = place.desk(with_bodies).await?;
+    let done = match command {
+        Command::List(list) => list.run(&desk, *json).await,
+        Command::Show(show) => show.run(&desk, *json).await,
+        Command::Resolve(resolve) => resolve.run(&desk, *json).await,
+        Command::Release(release) => release.run(&desk, *json).await,
+    };
+    desk.close().await;
+    done
+}
+
+/// An operation id, as the command line has it.
+fn id(text: &str) -> Result<OperationId, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is no operation id: that is a UUID, which clients find in the header Operation-Id")
+    })
+}
+
+/// How a state looks.
+fn tone(state: &str) -> Tone {
+    match state {
+        "SUCCEEDED" => Tone::Good,
+        "UNKNOWN" => Tone::Doubtful,
+        "FAILED_REPLAYABLE" | "FAILED_NOT_REPLAYABLE" => Tone::Bad,
+        "EXPIRED" => Tone::Quiet,
+        _ => Tone::Plain,
+    }
+}

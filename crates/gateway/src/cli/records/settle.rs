@@ -1,0 +1,155 @@
+//! `semel records resolve` and `semel records release`.
+//!
+//! What lives here: an operator's word, from flags to the document that the admin API takes. What must never: an action
+//! without a reason.
+
+use super::super::place::{Place, ask, read};
+use super::super::stop::Stop;
+use super::super::table::Screen;
+use super::tone;
+use crate::admin_client::Desk;
+use crate::serve::say;
+use clap::ValueEnum;
+use http::Method;
+use semel::archive::base64;
+use semel::core::id::OperationId;
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Resolve {
+    /// The operation id
+    #[arg(value_name = "OPERATION_ID", value_parser = super::id)]
+    id: OperationId,
+    /// What you found out
+    #[arg(long, value_name = "WHAT")]
+    outcome: Outcome,
+    /// How you found out; stands in the history
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// What every retry is answered, as JSON with status, headers and body or `body_base64`; - reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["status", "header", "body"])]
+    response: Option<PathBuf>,
+    /// The same by its parts: the status
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(200..600))]
+    status: Option<u16>,
+    /// A header, as in `Location: /charges/7`; may be given several times
+    #[arg(long, value_name = "LINE", requires = "status", value_parser = header)]
+    header: Vec<(String, String)>,
+    /// The body, byte for byte; - reads standard input
+    #[arg(long, value_name = "FILE", requires = "status")]
+    body: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Outcome {
+    /// It happened; without a response, retries learn that it did, and that its answer was not kept
+    Applied,
+    /// It did not happen and will not: the next request with the key runs
+    NotApplied,
+    /// It was refused for good, with a response of status 400 or more
+    Failed,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Release {
+    /// The operation id
+    #[arg(value_name = "OPERATION_ID", value_parser = super::id)]
+    id: OperationId,
+    /// Why; stands in the history
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+fn header(line: &str) -> Result<(String, String), String> {
+    let (name, value) = line.split_once(':').ok_or("write it as NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+impl Resolve {
+    /// What can be refused before anything is opened.
+    pub(super) fn check(&self, place: &Place) -> Result<(), Stop> {
+        let has_response = self.response.is_some() || self.status.is_some();
+        if self.outcome == Outcome::NotApplied && has_response {
+            return Err(Stop::usage("not-applied takes no response: the next request with the key runs"));
+        }
+        if self.outcome == Outcome::Failed && !has_response {
+            return Err(Stop::usage(
+                "failed needs the response that every retry gets: --response FILE, or --status NUMBER",
+            ));
+        }
+        if self.outcome == Outcome::Failed && self.status.is_some_and(|status| status < 400) {
+            return Err(Stop::usage("failed needs a status of 400 or more"));
+        }
+        if has_response && place.is_store() && !place.is_configured() {
+            eprintln!(
+                "note: the response is stored as it is; where answers are sealed, give --config FILE for the keys"
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
+        let outcome = self.outcome.to_possible_value();
+        let outcome = outcome.as_ref().map_or("", |value| value.get_name());
+        let mut word = json!({ "outcome": outcome, "reason": self.reason });
+        if let Some(response) = self.response()? {
+            word["response"] = response;
+        }
+        tell(desk, self.id, "resolve", &word, is_json).await
+    }
+
+    fn response(&self) -> Result<Option<Value>, Stop> {
+        if let Some(file) = &self.response {
+            let document = serde_json::from_slice(&bytes(file)?);
+            return document.map(Some).map_err(|error| {
+                Stop::usage(format!("{} is not a response in JSON: {error}", file.display()))
+            });
+        }
+        let Some(status) = self.status else { return Ok(None) };
+        let mut response = json!({ "status": status, "headers": self.header });
+        if let Some(file) = &self.body {
+            match String::from_utf8(bytes(file)?) {
+                Ok(text) => response["body"] = text.into(),
+                Err(error) => response["body_base64"] = base64::encode(error.as_bytes()).into(),
+            }
+        }
+        Ok(Some(response))
+    }
+}
+
+impl Release {
+    pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
+        tell(desk, self.id, "release", &json!({ "reason": self.reason }), is_json).await
+    }
+}
+
+async fn tell(desk: &Desk, id: OperationId, action: &str, word: &Value, is_json: bool) -> Result<(), Stop> {
+    let path = format!("/v1/records/{id}/{action}");
+    let record = ask(desk, Method::POST, &path, Some(word), is_json).await?;
+    if is_json {
+        say(&record.to_string());
+        return Ok(());
+    }
+    let state = record["state"].as_str().unwrap_or_default();
+    let what = match (action, state) {
+        ("release", _) => "the next request with the key is the next attempt, whatever its payload",
+        (_, "FAILED_NOT_REPLAYABLE") => "the next request with the key is the next attempt",
+        _ if record["response"]["retained"] == true => "every retry gets the response",
+        _ => "retries learn that it happened, and that its answer was not kept",
+    };
+    let state = Screen::of_stdout().tinted(state, tone(state));
+    say(&format!("{id} is {state}: {what}"));
+    Ok(())
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>, Stop> {
+    if file != Path::new("-") {
+        return read(file);
+    }
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|error| Stop::failed(format!("standard input cannot be read: {error}")))?;
+    Ok(bytes)
+}

@@ -1,0 +1,104 @@
+//! `semel shadow`: what to enforce.
+//!
+//! What lives here: the table and the advice, for people. What must never: a number that the gateway did not count.
+
+use super::moment::{away, written};
+use super::place::{Gateway, ask};
+use super::stop::{EXIT_CODES, Stop};
+use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
+use crate::serve::say;
+use crate::shadow::{Route, Summary, Verdict, advise};
+use http::Method;
+use semel::SystemClock;
+use semel::core::store::Clock as _;
+use serde_json::json;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    gateway: Gateway,
+    /// For programs: one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let desk = arguments.gateway.desk()?;
+    let document = runtime.block_on(ask(&desk, Method::GET, "/v1/shadow", None, arguments.json))?;
+    let summary: Summary = serde_json::from_value(document)
+        .map_err(|error| format!("this is no summary of shadow mode: {error}"))?;
+    if arguments.json {
+        let routes = summary.routes.iter().map(|route| json!({ "seen": route, "advice": advise(route) }));
+        say(&json!({ "since": summary.since, "routes": routes.collect::<Vec<_>>() }).to_string());
+    } else {
+        say(&lines(&summary, Screen::of_stdout()).join("\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lines(summary: &Summary, screen: Screen) -> Vec<String> {
+    let since = format!("{} ({})", written(&summary.since), away(&summary.since, SystemClock.now()));
+    if summary.routes.is_empty() {
+        return vec![
+            format!("no request came in shadow mode since {since}"),
+            "write mode = \"shadow\" under [defaults], or into an operation, to try it".to_owned(),
+        ];
+    }
+    let columns = vec![
+        Column::text("ROUTE", Gives::Ends),
+        Column::number("REQUESTS", Gives::Nothing),
+        Column::number("WITH KEY", Gives::Nothing),
+        Column::number("REPLAYED", Gives::Nothing),
+        Column::number("BLOCKED", Gives::Nothing),
+        Column::number("REFUSED", Gives::Nothing),
+        Column::number("DUPLICATES", Gives::Nothing),
+        Column::number("NOT JUDGED", Gives::Way(1)),
+    ];
+    let rows: Vec<_> = summary.routes.iter().map(row).collect();
+    let mut lines =
+        vec![format!("what would have become of requests in shadow mode since {since}"), String::new()];
+    lines.extend(Table::new(screen, columns).lines(&rows));
+    for route in &summary.routes {
+        lines.push(String::new());
+        let advice = advise(route);
+        let tone = match advice.verdict {
+            Verdict::Enforce => Tone::Good,
+            Verdict::LookFirst => Tone::Doubtful,
+            Verdict::AskForKeys => Tone::Quiet,
+        };
+        let name = screen.tinted(&clean(&route.told()), Tone::Strong);
+        lines.push(format!("{name}: {}", screen.tinted(advice.verdict.told(), tone)));
+        let width = screen.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(30));
+        for reason in &advice.reasons {
+            for (at, line) in wrapped(&clean(reason), width).into_iter().enumerate() {
+                lines.push(format!("  {} {line}", if at == 0 { '-' } else { ' ' }));
+            }
+        }
+        if let Some(config) = advice.config {
+            lines.push(String::new());
+            lines.extend(config.lines().map(|line| format!("      {}", clean(line))));
+        }
+    }
+    lines
+}
+
+fn row(route: &Route) -> Vec<Cell> {
+    let number = |count: u64, tone: Tone| {
+        let tone = if count == 0 { Tone::Quiet } else { tone };
+        Cell::new(count.to_string()).tone(tone)
+    };
+    vec![
+        Cell::new(route.told()),
+        number(route.requests, Tone::Plain),
+        number(route.with_key, Tone::Plain),
+        number(route.would_replay, Tone::Good),
+        number(route.would_block, Tone::Good),
+        number(route.refused(), Tone::Bad),
+        number(route.likely_duplicates, Tone::Doubtful),
+        number(route.not_judged, Tone::Plain),
+    ]
+}

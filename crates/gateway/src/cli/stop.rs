@@ -1,0 +1,56 @@
+//! How a command ends that did not do what it was asked for.
+//!
+//! What lives here: the exit codes, each with one meaning for every command. What must never: a failure without a reason.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What every command's `--help` says about its exit code.
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, or nobody could be reached; 2 the command line is wrong; \
+                                     3 there is no such record; 4 refused: the record does not allow it";
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stop {
+    code: u8,
+    why: String,
+}
+
+impl Stop {
+    /// It failed, or nobody could be reached.
+    pub(super) fn failed(why: impl Into<String>) -> Self {
+        Self { code: 1, why: why.into() }
+    }
+
+    /// The command line asks for what cannot be.
+    pub(super) fn usage(why: impl Into<String>) -> Self {
+        Self { code: 2, why: why.into() }
+    }
+
+    /// There is no such record.
+    pub(super) fn not_found(why: impl Into<String>) -> Self {
+        Self { code: 3, why: why.into() }
+    }
+
+    /// The record does not allow it.
+    pub(super) fn refused(why: impl Into<String>) -> Self {
+        Self { code: 4, why: why.into() }
+    }
+
+    /// The exit code that says so.
+    pub(super) fn code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Self {
+        Self::failed(why)
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}

@@ -1,0 +1,293 @@
+//! Tables for people.
+//!
+//! What lives here: columns that are aligned and fit the terminal. What must never: a control character of somebody else's
+//! making sent to a terminal, or a colour where none is shown.
+
+use crate::demo::story::stdout_has_colour;
+use owo_colors::{OwoColorize as _, Style};
+use std::io::IsTerminal as _;
+
+/// Between two columns.
+const GAP: usize = 2;
+/// What a column that is cut keeps at least.
+const CUT_MIN: usize = 12;
+
+/// What a table is printed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Screen {
+    /// How many characters a line has; no end where it is not a terminal.
+    pub(super) width: Option<usize>,
+    pub(super) has_colour: bool,
+}
+
+impl Screen {
+    pub(super) fn of_stdout() -> Self {
+        Self { width: width(), has_colour: stdout_has_colour() }
+    }
+
+    /// The text in the colour of its tone, where there are colours.
+    pub(super) fn tinted(self, text: &str, tone: Tone) -> String {
+        let style = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Quiet => Style::new().dimmed(),
+            Tone::Strong => Style::new().bold(),
+            Tone::Good => Style::new().green(),
+            Tone::Doubtful => Style::new().yellow(),
+            Tone::Bad => Style::new().red(),
+        };
+        if self.has_colour { text.style(style).to_string() } else { text.to_owned() }
+    }
+}
+
+#[cfg(unix)]
+fn width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let told = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| size.ws_col);
+    Some(if told == 0 { 80 } else { told.into() })
+}
+
+#[cfg(not(unix))]
+fn width() -> Option<usize> {
+    std::io::stdout().is_terminal().then_some(80)
+}
+
+/// What a cell means, and so how it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Tone {
+    #[default]
+    Plain,
+    Quiet,
+    Strong,
+    Good,
+    Doubtful,
+    Bad,
+}
+
+/// One cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    pub(super) fn new(text: impl AsRef<str>) -> Self {
+        Self { text: clean(text.as_ref()), tone: Tone::Plain }
+    }
+
+    pub(super) fn tone(mut self, tone: Tone) -> Self {
+        self.tone = tone;
+        self
+    }
+}
+
+/// Text without what would move a cursor or change a colour.
+pub(super) fn clean(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// What a column gives when there is no room for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gives {
+    /// Nothing.
+    Nothing,
+    /// The ends of what is long.
+    Ends,
+    /// Itself; the highest number goes first.
+    Way(u8),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    pub(super) gives: Gives,
+    pub(super) is_number: bool,
+}
+
+impl Column {
+    pub(super) const fn text(name: &'static str, gives: Gives) -> Self {
+        Self { name, gives, is_number: false }
+    }
+
+    pub(super) const fn number(name: &'static str, gives: Gives) -> Self {
+        Self { name, gives, is_number: true }
+    }
+}
+
+/// Columns, and how wide each has been so far: a table may be printed in parts.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    columns: Vec<Column>,
+    widths: Vec<usize>,
+    screen: Screen,
+    has_head: bool,
+}
+
+impl Table {
+    pub(super) fn new(screen: Screen, columns: Vec<Column>) -> Self {
+        let widths = columns.iter().map(|column| column.name.chars().count()).collect();
+        Self { columns, widths, screen, has_head: false }
+    }
+
+    /// These rows, and above the first ones the columns' names. Each line ends with its last character.
+    pub(super) fn lines(&mut self, rows: &[Vec<Cell>]) -> Vec<String> {
+        for row in rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = cell.text.chars().count().max(*width);
+            }
+        }
+        let (kept, widths) = self.fitted();
+        let mut lines = Vec::new();
+        if !self.has_head {
+            self.has_head = true;
+            let head: Vec<_> =
+                self.columns.iter().map(|column| Cell::new(column.name).tone(Tone::Quiet)).collect();
+            lines.push(self.line(&head, &kept, &widths));
+        }
+        lines.extend(rows.iter().map(|row| self.line(row, &kept, &widths)));
+        lines
+    }
+
+    /// Which columns there is room for, and how wide each is.
+    fn fitted(&self) -> (Vec<usize>, Vec<usize>) {
+        let mut kept: Vec<_> = (0..self.columns.len()).collect();
+        let mut widths = self.widths.clone();
+        let Some(width) = self.screen.width else { return (kept, widths) };
+        let total = |kept: &[usize], widths: &[usize]| {
+            kept.iter().map(|at| widths[*at]).sum::<usize>() + GAP * kept.len().saturating_sub(1)
+        };
+        // What can be cut is cut before anything goes, down to what still tells something.
+        let cut = |kept: &[usize], widths: &mut [usize]| {
+            for at in kept.iter().copied().filter(|at| self.columns[*at].gives == Gives::Ends) {
+                let over = total(kept, widths).saturating_sub(width);
+                widths[at] = widths[at].saturating_sub(over).max(CUT_MIN.min(widths[at]));
+            }
+        };
+        cut(&kept, &mut widths);
+        while total(&kept, &widths) > width {
+            let rank = |at: &usize| match self.columns[*at].gives {
+                Gives::Way(rank) => Some((rank, *at)),
+                Gives::Nothing | Gives::Ends => None,
+            };
+            let Some((_, goes)) = kept.iter().filter_map(rank).max() else { break };
+            kept.retain(|at| *at != goes);
+            widths.clone_from(&self.widths);
+            cut(&kept, &mut widths);
+        }
+        (kept, widths)
+    }
+
+    fn line(&self, row: &[Cell], kept: &[usize], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (place, at) in kept.iter().enumerate() {
+            let (Some(cell), width) = (row.get(*at), widths[*at]) else { continue };
+            let text = shortened(&cell.text, width);
+            let room = " ".repeat(width.saturating_sub(text.chars().count()));
+            let text = self.screen.tinted(&text, cell.tone);
+            if place > 0 {
+                line.push_str(&" ".repeat(GAP));
+            }
+            let is_last = place + 1 == kept.len();
+            match self.columns[*at].is_number {
+                true => line.extend([&room, &text].map(String::as_str)),
+                false if is_last => line.push_str(&text),
+                false => line.extend([&text, &room].map(String::as_str)),
+            }
+        }
+        line.truncate(line.trim_end_matches(' ').len());
+        line
+    }
+}
+
+/// The text in at most `width` characters.
+fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A text in lines of at most so many characters, as far as its words allow.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        let line = &mut lines[last];
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 4] = [
+        Column::text("ID", Gives::Nothing),
+        Column::text("OPERATION", Gives::Ends),
+        Column::number("ATTEMPT", Gives::Way(1)),
+        Column::text("CALLER", Gives::Way(2)),
+    ];
+
+    fn lines(width: Option<usize>, rows: &[[&str; 4]]) -> Vec<String> {
+        let rows: Vec<Vec<_>> = rows.iter().map(|row| row.map(Cell::new).to_vec()).collect();
+        Table::new(Screen { width, has_colour: false }, COLUMNS.to_vec()).lines(&rows)
+    }
+
+    #[test]
+    fn columns_are_aligned_and_numbers_to_the_right() {
+        assert_eq!(
+            lines(None, &[["a", "POST /charges", "1", "x"], ["bb", "y", "10", "zz"]]),
+            [
+                "ID  OPERATION      ATTEMPT  CALLER",
+                "a   POST /charges        1  x",
+                "bb  y                   10  zz",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal_by_cutting_and_then_by_leaving_out() {
+        let row = ["id", "POST /accounts/4711/charges", "1", "caller"];
+        for width in [80, 47, 40, 35, 30, 24, 16] {
+            for line in lines(Some(width), &[row]) {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+        assert_eq!(lines(Some(40), &[row])[1], "id  POST /accounts/471…        1  caller");
+        assert_eq!(lines(Some(24), &[row])[0], "ID  OPERATION");
+        assert_eq!(lines(Some(5), &[row])[1], "id  POST /accou…", "what must stay, stays");
+    }
+
+    #[test]
+    fn parts_of_a_table_share_their_columns_and_have_one_head() {
+        let mut table = Table::new(Screen { width: None, has_colour: false }, COLUMNS.to_vec());
+        let row = |texts: [&str; 4]| vec![texts.map(Cell::new).to_vec()];
+        assert_eq!(table.lines(&row(["a", "b", "1", "c"])).len(), 2);
+        assert_eq!(table.lines(&row(["a", "b", "1", "c"])), ["a   b                1  c"]);
+    }
+
+    #[test]
+    fn a_text_is_wrapped_between_its_words() {
+        assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
+        assert_eq!(wrapped("extraordinary", 5), ["extraordinary"]);
+    }
+
+    #[test]
+    fn nobody_elses_text_steers_the_terminal() {
+        let [_, line] = &lines(None, &[["a\u{1b}[2J", "b\r\n", "1", "\u{9b}1m"]])[..] else {
+            panic!("two lines")
+        };
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! The file itself: whether it is there, whose it is, and whether it is whole.
+
+use super::{Finding, Report, Schema};
+use crate::stores::Url;
+use semel::core::store::{Error, Kind};
+use semel_sql::sqlite::{self, Look};
+use std::path::Path;
+
+/// How many lines of damage are told.
+const LINES_MAX: usize = 5;
+
+/// The store, where it can be looked at.
+pub(super) fn open(url: &Url, report: &mut Report, found: &mut Vec<Finding>) -> Option<Look> {
+    let Url::Sqlite(path) = url else {
+        found.push(Finding::error(
+            "store-not-here",
+            format!("{url} lives in the process that made it, and there is nothing to look at from here"),
+            "ask the gateway's admin address",
+        ));
+        return None;
+    };
+    if !path.exists() {
+        found.push(Finding::error(
+            "store-missing",
+            format!("there is no file {}", path.display()),
+            "look at the path and the working directory; `semel serve` and `semel schema apply` create it",
+        ));
+        return None;
+    }
+    let look = Look::open(path, sqlite::Options::default());
+    let look = look.map_err(|error| found.push(unopened(&error))).ok()?;
+    let (file, log) = look.bytes();
+    (report.file_bytes, report.log_bytes) = (Some(file), Some(log));
+    found.extend(readable_by_others(path));
+    match look.schema() {
+        Ok(sqlite::Schema { have, wanted }) => {
+            report.schema = Some(Schema { have, wanted });
+            if have == wanted {
+                return Some(look);
+            }
+            let (what, code) = match have {
+                0 => ("the file has no tables of Semel's".to_owned(), "schema-missing"),
+                _ => (
+                    format!("the file has schema {have}, and this version works with {wanted}"),
+                    "schema-old",
+                ),
+            };
+            found.push(Finding::error(code, what, format!("semel schema apply --store {url}")));
+        }
+        Err(error) if error.kind() == Kind::Unfit => found.push(Finding::error(
+            "schema-unfit",
+            error.to_string(),
+            "use the version that has written the file, or another file",
+        )),
+        Err(error) => found.push(unopened(&error)),
+    }
+    None
+}
+
+fn unopened(error: &Error) -> Finding {
+    let mend = match error.kind() {
+        Kind::ReadOnly => "look as the user that the gateway runs as",
+        Kind::Unfit => "stop the gateways, and restore the file together with its -wal from a backup",
+        _ => "look again; somebody may hold the file",
+    };
+    Finding::error("store-unreadable", format!("the store cannot be looked at: {error}"), mend)
+}
+
+/// It holds other people's answers, and the hashing secret.
+#[cfg(unix)]
+fn readable_by_others(path: &Path) -> Option<Finding> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mode = std::fs::metadata(path).ok()?.mode();
+    (mode & 0o077 != 0).then(|| {
+        let path = path.display();
+        Finding::warning(
+            "file-open-to-others",
+            format!(
+                "{path} can be used by others (mode {:03o}): it holds answers and the hashing secret",
+                mode & 0o777
+            ),
+            format!("chmod 600 {path}"),
+        )
+    })
+}
+
+#[cfg(not(unix))]
+fn readable_by_others(_: &Path) -> Option<Finding> {
+    None
+}
+
+/// Has all of it read.
+pub(super) fn verify(look: &Look, found: &mut Vec<Finding>) -> Result<(), Error> {
+    let lines = look.verify()?;
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<_> = lines.iter().take(LINES_MAX).map(String::as_str).collect();
+    let more = if lines.len() > LINES_MAX {
+        format!(" (and {} more)", lines.len() - LINES_MAX)
+    } else {
+        String::new()
+    };
+    found.push(Finding::error(
+        "file-damaged",
+        format!("the file contradicts itself: {}{more}", told.join("; ")),
+        "stop the gateways, copy the file together with its -wal, and restore it from a backup",
+    ));
+    Ok(())
+}

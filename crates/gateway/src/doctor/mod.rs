@@ -1,0 +1,175 @@
+//! What is wrong with a store.
+//!
+//! What lives here: what is looked at, and what is found, with what mends it. What must never: a change of anything that is
+//! looked at.
+
+mod file;
+mod finding;
+mod records;
+mod scan;
+mod secrets;
+
+pub use finding::{Finding, Severity};
+
+use crate::stores::Url;
+use semel::archive::rfc3339;
+use semel::core::store::{self, Store as _};
+use semel::core::time::Time;
+use semel::sealing::KeyRing;
+use semel_sql::sqlite::Look;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How thoroughly to look, and with what.
+#[derive(Debug, Clone, Default)]
+pub struct Ask {
+    /// Leave out what reads the whole file.
+    pub is_quick: bool,
+    /// The keys that stored answers should be sealed with, where a configuration names them.
+    pub sealing: Option<KeyRing>,
+    /// Whether there was a configuration.
+    pub is_configured: bool,
+}
+
+/// What was looked at, and what was found.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The store.
+    pub store: String,
+    /// Its time when it was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub now: Option<String>,
+    /// Which SQLite this program has.
+    pub sqlite: &'static str,
+    /// Which schema the file has, where that is known, and which this program needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Schema>,
+    /// How many bytes the file has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
+    /// How many bytes its log has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_bytes: Option<u64>,
+    /// How many records there are in each state.
+    pub records: BTreeMap<&'static str, u64>,
+    /// The oldest outcome that nobody can prove.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_unknown: Option<Named>,
+    /// How many attempts have an owner whose lease is dead.
+    pub dead_leases: u64,
+    /// By how much the longest overdue record is overdue, in milliseconds.
+    pub sweep_lag_ms: u64,
+    /// How far the store has come in replacing its hashing secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<secrets::Told>,
+    /// How many entries were read one by one; none in a quick look.
+    pub scanned: u64,
+    /// How many of them cannot be read.
+    pub unreadable: u64,
+    /// How many stored answers are sealed.
+    pub sealed: u64,
+    /// What was found, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// Which schema a file has, and which one is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "said in one line above")]
+pub struct Schema {
+    pub have: usize,
+    pub wanted: usize,
+}
+
+/// A record, and a moment that matters about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Named {
+    /// The record.
+    pub operation_id: String,
+    /// Since when it is so.
+    pub since: String,
+}
+
+impl Report {
+    fn of(url: &Url) -> Self {
+        Self {
+            store: url.to_string(),
+            now: None,
+            sqlite: semel_sql::sqlite::version(),
+            schema: None,
+            file_bytes: None,
+            log_bytes: None,
+            records: BTreeMap::new(),
+            oldest_unknown: None,
+            dead_leases: 0,
+            sweep_lag_ms: 0,
+            secret: None,
+            scanned: 0,
+            unreadable: 0,
+            sealed: 0,
+            findings: Vec::new(),
+        }
+    }
+
+    /// Whether something was found that somebody has to see to.
+    pub fn has_errors(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+    }
+
+    /// Adds what was found elsewhere.
+    pub fn find(&mut self, finding: Finding) {
+        self.findings.push(finding);
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    }
+}
+
+/// Looks at the store. What cannot be looked at is a finding, too.
+pub async fn examine(url: &Url, ask: &Ask) -> Report {
+    let mut report = Report::of(url);
+    let mut found = Vec::new();
+    if let Some(look) = file::open(url, &mut report, &mut found)
+        && let Err(error) = whole(&look, ask, &mut report, &mut found).await
+    {
+        found.push(unanswered(&error));
+    }
+    for finding in found {
+        report.find(finding);
+    }
+    report
+}
+
+async fn whole(
+    look: &Look,
+    ask: &Ask,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Result<(), store::Error> {
+    found.extend(look.hazards().await?.into_iter().map(Finding::from));
+    // Damage first: whatever is read after it may be told by it.
+    if !ask.is_quick {
+        file::verify(look, found)?;
+    }
+    let now = records::count(look, report).await?;
+    report.now = Some(rfc3339::text(now));
+    records::unknown(look, now, report, found).await?;
+    records::due(look, report, found).await?;
+    secrets::look(look, report, found).await?;
+    if !ask.is_quick {
+        scan::all(look, ask, now, report, found).await?;
+    }
+    Ok(())
+}
+
+fn unanswered(error: &store::Error) -> Finding {
+    Finding::error(
+        "store-unanswered",
+        format!("the store did not answer a question, and what follows was not looked at: {error}"),
+        "look again; where it stays so, stop the gateways and restore the file from a backup",
+    )
+}
+
+/// How many milliseconds lie between two moments.
+fn millis(later: Time, earlier: Time) -> u64 {
+    later.as_millis().saturating_sub(earlier.as_millis())
+}

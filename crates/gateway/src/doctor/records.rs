@@ -1,0 +1,139 @@
+//! What waits for somebody: unknown outcomes, dead leases, what is past its time.
+
+use super::{Finding, Named, Report, millis};
+use crate::cli::span;
+use semel::archive::rfc3339;
+use semel::core::record::{Record, State, StateName};
+use semel::core::store::{Count, Error, Filter, Store};
+use semel::core::time::Time;
+use std::time::Duration;
+
+/// How many records are asked for at once, and how many pages of what is due.
+const PAGE: usize = 500;
+const PAGES_MAX: usize = 200;
+/// After this long nobody but an operator is going to settle it.
+const UNKNOWN_TOO_LONG: Duration = Duration::from_hours(24);
+/// A sweeper that runs is never that far behind.
+const LAG_MAX: Duration = Duration::from_mins(1);
+
+/// How many there are in each state. Gives back the store's time.
+pub(super) async fn count(store: &dyn Store, report: &mut Report) -> Result<Time, Error> {
+    let mut now = Time::from_millis(0);
+    for state in StateName::ALL {
+        let counted = store.count(Count::State(state), u64::MAX).await?;
+        report.records.insert(state.as_str(), counted.count);
+        now = now.max(counted.now);
+    }
+    Ok(now)
+}
+
+/// Outcomes that nobody can prove.
+pub(super) async fn unknown(
+    store: &dyn Store,
+    now: Time,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Result<(), Error> {
+    let filter = Filter { state: Some(StateName::Unknown), ..Filter::default() };
+    let (mut after, mut oldest, mut count) = (None, None::<(Time, String)>, 0_u64);
+    for _ in 0..PAGES_MAX {
+        let page = store.page(&filter, after.as_ref(), PAGE).await?;
+        for record in page.items.iter().filter_map(|item| item.record()) {
+            let State::Unknown { since, .. } = record.state() else { continue };
+            count += 1;
+            if oldest.as_ref().is_none_or(|(at, _)| since < at) {
+                oldest = Some((*since, record.operation_id().to_string()));
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let Some((since, operation_id)) = oldest else { return Ok(()) };
+    let age = Duration::from_millis(millis(now, since));
+    let what = format!(
+        "{} of which nobody can prove the outcome; the oldest, {operation_id}, for {}",
+        many(count, "record"),
+        rough(age)
+    );
+    let mend = "semel records list --state UNKNOWN, look where the effect happens, and semel records resolve";
+    let finding = if age >= UNKNOWN_TOO_LONG { Finding::error } else { Finding::warning };
+    found.push(finding("unknown-outcomes", &what, mend));
+    report.oldest_unknown = Some(Named { operation_id, since: rfc3339::text(since) });
+    Ok(())
+}
+
+/// What a sweeper would have done by now.
+pub(super) async fn due(
+    store: &dyn Store,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Result<(), Error> {
+    let (mut after, mut lag, mut dead) = (None, Duration::ZERO, 0_u64);
+    for _ in 0..PAGES_MAX {
+        let page = store.due(after.as_ref(), PAGE).await?;
+        for record in page.items.iter().filter_map(|item| item.record()) {
+            if let Some(due_at) = record.due_at() {
+                lag = lag.max(page.now.since(due_at));
+            }
+            dead += u64::from(is_dead(record, page.now));
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    report.dead_leases = dead;
+    report.sweep_lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
+    if dead > 0 {
+        found.push(Finding::warning(
+            "dead-leases",
+            format!("{} whose owner is gone: crashed, or paused", many(dead, "attempt")),
+            "a gateway on this store marks them within seconds, and retries are told; start one if none runs",
+        ));
+    }
+    if lag > LAG_MAX {
+        found.push(Finding::warning(
+            "sweep-lag",
+            format!(
+                "a record has been due for {}: nobody sweeps this store, or sweeping cannot keep up",
+                rough(lag)
+            ),
+            "start a gateway on it; where one runs, look for `clock` and `archive` alarms in its log",
+        ));
+    }
+    Ok(())
+}
+
+fn is_dead(record: &Record, now: Time) -> bool {
+    match record.state() {
+        State::Claimed { lease_until } | State::Processing { lease_until } => {
+            now >= *lease_until + record.policy().skew
+        }
+        _ => false,
+    }
+}
+
+/// `3 records`, `1 record`.
+pub(super) fn many(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A span without what nobody wants to know.
+pub(super) fn rough(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let unit = [86_400, 3_600, 60].into_iter().find(|unit| seconds >= 2 * unit).unwrap_or(1);
+    span::text(Duration::from_secs(seconds / unit * unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_told_roughly() {
+        let told = [0, 59, 119, 120, 7_199, 7_201, 200_000].map(|secs| rough(Duration::from_secs(secs)));
+        assert_eq!(told, ["0s", "59s", "119s", "2m", "119m", "2h", "2d"]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Every record, one by one: what cannot be read, what cannot be opened, what was written in the future.
+
+use super::records::{many, rough};
+use super::{Ask, Finding, Report};
+use semel::core::id::{CommandId, OperationId};
+use semel::core::outcome::{Body, Outcome};
+use semel::core::record::{Record, State};
+use semel::core::store::{Error, Filter, Page, Store};
+use semel::core::time::Time;
+use semel::sealing::Unopened;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How many are asked for at once.
+const PAGE: usize = 500;
+/// How many of a kind are told by name.
+const NAMES_MAX: usize = 3;
+/// By how much clocks may differ without anybody noticing.
+const SKEW: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct Seen {
+    unreadable: Kind,
+    unopened: BTreeMap<String, Kind>,
+    future: Duration,
+}
+
+/// How many there are of a kind, and the first few.
+#[derive(Default)]
+struct Kind {
+    count: u64,
+    names: Vec<String>,
+    why: String,
+}
+
+impl Kind {
+    fn add(&mut self, id: &CommandId, why: String) {
+        self.count += 1;
+        if self.names.len() < NAMES_MAX {
+            self.names.push(OperationId::of(id).to_string());
+        }
+        if self.why.is_empty() {
+            self.why = why;
+        }
+    }
+
+    fn told(&self) -> String {
+        let more = if self.count > NAMES_MAX as u64 { ", …" } else { "" };
+        format!("{}{more}", self.names.join(", "))
+    }
+}
+
+pub(super) async fn all(
+    store: &dyn Store,
+    ask: &Ask,
+    now: Time,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Result<(), Error> {
+    let (filter, mut after, mut seen) = (Filter::default(), None, Seen::default());
+    loop {
+        let Page { items, next, .. } = store.page(&filter, after.as_ref(), PAGE).await?;
+        for item in &items {
+            report.scanned += 1;
+            match (&item.entry, item.record()) {
+                (Err(error), _) => seen.unreadable.add(&item.id, error.to_string()),
+                (Ok(_), Some(record)) => {
+                    seen.future = seen.future.max(record.updated_at().since(now));
+                    sealed(&item.id, record, ask, report, &mut seen);
+                }
+                // A marker is no record.
+                (Ok(_), None) => {}
+            }
+        }
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    report.unreadable = seen.unreadable.count;
+    tell(&seen, ask, report, found);
+    Ok(())
+}
+
+fn sealed(id: &CommandId, record: &Record, ask: &Ask, report: &mut Report, seen: &mut Seen) {
+    let Some(outcome) = outcome(record).filter(|outcome| matches!(outcome.body, Body::Sealed(_))) else {
+        return;
+    };
+    report.sealed += 1;
+    let Some(ring) = &ask.sealing else { return };
+    if let Err(why) = ring.open(id, outcome) {
+        let code = match &why {
+            Unopened::KeyMissing(name) => format!("key {name}"),
+            Unopened::Newer(_) | Unopened::Damaged => String::new(),
+        };
+        seen.unopened.entry(code).or_default().add(id, why.to_string());
+    }
+}
+
+fn outcome(record: &Record) -> Option<&Outcome> {
+    match record.state() {
+        State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
+        State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
+        _ => None,
+    }
+}
+
+fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
+    let Seen { unreadable, unopened, future } = seen;
+    if unreadable.count > 0 {
+        found.push(Finding::error(
+            "records-unreadable",
+            format!(
+                "{} cannot be read ({}): {}",
+                many(unreadable.count, "record"),
+                unreadable.told(),
+                unreadable.why
+            ),
+            "they are answered as unknown and left alone; upgrade, or restore them from a backup",
+        ));
+    }
+    for (key, kind) in unopened {
+        let code = if key.is_empty() { "seals-broken" } else { "sealing-key-missing" };
+        found.push(Finding::error(
+            code,
+            format!("{} cannot be opened ({}): {}", many(kind.count, "stored answer"), kind.told(), kind.why),
+            "put the key back on the ring under its name; until then they are answered as not retained",
+        ));
+    }
+    if report.sealed > 0 && ask.sealing.is_none() {
+        let what = format!("{} sealed", are(report.sealed));
+        found.push(if ask.is_configured {
+            let mend = "put their keys back under [sealing]; until then they are answered as not retained";
+            Finding::error("sealing-key-missing", format!("{what}, and the configuration names no key"), mend)
+        } else {
+            Finding::notice("answers-sealed", what, "--config FILE looks whether its keys open them")
+        });
+    }
+    if *future > SKEW {
+        found.push(Finding::error(
+            "clock-behind",
+            format!(
+                "a record was last written {} in the future: this machine's clock was set back, or is wrong",
+                rough(*future)
+            ),
+            "set the clock right; until then leases and expiries are judged wrongly",
+        ));
+    }
+}
+
+fn are(count: u64) -> String {
+    format!("{} {}", many(count, "stored answer"), if count == 1 { "is" } else { "are" })
+}

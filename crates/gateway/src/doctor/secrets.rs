@@ -1,0 +1,76 @@
+//! How far the store has come in replacing its hashing secret, and who works on it.
+
+use super::records::many;
+use super::{Finding, Report};
+use semel::core::store::{Error, Store};
+use semel::secrets::{self, Phase, rotation};
+use serde::Serialize;
+
+/// What the store tells about its hashing secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Told {
+    /// `steady`, `announced`, `moving` or `settled`.
+    pub phase: String,
+    /// How many secrets there were before.
+    pub generation: u32,
+    /// Who works on the store: gateways, and tools that have it open.
+    pub nodes: Vec<String>,
+    /// Those that have not confirmed the present phase.
+    pub behind: Vec<String>,
+    /// How many records still stand under the secret that is being replaced.
+    pub records_left: u64,
+    /// How many markers stand.
+    pub markers: u64,
+}
+
+pub(super) async fn look(
+    store: &dyn Store,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Result<(), Error> {
+    if store.settings().await?.iter().all(|(name, _)| name != "secrets") {
+        found.push(Finding::notice(
+            "no-secret",
+            "the store has no hashing secret yet: no gateway has worked on it",
+            "none is needed; the first gateway makes one",
+        ));
+        return Ok(());
+    }
+    let progress = match rotation::progress(store).await {
+        Ok(progress) => progress,
+        Err(secrets::Error::Store(error)) => return Err(error),
+        Err(error) => {
+            found.push(Finding::error(
+                "secret-unreadable",
+                format!("the state of the hashing secret cannot be read: {error}"),
+                "restore the store from a backup: without its secret, no key is recognised",
+            ));
+            return Ok(());
+        }
+    };
+    let rotation::Progress { phase, generation, nodes, records_left, markers } = progress;
+    let behind: Vec<_> = nodes.iter().filter(|node| !node.confirmed).map(|node| node.name.clone()).collect();
+    let nodes = nodes.into_iter().map(|node| node.name).collect();
+    if phase == Phase::Steady && markers > 0 {
+        found.push(Finding::warning(
+            "markers-left",
+            format!("{} of a secret that is no longer used", many(markers, "marker")),
+            "they do no harm; look how the last change of the secret ended",
+        ));
+    }
+    if phase != Phase::Steady {
+        let waits = match (&behind[..], records_left) {
+            ([], 0) => "nothing is waited for".to_owned(),
+            ([], left) => format!("{} left under the old one", many(left, "record")),
+            (behind, _) => format!("it waits for {}", behind.join(", ")),
+        };
+        found.push(Finding::notice(
+            "secret-changing",
+            format!("the hashing secret is being replaced ({phase}): {waits}; {}", many(markers, "marker")),
+            "let it go on; keep the old secret configured until it is settled",
+        ));
+    }
+    report.secret = Some(Told { phase: phase.to_string(), generation, nodes, behind, records_left, markers });
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! What to enforce, by what shadow mode has seen.
+//!
+//! What lives here: from numbers to a recommendation and the lines of configuration that carry it out. What must never: the
+//! advice to enforce what would have turned requests away that should have passed.
+
+use super::Route;
+use semel_http::Code;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// What is advised for a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Nothing that should pass would have been turned away.
+    Enforce,
+    /// Something would have been refused that clients do not expect: find out why before.
+    LookFirst,
+    /// No request has a key: there is nothing to enforce yet.
+    AskForKeys,
+}
+
+impl Verdict {
+    /// The verdict in a word or two.
+    pub const fn told(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::LookFirst => "look first",
+            Self::AskForKeys => "ask for keys",
+        }
+    }
+}
+
+/// A recommendation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// What to do.
+    pub verdict: Verdict,
+    /// Why, a sentence each.
+    pub reasons: Vec<String>,
+    /// The lines of the configuration file that do it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+}
+
+/// What follows from what was seen of a route.
+pub fn advise(route: &Route) -> Advice {
+    let mut reasons = Vec::new();
+    if route.would_replay > 0 {
+        reasons.push(format!(
+            "{} would have been answered from a stored outcome, and ran again",
+            route.would_replay
+        ));
+    }
+    if route.would_block > 0 {
+        reasons.push(format!(
+            "{} would have waited for a twin that was running, and ran beside it",
+            route.would_block
+        ));
+    }
+    if route.likely_duplicates > 0 {
+        let many = route.likely_duplicates;
+        reasons.push(format!(
+            "{many} without a key had the payload of another within ten minutes: likely duplicates"
+        ));
+    }
+    let mut is_to_look_at = false;
+    for (code, count) in &route.would_refuse {
+        if let Some((mend, is_expected)) = mend(code) {
+            is_to_look_at |= !is_expected;
+            reasons.push(format!("{count} would have been refused as {code}: {mend}"));
+        } else {
+            is_to_look_at = true;
+            reasons.push(format!("{count} would have been refused as {code}"));
+        }
+    }
+    if route.not_judged > 0 {
+        reasons.push(format!("{} could not be judged", route.not_judged));
+    }
+    let without = route.requests - route.with_key.min(route.requests);
+    let verdict = match () {
+        () if route.with_key == 0 => Verdict::AskForKeys,
+        () if is_to_look_at => Verdict::LookFirst,
+        () => Verdict::Enforce,
+    };
+    match verdict {
+        Verdict::AskForKeys => {
+            reasons.push(
+                "no request has a key: have clients send one with each intent, kept over its retries"
+                    .to_owned(),
+            );
+        }
+        Verdict::Enforce if without > 0 => {
+            reasons
+                .push(format!("{without} of {} have no key: `required` would refuse these", route.requests));
+        }
+        Verdict::Enforce | Verdict::LookFirst => {}
+    }
+    let config = (verdict == Verdict::Enforce).then(|| config(route, without == 0));
+    Advice { verdict, reasons, config }
+}
+
+/// What to do about refusals of a kind, and whether they are what one asks for by enforcing.
+fn mend(code: &str) -> Option<(&'static str, bool)> {
+    let found = Code::ALL.iter().find(|known| known.as_str() == code)?;
+    Some(match found {
+        Code::Missing => ("keep key = \"optional\" until every client sends one", true),
+        Code::Unknown => {
+            ("outcomes in doubt, which retries repeated; somebody will have to resolve such", true)
+        }
+        Code::AttemptsExhausted => ("they ran beyond attempts_max", true),
+        Code::Mismatch => (
+            "keys used twice, or bodies that differ between retries; see `semel fingerprint` and fingerprint_exclude",
+            false,
+        ),
+        Code::Invalid => ("see key_min, key_max and weak_keys, or mend the client", false),
+        Code::CallerNotIdentified => ("configure [identity]", false),
+        Code::Unfingerprintable => ("bodies that are not what their content type says", false),
+        Code::TooLarge => ("raise request_max", false),
+        Code::Expired => ("clients retry for longer than ttl: raise it", false),
+        Code::Streaming => ("streams cannot be protected: take this path out with key = \"off\"", false),
+        Code::StoreUnavailable => ("the store did not answer: mend that before", false),
+        _ => return None,
+    })
+}
+
+fn config(route: &Route, is_required: bool) -> String {
+    let mut lines = String::from("[[operation]]\n");
+    if let (Some(method), Some(path)) = (&route.method, &route.path) {
+        let _ = writeln!(lines, "path = {path:?}\nmethods = [{method:?}]");
+    } else {
+        let _ = writeln!(lines, "# … as it stands, of {}", route.operation);
+    }
+    if is_required {
+        lines.push_str("key = \"required\"\n");
+    }
+    lines.push_str("mode = \"enforce\"\n");
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(requests: u64, with_key: u64) -> Route {
+        let (method, path) = (Some("POST".to_owned()), Some("/accounts/{id}/charges".to_owned()));
+        Route { operation: "other".to_owned(), method, path, requests, with_key, ..Route::default() }
+    }
+
+    fn refusing(code: Code) -> Route {
+        Route { would_refuse: [(code.as_str().to_owned(), 1)].into(), ..route(10, 9) }
+    }
+
+    #[test]
+    fn what_would_turn_away_requests_that_should_pass_is_not_to_be_enforced_yet() {
+        for code in
+            [Code::Mismatch, Code::Invalid, Code::CallerNotIdentified, Code::TooLarge, Code::Streaming]
+        {
+            let advice = advise(&refusing(code));
+            assert_eq!((advice.verdict, advice.config), (Verdict::LookFirst, None), "{code:?}");
+            assert!(advice.reasons[0].contains(code.as_str()), "{:?}", advice.reasons);
+        }
+    }
+
+    #[test]
+    fn what_is_refused_by_intent_does_not_speak_against_it() {
+        for code in [Code::Missing, Code::Unknown] {
+            assert_eq!(advise(&refusing(code)).verdict, Verdict::Enforce, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_required_only_where_every_request_has_one() {
+        let required = advise(&Route { would_replay: 2, ..route(5, 5) }).config.expect("lines");
+        assert_eq!(
+            required,
+            "[[operation]]\npath = \"/accounts/{id}/charges\"\nmethods = [\"POST\"]\nkey = \"required\"\nmode = \"enforce\"\n"
+        );
+        let optional = advise(&route(5, 4)).config.expect("lines");
+        assert!(!optional.contains("required"), "{optional}");
+        let over = crate::config::Overrides::default();
+        for lines in [required, optional] {
+            assert!(crate::config::read(&lines, &over, &|_| None).is_ok(), "{lines}");
+        }
+    }
+
+    #[test]
+    fn without_keys_there_is_nothing_to_enforce_and_duplicates_say_why_there_should_be() {
+        let advice = advise(&Route { likely_duplicates: 3, ..route(5, 0) });
+        assert_eq!((advice.verdict, advice.config), (Verdict::AskForKeys, None));
+        assert!(advice.reasons[0].starts_with("3 without a key"), "{:?}", advice.reasons);
+    }
+}

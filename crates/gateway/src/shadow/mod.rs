@@ -1,0 +1,175 @@
+//! What shadow mode has seen, route by route.
+//!
+//! What lives here: the tally of requests that would have been replayed, refused or blocked, of likely duplicates without a
+//! key, and [what follows from it](advise). What must never: a table that grows with what clients send, or a key, a caller or
+//! a payload in it.
+
+mod advice;
+
+pub use advice::{Advice, Verdict, advise};
+
+use semel::archive::rfc3339;
+use semel::core::time::Time;
+use semel_http::{Code, Event, Observer, Seen, What, Would};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use utoipa::ToSchema;
+
+/// How many routes are told apart; what comes on top is counted together.
+pub const ROUTES_MAX: usize = 200;
+
+/// What stands in place of a route that there was no room for, and of an operation's name where none is configured.
+const OTHER: &str = "other";
+
+/// Counts what shadow mode sees. Cheap to clone; every clone counts into the same numbers.
+#[derive(Clone)]
+pub struct Tally(Arc<Counting>);
+
+struct Counting {
+    since: Time,
+    routes: Mutex<BTreeMap<Name, Counts>>,
+}
+
+/// An operation that is configured; or method and path, where none is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    operation: String,
+    route: Option<(String, String)>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    requests: u64,
+    with_key: u64,
+    would_run: u64,
+    would_replay: u64,
+    would_refuse: BTreeMap<&'static str, u64>,
+    likely_duplicates: u64,
+    not_judged: u64,
+}
+
+impl Tally {
+    /// Counts from now on.
+    pub fn new(now: Time) -> Self {
+        Self(Arc::new(Counting { since: now, routes: Mutex::default() }))
+    }
+
+    /// What was seen so far.
+    pub fn summary(&self) -> Summary {
+        let routes = self.0.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let routes = routes.iter().map(|(name, counts)| Route::of(name, counts)).collect();
+        Summary { since: rfc3339::text(self.0.since), routes }
+    }
+
+    fn count(&self, operation: &str, seen: &Seen<'_>, would: Would) {
+        let route = (operation == OTHER).then(|| (seen.method.to_owned(), seen.path.to_owned()));
+        let name = Name { operation: operation.to_owned(), route };
+        let mut routes = self.0.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = routes.len() >= ROUTES_MAX && !routes.contains_key(&name);
+        let name = if is_full { Name { operation: OTHER.to_owned(), route: None } } else { name };
+        let counts = routes.entry(name).or_default();
+        counts.requests += 1;
+        counts.with_key += u64::from(seen.has_key);
+        counts.likely_duplicates += u64::from(seen.is_repeat);
+        match would {
+            Would::Run | Would::RunAgain => counts.would_run += 1,
+            Would::Replay => counts.would_replay += 1,
+            Would::Refuse(code) => *counts.would_refuse.entry(code.as_str()).or_default() += 1,
+            _ => counts.not_judged += 1,
+        }
+    }
+}
+
+impl Observer for Tally {
+    fn observe(&self, event: &Event<'_>) {
+        if let (What::Shadow(would), Some(seen)) = (event.what, &event.seen) {
+            self.count(event.operation, seen, would);
+        }
+    }
+}
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tally").finish_non_exhaustive()
+    }
+}
+
+/// What shadow mode has seen since this process began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Shadow)]
+pub struct Summary {
+    /// Since when (RFC 3339).
+    pub since: String,
+    /// Every route that is in shadow mode and was asked for.
+    pub routes: Vec<Route>,
+}
+
+/// What shadow mode has seen of one route.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ShadowRoute)]
+pub struct Route {
+    /// The operation's name or template; `other` where none is configured for it.
+    pub operation: String,
+    /// The method, where no operation is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// The path, where no operation is configured, with what looks like an id taken out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// How many requests there were. Each would have run, been replayed, blocked or refused, or was not judged.
+    pub requests: u64,
+    /// How many of them had a key.
+    pub with_key: u64,
+    /// How many would have run.
+    pub would_run: u64,
+    /// How many would have got a stored outcome, and ran again.
+    pub would_replay: u64,
+    /// How many would have been told to wait for their twin, and ran beside it.
+    pub would_block: u64,
+    /// How many would have been refused, by the code that they would have got.
+    pub would_refuse: BTreeMap<String, u64>,
+    /// How many had no key, and the same payload as another of the same caller within ten minutes.
+    pub likely_duplicates: u64,
+    /// How many nobody could judge.
+    pub not_judged: u64,
+}
+
+impl Route {
+    fn of(name: &Name, counts: &Counts) -> Self {
+        let mut would_refuse = counts.would_refuse.clone();
+        let would_block = would_refuse.remove(Code::InProgress.as_str()).unwrap_or(0);
+        let (method, path) = name.route.clone().unzip();
+        Self {
+            operation: name.operation.clone(),
+            method,
+            path,
+            requests: counts.requests,
+            with_key: counts.with_key,
+            would_run: counts.would_run,
+            would_replay: counts.would_replay,
+            would_block,
+            would_refuse: would_refuse.into_iter().map(|(code, count)| (code.to_owned(), count)).collect(),
+            likely_duplicates: counts.likely_duplicates,
+            not_judged: counts.not_judged,
+        }
+    }
+
+    /// How many would have been refused.
+    pub fn refused(&self) -> u64 {
+        self.would_refuse.values().sum()
+    }
+
+    /// The route for people: `charge`, `POST /charges`.
+    pub fn told(&self) -> String {
+        match (&self.method, &self.path) {
+            (Some(method), Some(path)) => format!("{method} {path}"),
+            _ => self.operation.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

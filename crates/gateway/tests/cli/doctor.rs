@@ -1,0 +1,217 @@
+//! What is wrong with a store.
+
+use crate::world::{Ran, Scratch, World, key, semel};
+use serde_json::Value;
+
+fn codes(ran: &Ran) -> Vec<(String, String)> {
+    let report = ran.json();
+    let findings = report["findings"].as_array().expect("findings");
+    let word = |finding: &Value, name: &str| finding[name].as_str().expect("a word").to_owned();
+    for finding in findings {
+        assert!(!word(finding, "what").is_empty() && !word(finding, "mend").is_empty(), "{finding}");
+    }
+    findings.iter().map(|finding| (word(finding, "severity"), word(finding, "code"))).collect()
+}
+
+fn found(ran: &Ran, severity: &str, code: &str) {
+    let codes = codes(ran);
+    assert!(codes.contains(&(severity.to_owned(), code.to_owned())), "{severity} {code} is not in {codes:?}");
+}
+
+fn doctor(scratch: &Scratch, more: &[&str]) -> Ran {
+    semel(&[&["doctor", "--json", "--store", &scratch.store()], more].concat())
+}
+
+/// Something to look at, which nobody works on any more.
+fn left() -> World {
+    let mut world = World::new();
+    assert_eq!(world.post("/charges", Some(&key(1)), "{}").status, 201);
+    world.gateway.kill();
+    world
+}
+
+fn raw(scratch: &Scratch) -> rusqlite::Connection {
+    rusqlite::Connection::open(scratch.file()).expect("the file opens")
+}
+
+#[test]
+fn a_healthy_store_has_nothing_wrong_with_it_while_a_gateway_works_on_it() {
+    let world = World::new();
+    world.post("/charges", Some(&key(1)), "{}");
+    let ran = doctor(&world.scratch, &[]).exits(0);
+    assert_eq!(codes(&ran), []);
+    let report = ran.json();
+    assert_eq!((&report["records"]["SUCCEEDED"], &report["scanned"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&report["secret"]["phase"], &report["schema"]["have"]),
+        (&"steady".into(), &report["schema"]["wanted"])
+    );
+    let told = semel(&["doctor", "--store", &world.scratch.store()]).exits(0).out;
+    assert!(told.contains("1 SUCCEEDED") && told.ends_with("nothing found\n"), "{told}");
+    assert_eq!(doctor(&world.scratch, &["--quick"]).exits(0).json()["scanned"], 0);
+}
+
+#[test]
+fn what_waits_for_somebody_is_told_and_is_no_error_yet() {
+    let mut world = World::with(&["--lease", "1s"]);
+    let id = world.post("/doubt", Some(&key(1)), "{}");
+    let hanging = crate::world::send(world.gateway.address, "/hang", Some(&key(2)), "{}");
+    world.upstream.hanging(1);
+    world.gateway.kill();
+    drop(hanging);
+    crate::world::until(|| doctor(&world.scratch, &[]).json()["deadLeases"] == 1);
+    let ran = doctor(&world.scratch, &[]).exits(0);
+    found(&ran, "warning", "unknown-outcomes");
+    found(&ran, "warning", "dead-leases");
+    assert_eq!(ran.json()["oldestUnknown"]["operationId"], id.id());
+    let told = semel(&["doctor", "--store", &world.scratch.store()]).exits(0).out;
+    assert!(told.contains("warning  unknown-outcomes") && told.contains("semel records resolve"), "{told}");
+}
+
+#[test]
+fn a_missing_store_is_an_error_and_is_not_created() {
+    let scratch = Scratch::new();
+    found(&doctor(&scratch, &[]).exits(1), "error", "store-missing");
+    assert!(!scratch.file().exists());
+    found(&semel(&["doctor", "--json", "--store", "memory:"]).exits(1), "error", "store-not-here");
+    semel(&["doctor", "--store", "nowhere"]).exits(2);
+}
+
+#[test]
+fn a_newer_or_foreign_or_empty_schema_is_an_error_and_is_left_alone() {
+    let world = left();
+    raw(&world.scratch)
+        .execute("UPDATE semel_meta SET value = 99 WHERE name = 'schema'", [])
+        .expect("changed");
+    let ran = doctor(&world.scratch, &[]).exits(1);
+    found(&ran, "error", "schema-unfit");
+    assert!(ran.out.contains("schema 99"), "{ran:?}");
+
+    let scratch = Scratch::new();
+    raw(&scratch).execute_batch("CREATE TABLE payments (id)").expect("a table");
+    let before = std::fs::read(scratch.file()).expect("read");
+    found(&doctor(&scratch, &[]).exits(1), "error", "schema-missing");
+    assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
+}
+
+#[test]
+fn damage_is_an_error_wherever_it_is() {
+    let world = left();
+    raw(&world.scratch).execute("UPDATE semel_records SET entry = x'00'", []).expect("changed");
+    let ran = doctor(&world.scratch, &[]).exits(1);
+    found(&ran, "error", "records-unreadable");
+    assert_eq!(ran.json()["unreadable"], 1);
+    let told = semel(&["doctor", "--store", &world.scratch.store()]).exits(1).out;
+    assert!(told.contains("error    records-unreadable"), "{told}");
+    let listed = world.in_store(&["records", "list"]).exits(0).out;
+    assert!(listed.contains("1 cannot be read"), "{listed}");
+
+    let world = left();
+    raw(&world.scratch).execute("UPDATE semel_counts SET rows = rows + 7", []).expect("changed");
+    found(&doctor(&world.scratch, &[]).exits(1), "error", "file-damaged");
+
+    let scratch = Scratch::new();
+    scratch.write("semel.db", "dear diary, ".repeat(1000));
+    found(&doctor(&scratch, &[]).exits(1), "error", "store-unreadable");
+}
+
+#[test]
+fn records_from_the_future_say_that_the_clock_is_wrong() {
+    use semel::core::store::Clock;
+    use semel::core::time::Time;
+    struct Ahead;
+    impl Clock for Ahead {
+        fn now(&self) -> Time {
+            semel::SystemClock.now() + std::time::Duration::from_hours(2)
+        }
+    }
+    let scratch = Scratch::new();
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(async {
+        let options = semel_sql::sqlite::Options::default().clock(std::sync::Arc::new(Ahead));
+        let store =
+            std::sync::Arc::new(semel_sql::sqlite::Store::open(scratch.file(), options).expect("opened"));
+        let engine = semel::Engine::builder(store.clone()).build().await.expect("built");
+        let scope = semel::core::scope::Scope::new(
+            semel::core::scope::Identity::header("ada"),
+            semel::core::scope::Operation::named("charge"),
+        );
+        let key = semel::core::key::Key::from_source("order:1234:charge").expect("a key");
+        let policy = semel::core::policy::Policy::new(semel::core::policy::Class::External);
+        let intent = semel::Intent::new(scope, key, policy, semel::payload::Raw::from(&b"{}"[..]));
+        let work = |_| async { semel::Ended::from(semel::core::classify::Ending::InDoubt) };
+        engine.execute(intent, work).await.expect("run");
+        engine.shutdown(std::time::Duration::from_secs(1)).await;
+        store.close().await;
+    });
+    found(&doctor(&scratch, &[]).exits(1), "error", "clock-behind");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_others_can_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = left();
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(world.scratch.file(), open).expect("changed");
+    found(&doctor(&world.scratch, &[]).exits(0), "warning", "file-open-to-others");
+}
+
+#[test]
+fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
+    let scratch = Scratch::new();
+    let upstream = crate::upstream::Upstream::start();
+    scratch.write("key-a", "11".repeat(32));
+    scratch.write("key-b", "22".repeat(32));
+    let config = |name: &str, sealing: &str| {
+        let (store, upstream) = (scratch.store(), upstream.address);
+        scratch.write(
+            name,
+            format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{sealing}"),
+        )
+    };
+    let key = |name: &str, file: &str| {
+        let file = scratch.path(file).display().to_string();
+        format!("[[sealing.key]]\nname = \"{name}\"\nsecret = 'file:{file}'\n")
+    };
+    let right = config("right.toml", &key("a", "key-a"));
+    let gateway = crate::world::Gateway::start(&["--config", &right, "--admin", "127.0.0.1:0"]);
+    let reply = crate::world::post(gateway.address, "/charges", Some(&crate::world::key(1)), "{}");
+    assert_eq!(reply.status, 201);
+
+    found(&doctor(&scratch, &[]).exits(0), "notice", "answers-sealed");
+    assert_eq!(
+        codes(&semel(&["doctor", "--json", "--config", &right]).exits(0)),
+        [],
+        "the store is the file's"
+    );
+    let other = config("other.toml", &key("b", "key-b"));
+    found(&doctor(&scratch, &["--config", &other]).exits(1), "error", "sealing-key-missing");
+    let wrong = config("wrong.toml", &key("a", "key-b"));
+    found(&doctor(&scratch, &["--config", &wrong]).exits(1), "error", "seals-broken");
+    let none = config("none.toml", "");
+    found(&doctor(&scratch, &["--config", &none]).exits(1), "error", "sealing-key-missing");
+    let mistaken = config("mistaken.toml", "[nonsense]\n");
+    found(&doctor(&scratch, &["--config", &mistaken]).exits(1), "error", "config-mistakes");
+    let elsewhere = scratch.write("elsewhere.toml", "[store]\nurl = \"sqlite:elsewhere.db\"\n");
+    found(&doctor(&scratch, &["--config", &elsewhere]), "warning", "config-of-another-store");
+
+    // The same keys open answers for whoever asks the store, and seal what is put there.
+    let show = ["records", "show", reply.id(), "--body", "--store", &scratch.store()];
+    let shut = semel(&show).exits(0).out;
+    assert!(shut.contains("cannot be opened here") && !shut.contains("charge 1"), "{shut}");
+    let open = semel(&[&show[..], &["--config", &right]].concat()).exits(0).out;
+    assert!(open.ends_with("charge 1\n"), "{open}");
+    let doubted = crate::world::post(gateway.address, "/doubt", Some(&crate::world::key(2)), "{}");
+    let secret = scratch.write("body", "do not read this");
+    let resolve =
+        ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "r", "--status", "200"];
+    let sealed = ["--body", &secret, "--store", &scratch.store(), "--config", &right];
+    semel(&[&resolve[..], &sealed].concat()).exits(0);
+    let replay = crate::world::post(gateway.address, "/doubt", Some(&crate::world::key(2)), "{}");
+    assert_eq!(replay.body, "do not read this");
+    let kept =
+        [scratch.file(), scratch.path("semel.db-wal")].map(|file| std::fs::read(file).unwrap_or_default());
+    let is_in = |bytes: &Vec<u8>| bytes.windows(16).any(|window| window == b"do not read this");
+    assert!(!kept.iter().any(is_in), "it was stored as it is");
+}

@@ -1,0 +1,11 @@
+//! The commands of `semel` other than `serve`: what they print, what they change, and how they exit.
+
+mod doctor;
+mod network;
+mod paper;
+mod records;
+mod schema;
+mod settle;
+mod shadow;
+mod upstream;
+mod world;

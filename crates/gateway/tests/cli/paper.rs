@@ -1,0 +1,99 @@
+//! What shells, `man` and people are told of the program.
+
+use crate::world::{Scratch, semel};
+use std::process::{Command, Stdio};
+
+fn is_installed(tool: &str) -> bool {
+    let found = Command::new("sh").arg("-c").arg(format!("command -v {tool}")).stdout(Stdio::null()).status();
+    found.expect("a shell").success()
+}
+
+#[test]
+fn bash_completes_commands_and_flags() {
+    let scratch = Scratch::new();
+    let script = scratch.write("semel.bash", semel(&["completions", "bash"]).exits(0).out);
+    let complete = |words: &str, last: usize| {
+        let asked = format!(
+            "source '{script}' && COMP_WORDS=({words}) && COMP_CWORD={last} && \
+             _semel semel \"${{COMP_WORDS[{last}]}}\" \"${{COMP_WORDS[{last}-1]}}\" && printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let told = Command::new("bash").args(["--norc", "-c", &asked]).output().expect("bash");
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        String::from_utf8(told.stdout).expect("text")
+    };
+    let syntax = Command::new("bash").args(["-n", &script]).status().expect("bash");
+    assert!(syntax.success());
+    assert_eq!(complete("semel rec", 1), "records\n");
+    assert!(complete("semel records re", 2).lines().eq(["resolve", "release"]));
+    assert!(complete("semel records list --st", 3).contains("--state"));
+}
+
+#[test]
+fn every_shell_has_its_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(semel(&["completions", shell]).exits(0).out.contains("records"), "{shell}");
+    }
+    semel(&["completions", "tcsh"]).exits(2);
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command_and_it_can_be_typeset() {
+    let scratch = Scratch::new();
+    let pages = scratch.path("man1");
+    semel(&["man", pages.to_str().expect("text")]).exits(0);
+    let names = std::fs::read_dir(&pages).expect("pages").map(|page| page.expect("a page").file_name());
+    let names: Vec<_> = names.map(|name| name.into_string().expect("text")).collect();
+    for name in ["semel.1", "semel-serve.1", "semel-records.1", "semel-records-resolve.1", "semel-doctor.1"] {
+        assert!(names.iter().any(|known| known == name), "{name} is not in {names:?}");
+    }
+    assert!(semel(&["man"]).exits(0).out.contains("semel"));
+    if is_installed("groff") {
+        for name in &names {
+            let page = pages.join(name);
+            let set = Command::new("groff")
+                .args(["-man", "-Tutf8", "-ww", "-z"])
+                .arg(&page)
+                .output()
+                .expect("groff");
+            assert!(
+                set.status.success() && set.stderr.is_empty(),
+                "{name}: {}",
+                String::from_utf8_lossy(&set.stderr)
+            );
+        }
+    }
+}
+
+#[test]
+fn the_program_says_what_it_is() {
+    let version = semel(&["--version"]).exits(0).out;
+    assert!(version.starts_with(concat!("semel ", env!("CARGO_PKG_VERSION"), "\n")), "{version}");
+    assert!(version.contains("SQLite 3."), "{version}");
+    let help = semel(&["--help"]).exits(0).out;
+    for command in [
+        "serve",
+        "config",
+        "records",
+        "doctor",
+        "shadow",
+        "schema",
+        "fingerprint",
+        "key",
+        "completions",
+        "man",
+    ] {
+        assert!(help.lines().any(|line| line.trim().starts_with(command)), "{command} is not in {help}");
+    }
+    assert!(help.contains("semel serve --demo"), "{help}");
+    for command in [&["records", "--help"][..], &["records", "list", "--help"], &["shadow", "--help"]] {
+        assert!(semel(command).exits(0).out.contains("4 refused"), "{command:?}");
+    }
+}
+
+#[test]
+fn a_new_key_has_the_form_that_was_asked_for() {
+    let made = |form: &str| semel(&["key", "new", "--form", form]).exits(0).out.trim().to_owned();
+    assert_eq!(made("ulid").len(), 26);
+    assert_eq!(made("uuid7").as_bytes()[14], b'7');
+    assert_eq!(made("uuid4").as_bytes()[14], b'4');
+}

@@ -1,0 +1,152 @@
+//! Finding and showing.
+
+use crate::world::{World, key, semel};
+use serde_json::Value;
+
+fn ids(found: &Value) -> Vec<&str> {
+    found["records"].as_array().expect("records").iter().map(|record| text(record, "operationId")).collect()
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value[name].as_str().unwrap_or_else(|| panic!("{name} in {value}"))
+}
+
+fn show<'a>(id: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["records", "show", id], more].concat()
+}
+
+#[test]
+fn a_list_finds_records_by_each_filter_at_a_gateway_and_in_its_store() {
+    let world = World::new();
+    let charged = world.post("/charges", Some(&key(1)), "{}");
+    let doubted = world.post("/doubt", Some(&key(2)), "{}");
+    assert_eq!((charged.status, doubted.status), (201, 502));
+    let (charged, doubted) = (charged.id(), doubted.id());
+    let shown = world.at_admin(&["records", "show", charged, "--json"]).exits(0).json();
+    let (key_hash, caller) = (text(&shown, "keyHash"), text(&shown, "callerHash"));
+    let raw = key(1);
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&[], &[charged, doubted]),
+        (&["--state", "unknown"], &[doubted]),
+        (&["--operation", "POST /charges"], &[charged]),
+        (&["--key", &raw], &[charged]),
+        (&["--key-hash", key_hash], &[charged]),
+        (&["--caller", caller], &[charged, doubted]),
+        (&["--since", "1h"], &[charged, doubted]),
+        (&["--until", "1h"], &[]),
+        (&["--since", "2020-01-01T00:00:00Z", "--until", "2020-01-02T00:00:00Z"], &[]),
+    ];
+    for [flag, place] in world.places() {
+        for (filter, expected) in cases {
+            let found = semel(&[&["records", "list", "--json", &flag, &place], filter].concat()).exits(0);
+            assert_eq!(ids(&found.json()), expected, "{flag} {filter:?}");
+        }
+        let table = semel(&["records", "list", &flag, &place]).exits(0).out;
+        let lines: Vec<_> = table.lines().collect();
+        assert!(lines[0].starts_with("OPERATION ID") && lines[0].contains("STATE"), "{table}");
+        assert!(lines[1].starts_with(charged) && lines[1].contains("SUCCEEDED"), "{table}");
+        assert!(lines[2].contains("UNKNOWN") && table.contains("1 can be settled"), "{table}");
+        assert!(!table.contains('\u{1b}'), "a colour for nobody: {table:?}");
+        let none = semel(&["records", "list", "--state", "EXPIRED", &flag, &place]).exits(0);
+        assert_eq!(none.out, "no records\n");
+    }
+}
+
+#[test]
+fn a_list_is_paged_and_all_of_it_can_be_piped() {
+    let world = World::new();
+    let sent: Vec<_> =
+        (0..5).map(|number| world.post("/charges", Some(&key(number)), "{}").id().to_owned()).collect();
+    for [flag, place] in world.places() {
+        let list = |more: &[&str]| semel(&[&["records", "list", &flag, &place], more].concat()).exits(0);
+        let first = list(&["--json", "--limit", "2"]).json();
+        assert_eq!(ids(&first), sent[..2]);
+        let rest = list(&["--json", "--after", text(&first, "next")]).json();
+        assert_eq!((ids(&rest), rest.get("next")), (sent[2..].iter().map(String::as_str).collect(), None));
+        let table = list(&["--limit", "2"]).out;
+        assert!(table.contains(&format!("--after {}", text(&first, "next"))), "{table}");
+        let lines = list(&["--json", "--all"]).out;
+        let lines: Vec<Value> =
+            lines.lines().map(|line| serde_json::from_str(line).expect("a document")).collect();
+        assert_eq!(lines.iter().map(|line| text(line, "operationId")).collect::<Vec<_>>(), sent);
+    }
+}
+
+#[test]
+fn a_record_is_shown_with_its_history_and_its_answer_only_where_it_is_asked_for() {
+    let world = World::new();
+    let reply = world.post("/charges", Some(&key(1)), "{}");
+    for [flag, place] in world.places() {
+        let told = semel(&show(reply.id(), &[&flag, &place])).exits(0).out;
+        for part in
+            ["POST /charges", reply.id(), "SUCCEEDED", "external", "201, kept", "ATTEMPT", "PROCESSING"]
+        {
+            assert!(told.contains(part), "{part} is not in {told}");
+        }
+        let json = semel(&show(reply.id(), &["--json", &flag, &place])).exits(0).json();
+        assert_eq!((json["response"]["status"].as_u64(), json["response"].get("body")), (Some(201), None));
+        assert_eq!(json["history"].as_array().expect("a history").len(), 2);
+        assert!(!told.contains("charge 1") && json.get("fingerprint").is_none(), "{told}");
+    }
+    // Nobody at a gateway without tokens may read answers; who can open the file can read them anyway.
+    let denied = world.at_admin(&show(reply.id(), &["--body"])).exits(0).out;
+    assert!(denied.contains("lacks the role bodies") && !denied.contains("charge 1"), "{denied}");
+    let told = world.in_store(&show(reply.id(), &["--body"])).exits(0).out;
+    assert!(told.contains("\nlocation: /charges/1\n") && told.ends_with("\n\ncharge 1\n"), "{told}");
+    let json = world.in_store(&show(reply.id(), &["--body", "--json"])).exits(0).json();
+    assert_eq!(json["response"]["body"], "charge 1");
+}
+
+#[test]
+fn each_way_to_fail_has_its_exit_code() {
+    let world = World::new();
+    let id = world.post("/charges", Some(&key(1)), "{}");
+    let nobody = "00000000-0000-8000-8000-000000000000";
+    for [flag, place] in world.places() {
+        let place = [flag.as_str(), place.as_str()];
+        let missing = semel(&[&["records", "show", nobody], &place[..]].concat()).exits(3);
+        assert!(missing.err.starts_with("error: ") && missing.out.is_empty(), "{missing:?}");
+        let missing = semel(&[&["records", "show", nobody, "--json"], &place[..]].concat()).exits(3);
+        assert_eq!(missing.json()["code"], "OPERATION_NOT_FOUND");
+        let release = ["records", "release", id.id(), "--reason", "to see"];
+        let refused = semel(&[&release, &place[..]].concat()).exits(4);
+        assert!(refused.err.contains("RECORD_STATE_CONFLICT"), "{refused:?}");
+        semel(&[&["records", "list", "--after", "nonsense"], &place[..]].concat()).exits(2);
+        semel(&[&["records", "list", "--key", "a\nb"], &place[..]].concat()).exits(2);
+    }
+    for usage in [
+        &["records"][..],
+        &["records", "show", "x"],
+        &["records", "list", "--state", "LOST"],
+        &["records", "list", "--since", "yesterday"],
+        &["records", "list", "--caller", "abc"],
+        &["records", "list", "--limit", "0"],
+        &["records", "list", "--store", "sqlite:x", "--admin", "http://127.0.0.1:1"],
+        &["records", "list", "--admin", "127.0.0.1:9090"],
+        &["records", "release", nobody],
+        &["records", "resolve", nobody, "--outcome", "maybe", "--reason", "x"],
+        &["records", "resolve", nobody, "--outcome", "failed", "--reason", "x"],
+        &["records", "resolve", nobody, "--outcome", "failed", "--reason", "x", "--status", "200"],
+        &["records", "resolve", nobody, "--outcome", "not-applied", "--reason", "x", "--status", "200"],
+    ] {
+        semel(usage).exits(2);
+    }
+    let unreachable = semel(&["records", "list", "--admin", "http://127.0.0.1:1"]).exits(1);
+    assert!(unreachable.err.contains("cannot be reached"), "{unreachable:?}");
+}
+
+#[test]
+fn a_store_is_neither_created_nor_given_tables_by_looking_for_records() {
+    let scratch = crate::world::Scratch::new();
+    let missing = semel(&["records", "list", "--store", &scratch.store()]).exits(1);
+    assert!(missing.err.contains("cannot be used"), "{missing:?}");
+    assert!(!scratch.file().exists());
+    let own = rusqlite::Connection::open(scratch.file()).expect("a file");
+    own.execute_batch("CREATE TABLE payments (id)").expect("a table");
+    drop(own);
+    let before = std::fs::read(scratch.file()).expect("read");
+    let foreign = semel(&["records", "list", "--store", &scratch.store()]).exits(1);
+    assert!(foreign.err.contains("holds no records"), "{foreign:?}");
+    assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
+    semel(&["records", "list", "--store", "memory:"]).exits(1);
+}

@@ -1,0 +1,99 @@
+//! What shadow mode has seen, and what to enforce.
+
+use crate::upstream::Upstream;
+use crate::world::{Gateway, Scratch, key, post, semel, until};
+use serde_json::Value;
+
+fn shadowing(scratch: &Scratch, upstream: &Upstream, terms: &str) -> Gateway {
+    let (store, upstream) = (scratch.store(), upstream.address);
+    let text = format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{terms}");
+    let config = scratch.write("semel.toml", text);
+    Gateway::start(&["--config", &config, "--admin", "127.0.0.1:0"])
+}
+
+fn route<'v>(told: &'v Value, name: &str) -> Option<&'v Value> {
+    let routes = told["routes"].as_array().expect("routes");
+    routes.iter().find(|route| {
+        let seen = &route["seen"];
+        seen["operation"] == name || seen["path"] == name
+    })
+}
+
+#[test]
+fn staged_traffic_is_told_by_route_and_what_to_enforce_follows_from_it() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let terms = "[defaults]\nmode = \"shadow\"\n[[operation]]\nname = \"mail\"\npath = \"/mails\"\nkey = \"required\"\n";
+    let gateway = shadowing(&scratch, &upstream, terms);
+    let admin = format!("http://{}", gateway.admin.expect("it has one"));
+    let send = |path: &str, key: Option<u32>, body: &str| {
+        let key = key.map(crate::world::key);
+        assert_eq!(post(gateway.address, path, key.as_deref(), body).status, 201);
+    };
+    // Whatever is judged has been judged before the next one comes, so that each is told apart.
+    let settled = |name: &str, count: u64| {
+        until(|| {
+            let told = semel(&["shadow", "--json", "--admin", &admin]).exits(0).json();
+            route(&told, name).is_some_and(|route| route["seen"]["requests"] == count)
+        });
+    };
+    let charges = "/accounts/{id}/charges";
+    for (at, (account, key)) in (1..).zip([(1, 1), (1, 1), (2, 2)]) {
+        send(&format!("/accounts/{account}/charges"), Some(key), "{\"amount\":5}");
+        settled(charges, at);
+    }
+    for (at, (key, body)) in (1..).zip([(3, "{\"n\":1}"), (3, "{\"n\":2}")]) {
+        send("/refunds", Some(key), body);
+        settled("/refunds", at);
+    }
+    for at in 1..=3 {
+        send("/mails", None, "{\"to\":\"ada\"}");
+        settled("mail", at);
+    }
+    assert_eq!(upstream.calls(), 8, "everything ran");
+
+    let told = semel(&["shadow", "--json", "--admin", &admin]).exits(0).json();
+    let charged = route(&told, charges).expect("a route");
+    assert_eq!((&charged["seen"]["withKey"], &charged["seen"]["wouldReplay"]), (&3.into(), &1.into()));
+    assert_eq!(charged["advice"]["verdict"], "enforce");
+    let config = charged["advice"]["config"].as_str().expect("lines");
+    assert!(config.contains("key = \"required\"") && config.contains("mode = \"enforce\""), "{config}");
+    let refunds = route(&told, "/refunds").expect("a route");
+    let mismatch = "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST";
+    assert_eq!(refunds["seen"]["wouldRefuse"][mismatch], 1);
+    assert_eq!(refunds["advice"]["verdict"], "look-first");
+    let mail = route(&told, "mail").expect("a route");
+    assert_eq!((&mail["seen"]["likelyDuplicates"], &mail["seen"]["withKey"]), (&2.into(), &0.into()));
+    assert_eq!(mail["seen"]["wouldRefuse"]["MISSING_IDEMPOTENCY_KEY"], 3);
+    assert_eq!(mail["advice"]["verdict"], "ask-for-keys");
+
+    let table = semel(&["shadow", "--admin", &admin]).exits(0).out;
+    for part in [
+        "ROUTE",
+        "DUPLICATES",
+        "POST /accounts/{id}/charges: enforce",
+        "POST /refunds: look first",
+        "mail: ask for keys",
+    ] {
+        assert!(table.contains(part), "{part} is not in {table}");
+    }
+
+    // What is suggested does what it says.
+    drop(gateway);
+    let gateway = shadowing(&scratch, &upstream, &format!("{terms}{config}"));
+    let charge = |body: &str| post(gateway.address, "/accounts/9/charges", Some(&key(9)), body);
+    let first = charge("{\"amount\":5}");
+    let again = charge("{\"amount\":5}");
+    assert_eq!((again.header("idempotency-replayed"), &again.body), (Some("true"), &first.body));
+    assert_eq!(post(gateway.address, "/accounts/9/charges", None, "{}").status, 400);
+    assert_eq!(upstream.calls(), 9);
+}
+
+#[test]
+fn without_shadow_mode_there_is_nothing_to_tell() {
+    let world = crate::world::World::new();
+    world.post("/charges", Some(&key(1)), "{}");
+    let told = world.at_admin(&["shadow"]).exits(0).out;
+    assert!(told.starts_with("no request came in shadow mode"), "{told}");
+    let unreachable = semel(&["shadow", "--admin", "http://127.0.0.1:1"]).exits(1);
+    assert!(unreachable.err.contains("cannot be reached"), "{unreachable:?}");
+}

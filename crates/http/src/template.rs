@@ -1,0 +1,72 @@
+//! From a path to the template that it likely comes from.
+//!
+//! What lives here: telling names from ids in paths that nobody has described. What must never: a decision that a request's
+//! fate depends on; this is for reports.
+
+/// How many segments are told; what is below them is `{*rest}`.
+const SEGMENTS_MAX: usize = 8;
+/// A name is not longer than this.
+const NAME_CHARS_MAX: usize = 32;
+
+/// The path with `{id}` for each segment that looks like one: whatever holds a digit (but `v1`), is long, or has other
+/// characters than a name has. A second one is `{id2}`, and so on. Can be configured as a template.
+pub(crate) fn of(path: &str) -> String {
+    let mut template = String::new();
+    let mut ids = 0;
+    let segments = path.strip_prefix('/').unwrap_or(path).split('/');
+    for (at, segment) in segments.enumerate() {
+        if at == SEGMENTS_MAX {
+            template.push_str("/{*rest}");
+            break;
+        }
+        template.push('/');
+        if is_name(segment) {
+            template.push_str(segment);
+            continue;
+        }
+        ids += 1;
+        template.push_str("{id");
+        if ids > 1 {
+            template.push_str(&ids.to_string());
+        }
+        template.push('}');
+    }
+    template
+}
+
+fn is_name(segment: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | '.' | ':');
+    segment.len() <= NAME_CHARS_MAX && (segment.chars().all(is_letter) || is_version(segment))
+}
+
+/// `v1`, `v2.1`.
+fn is_version(segment: &str) -> bool {
+    let number = segment.strip_prefix(['v', 'V']);
+    number.is_some_and(|number| number.len() <= 4 && number.chars().all(|c| c.is_ascii_digit() || c == '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_and_what_looks_like_an_id_does_not() {
+        for (path, template) in [
+            ("/", "/"),
+            ("/charges", "/charges"),
+            ("/v1/charges", "/v1/charges"),
+            ("/accounts/4711/charges", "/accounts/{id}/charges"),
+            ("/accounts/acct_1a2b/charges/ch_9", "/accounts/{id}/charges/{id2}"),
+            ("/x/8e03978e-40d5-43dd-bc93-6894a57f9324", "/x/{id}"),
+            ("/users/jo@example.org", "/users/{id}"),
+            ("/users/%6ao", "/users/{id}"),
+            ("/x/{y}", "/x/{id}"),
+            ("/a/b/c/d/e/f/g/h/i/j", "/a/b/c/d/e/f/g/h/{*rest}"),
+            ("/payments:capture", "/payments:capture"),
+            ("*", "/{id}"),
+        ] {
+            assert_eq!(of(path), template, "{path}");
+        }
+        assert_eq!(of(&format!("/{}", "x".repeat(60_000))), "/{id}");
+    }
+}

@@ -1,0 +1,152 @@
+//! A look at a file that changes nothing in it: for whoever asks what is wrong with it.
+//!
+//! What lives here: [`Look`], a store that answers questions and refuses every write. What must never: a file that is
+//! created, a table that is made, or a log that is begun anew.
+
+use super::hazards;
+use super::open::File;
+use super::reader::{Reader, reading};
+use super::schema::{self, Schema};
+use super::write::Place;
+use super::{ENTRY_BYTES_MAX, Options};
+use bytes::Bytes;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::Expect;
+use semel_core::record::Record;
+use semel_core::store::{
+    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading,
+    Setting, Store, Written,
+};
+use semel_core::time::Time;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A store in a file that is only looked at. Other processes may have it open, and write.
+///
+/// Every write is refused with [`Kind::ReadOnly`]. Answers block the thread that asks: this is for tools, not for services.
+pub struct Look {
+    file: File,
+    reader: Mutex<Reader>,
+}
+
+impl Look {
+    /// Opens the file at `path`, which has to be there. It may hold no tables of ours, or those of another build:
+    /// [`schema`](Self::schema) tells.
+    pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
+        let Options { clock, readers: _, wal_bytes_max } = options;
+        let file = File::existing(&path.into(), wal_bytes_max)?;
+        let reader = Reader { connection: file.reader()?, clock };
+        Ok(Self { file, reader: Mutex::new(reader) })
+    }
+
+    /// Which schema the file has, and which one this build needs. An error where the tables are not ours, or a newer
+    /// build's.
+    pub fn schema(&self) -> Result<Schema, Error> {
+        schema::of(&self.reader().connection)
+    }
+
+    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large.
+    pub fn verify(&self) -> Result<Vec<String>, Error> {
+        self.reader().verify()
+    }
+
+    /// How many bytes the file has, and how many its log.
+    pub fn bytes(&self) -> (u64, u64) {
+        let bytes = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |found| found.len());
+        (bytes(&self.file.path), bytes(&self.file.wal()))
+    }
+
+    /// A question that panicked has changed nothing.
+    fn reader(&self) -> MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask<'a, T: Send + 'a>(
+        &'a self,
+        ask: impl FnOnce(&Reader) -> Result<T, Error> + Send + 'a,
+    ) -> Pending<'a, T> {
+        Box::pin(async move { ask(&self.reader()) })
+    }
+}
+
+fn refused<'a, T>() -> Pending<'a, T> {
+    Box::pin(async { Err(Error::new(Kind::ReadOnly, "writing to a store that was opened to be looked at")) })
+}
+
+impl Store for Look {
+    fn name(&self) -> String {
+        format!("sqlite:{}", self.file.path.display())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durable: true,
+            shared: true,
+            own_clock: false,
+            notifies: false,
+            entry_bytes_max: ENTRY_BYTES_MAX,
+        }
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        self.ask(|reader| {
+            let mode = reader.connection.pragma_query_value(None, "journal_mode", |row| row.get(0));
+            Ok(hazards::from_outside(&self.file, mode.map_err(|error| error.to_string())))
+        })
+    }
+
+    fn insert<'a>(&'a self, _: CommandId, _: Fresh<'a>) -> Pending<'a, Written> {
+        refused()
+    }
+
+    fn swap<'a>(&'a self, _: CommandId, _: Expect, _: &'a Record) -> Pending<'a, Written> {
+        refused()
+    }
+
+    fn remove(&self, _: CommandId, _: Expect) -> Pending<'_, Written> {
+        refused()
+    }
+
+    fn remove_marker(&self, _: CommandId) -> Pending<'_, Written> {
+        refused()
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        self.ask(move |reader| reader.get(Place::of(id)).map(reading))
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        self.ask(move |reader| reader.find(operation_id))
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.ask(move |reader| reader.page(filter, after, limit))
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.ask(move |reader| reader.due(after, limit))
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.ask(move |reader| reader.markers(after, limit))
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        self.ask(move |reader| reader.count(what, at_most))
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        self.ask(Reader::settings)
+    }
+
+    fn set<'a>(&'a self, _: &'a str, _: Option<&'a [u8]>, _: Option<&'a [u8]>) -> Pending<'a, Setting> {
+        refused()
+    }
+}
+
+impl fmt::Debug for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("sqlite::Look").field("path", &self.file.path).finish_non_exhaustive()
+    }
+}
