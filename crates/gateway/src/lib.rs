@@ -5,6 +5,7 @@
 //! are [`semel::core::machine`] and [`semel_http`].
 
 pub mod admin;
+pub mod ask;
 pub mod cli;
 pub mod config;
 pub mod demo;

@@ -3,6 +3,7 @@
 //! What lives here: the words. What must never: a sentence that is not read from the plan or the store.
 
 use super::{Operation, Plan};
+use crate::ask::{self, Questions};
 use crate::cli::{size, span};
 use crate::identity::{Source, Tenant};
 use semel::core::classify::Rules;
@@ -38,8 +39,9 @@ pub(super) fn text(
     }
     say(if plan.operations.is_empty() { "protects" } else { "otherwise" }, &protects(&plan.terms));
     if plan.terms.key != KeyRule::Off {
-        for (at, line) in guarantee(&plan.terms).iter().enumerate() {
-            say(if at == 0 { "guarantee" } else { "" }, line);
+        let promised = guarantee(&plan.terms).into_iter().chain(asked(&plan.questions));
+        for (at, line) in promised.enumerate() {
+            say(if at == 0 { "guarantee" } else { "" }, &line);
         }
         for (at, line) in assumption(&plan.terms).iter().enumerate() {
             say(if at == 0 { "assumes" } else { "" }, line);
@@ -104,7 +106,7 @@ fn shadow(terms: &Terms) -> &'static str {
 
 /// What one operation is promised.
 fn told(operation: &Operation) -> Vec<String> {
-    let Operation { template, terms } = operation;
+    let Operation { template, terms, questions } = operation;
     let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
     let what = format!("{name}{} {template}", methods(terms));
     let rule = match terms.key {
@@ -124,6 +126,29 @@ fn told(operation: &Operation) -> Vec<String> {
     lines.push(format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms)));
     if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
         lines.extend(assumption(terms).into_iter().map(|line| format!("assumes {line}")));
+    }
+    lines.extend(asked(questions));
+    lines
+}
+
+/// What is asked of the service, or about it.
+fn asked(questions: &Questions) -> Vec<String> {
+    let Questions { probe, authorize, rebuild } = questions;
+    let mut lines = Vec::new();
+    if let Some(probe) = probe {
+        let (method, place, pace) = (&probe.method, &probe.place, &probe.pace);
+        let until = span::text(pace.give_up_after);
+        lines.push(format!("what ends in doubt is looked up by {method} {place}, for {until}"));
+    }
+    if let Some(authorize) = authorize {
+        lines.push(format!("replayed only where the service allows it at {}", authorize.path));
+    }
+    match rebuild.as_ref().map(|rebuild| &rebuild.source) {
+        Some(ask::Source::Location) => {
+            lines.push("replays are made anew from the response's Location".to_owned())
+        }
+        Some(ask::Source::Path(path)) => lines.push(format!("replays are made anew from {path}")),
+        None => {}
     }
     lines
 }

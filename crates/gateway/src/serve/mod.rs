@@ -13,6 +13,7 @@ mod signals;
 
 pub use plan::{Operation, Plan};
 
+use crate::ask::{Directory, Ways};
 use crate::config::Mistake;
 use crate::forward::{self, Client, Inbound, Outbound};
 use crate::identity::{self, Live};
@@ -42,6 +43,7 @@ pub struct Gateway {
     engine: Engine,
     store: Opened,
     entrance: Entrance,
+    directory: Directory,
     desk: Option<Desk>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
@@ -56,8 +58,12 @@ impl Gateway {
         let store = Opened::open(&plan.store)?;
         let metrics = Metrics::default();
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
-        let mut builder =
-            Engine::builder(Arc::clone(&store.store)).observer(observers).quotas(plan.quotas.clone());
+        let directory = Directory::new(sides.routes.clone());
+        let asked = directory.clone();
+        let mut builder = Engine::builder(Arc::clone(&store.store))
+            .observer(observers)
+            .quotas(plan.quotas.clone())
+            .reconcilers(move |operation| asked.reconciler_of(operation));
         if let Some(ring) = &plan.sealing {
             builder = builder.sealing(ring.clone());
         }
@@ -69,13 +75,14 @@ impl Gateway {
             None => None,
         };
         let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics));
-        Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics })
+        Ok(Self { plan, bound, engine, store, entrance, directory, desk, is_draining, metrics })
     }
 
     /// What takes new plans while the gateway runs.
     pub fn reloading(&self) -> Reloading {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
-        Reloading { plan, engine, entrance, metrics: self.metrics.clone() }
+        let directory = self.directory.clone();
+        Reloading { plan, engine, entrance, directory, metrics: self.metrics.clone() }
     }
 
     /// Where clients reach it.
@@ -97,7 +104,7 @@ impl Gateway {
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics: _ } = self;
+        let Self { plan, bound, engine, store, entrance, desk, is_draining, directory: _, metrics: _ } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
@@ -133,16 +140,22 @@ impl Gateway {
 
 /// What has to be there before requests can pass from one side to the other. Making it touches no store.
 struct Sides {
-    upstream: Upstream,
+    outbound: Outbound,
     live: Live,
     routes: Routes,
 }
 
 impl Sides {
     async fn of(plan: &Plan) -> Result<Self, String> {
-        let routes = plan.routes().map_err(|error| error.to_string())?;
         let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
         let upstream = upstream.map_err(|error| error.to_string())?;
+        let forwarding = forward::Options::default().host(plan.host).client(|extensions| {
+            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
+            Some(Client { address: address.ip(), is_tls: *is_tls })
+        });
+        let outbound = Outbound::new(upstream.clone(), forwarding);
+        let ways = Ways { upstream, outbound: outbound.clone(), credentials: plan.credentials() };
+        let routes = plan.routes(&ways)?;
         let peer = |extensions: &http::Extensions| {
             let Peer { address, .. } = extensions.get::<Peer>()?;
             // The listener asks clients for no certificate, so that there is no subject to tell.
@@ -153,12 +166,12 @@ impl Sides {
             let told: Vec<_> = found.iter().map(ToString::to_string).collect();
             told.join("\n")
         })?;
-        Ok(Self { upstream, live, routes })
+        Ok(Self { outbound, live, routes })
     }
 
     /// Everything between the listener and the upstream.
     fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics) -> Way {
-        let Self { upstream, live, routes } = self;
+        let Self { outbound, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
             .observer(Both(alarms::Alarms, metrics.clone()));
@@ -172,11 +185,7 @@ impl Sides {
             identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
             _ => live.under(layer),
         };
-        let forwarding = forward::Options::default().host(plan.host).client(|extensions| {
-            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
-            Some(Client { address: address.ip(), is_tls: *is_tls })
-        });
-        let guarded = layer.layer(Outbound::new(upstream, forwarding));
+        let guarded = layer.layer(outbound);
         Inbound::new(Known::new(guarded, live), plan.rules())
     }
 }
@@ -196,6 +205,7 @@ pub struct Reloading {
     plan: Plan,
     engine: Engine,
     entrance: Entrance,
+    directory: Directory,
     metrics: Metrics,
 }
 
@@ -204,6 +214,7 @@ impl Reloading {
     /// before the next start, and was kept as it is. On an error nothing has changed.
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
         let sides = Sides::of(&plan).await?;
+        self.directory.replace(sides.routes.clone());
         self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics));
         // What is in use stays what is compared with, or the second reload would not tell.
         let held = [
