@@ -105,7 +105,7 @@ fn encode(text: &str, into: &mut String) {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                into.push(char::from(byte))
+                into.push(char::from(byte));
             }
             _ => drop(write!(into, "%{byte:02X}")),
         }

@@ -145,7 +145,7 @@ fn asked(questions: &Questions) -> Vec<String> {
     }
     match rebuild.as_ref().map(|rebuild| &rebuild.source) {
         Some(ask::Source::Location) => {
-            lines.push("replays are made anew from the response's Location".to_owned())
+            lines.push("replays are made anew from the response's Location".to_owned());
         }
         Some(ask::Source::Path(path)) => lines.push(format!("replays are made anew from {path}")),
         None => {}

@@ -109,16 +109,12 @@ impl Asks {
         if let Some(probe) = &probe
             && can_doubt(terms)
         {
-            match self.probe.at() {
-                Some(at) => check_spans(table, probe, &terms.policy, at),
-                // What was inherited is told where it was written, unless the lease is what does not go with it.
-                None => {
-                    let lease = table.span_of("lease");
-                    if lease.is_some() {
-                        let at = At { table: lease.clone(), quiet: lease.clone(), deadline: lease };
-                        check_spans(table, probe, &terms.policy, &at);
-                    }
-                }
+            // What was inherited is told where it was written, unless the lease is what does not go with it.
+            let lease = table.span_of("lease");
+            let here = At { table: lease.clone(), quiet: lease.clone(), deadline: lease };
+            let at = self.probe.at().unwrap_or(&here);
+            if at.table.is_some() {
+                check_spans(table, probe, &terms.policy, at);
             }
         }
         let (authorize, rebuild) =
@@ -141,27 +137,31 @@ impl Asks {
     pub(super) fn check_inherited<'q>(
         &self,
         table: &Table<'_, '_>,
-        asked: impl Iterator<Item = &'q Questions> + Clone,
+        asked: impl Iterator<Item = &'q Questions>,
     ) {
-        let nobody = |at: Option<&At>, is_asked: bool, name: &str, why: &str, mend: &str| {
-            if let Some(At { table: at, .. }) = at
-                && !is_asked
-            {
-                table.page.mistake(
-                    at.as_ref(),
-                    format!("no request is ever asked about by this {name}: {why}"),
-                    mend,
-                );
+        let (mut by_probe, mut by_authorize, mut by_rebuild) = (false, false, false);
+        for Questions { probe, authorize, rebuild } in asked {
+            by_probe |= probe.is_some();
+            by_authorize |= authorize.is_some();
+            by_rebuild |= rebuild.is_some();
+        }
+        let nobody = |at: Option<&At>, name: &str, why: &str, mend: &str| {
+            if let Some(At { table: at, .. }) = at {
+                let what = format!("no request is ever asked about by this {name}: {why}");
+                table.page.mistake(at.as_ref(), what, mend);
             }
         };
-        let is_asked = asked.clone().any(|asked| asked.probe.is_some());
-        let why = "of nothing that is protected the class is external";
-        nobody(self.probe.at(), is_asked, "probe", why, "take it out, or set the class");
-        let is_asked = asked.clone().any(|asked| asked.authorize.is_some());
-        nobody(self.authorize.at(), is_asked, "authorize", "nothing is protected", "take it out, or set key");
-        let is_asked = asked.clone().any(|asked| asked.rebuild.is_some());
-        let why = "every response is kept whole";
-        nobody(self.rebuild.at(), is_asked, "rebuild", why, "take it out, or write kept = \"minimal\"");
+        if !by_probe {
+            let why = "of nothing that is protected the class is external";
+            nobody(self.probe.at(), "probe", why, "take it out, or set the class");
+        }
+        if !by_authorize {
+            nobody(self.authorize.at(), "authorize", "nothing is protected", "take it out, or set key");
+        }
+        if !by_rebuild {
+            let why = "every response is kept whole";
+            nobody(self.rebuild.at(), "rebuild", why, "take it out, or write kept = \"minimal\"");
+        }
     }
 
     /// Tells what an operation itself says that can never come up under its terms.
