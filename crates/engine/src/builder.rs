@@ -93,6 +93,16 @@ impl Builder {
         self
     }
 
+    /// Where to look whom to ask about an operation that nobody was [named](Self::reconciler) for. It is looked into anew for
+    /// each question, so that those who stand there can change while the engine runs.
+    pub fn reconcilers(
+        mut self,
+        directory: impl Fn(&str) -> Option<Arc<dyn Reconcile>> + Send + Sync + 'static,
+    ) -> Self {
+        self.reconcilers.look_into(Box::new(directory));
+        self
+    }
+
     /// The hashing secret, at least 32 random bytes. Without it the store has one of its own, which every node uses.
     ///
     /// A secret other than the store's is refused: under another secret every key would be new.

@@ -5,6 +5,7 @@
 
 use crate::node::Node;
 use crate::observe::Event;
+use crate::settings::Probe;
 use crate::tasks::Closing;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{self, Refusal, Verdict};
@@ -45,6 +46,12 @@ pub struct Case {
 pub trait Reconcile: Send + Sync + 'static {
     /// What became of the effect?
     fn ask(&self, case: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>>;
+
+    /// How often it may be asked, and for how long. As the engine is [set](crate::Settings::probe) otherwise. How many
+    /// questions are under way at once is the engine's to say in any case.
+    fn pace(&self) -> Option<&Probe> {
+        None
+    }
 }
 
 /// Any function from a case to a future.
@@ -58,10 +65,15 @@ where
     }
 }
 
+/// From an operation's name to whom to ask about it.
+type Directory = dyn Fn(&str) -> Option<Arc<dyn Reconcile>> + Send + Sync;
+
 /// Who is asked about which operation, and about what it is time to ask.
 #[derive(Default)]
 pub(crate) struct Reconcilers {
     by_operation: BTreeMap<String, Arc<dyn Reconcile>>,
+    /// Looked into for each question: who stands in it may change.
+    directory: Option<Box<Directory>>,
     questions: Mutex<Questions>,
     wake: Notify,
 }
@@ -84,29 +96,35 @@ impl Reconcilers {
         self.by_operation.insert(operation, reconcile);
     }
 
-    pub(crate) fn knows(&self, operation: &str) -> bool {
-        self.by_operation.contains_key(operation)
+    pub(crate) fn look_into(&mut self, directory: Box<Directory>) {
+        self.directory = Some(directory);
     }
 
-    /// Somebody waits for the answer: ask soon.
-    pub(crate) fn nudge(&self, id: CommandId) {
-        if self.by_operation.is_empty() {
-            return;
+    pub(crate) fn knows(&self, operation: &str) -> bool {
+        self.of(operation).is_some()
+    }
+
+    fn of(&self, operation: &str) -> Option<Arc<dyn Reconcile>> {
+        let named = self.by_operation.get(operation).cloned();
+        named.or_else(|| self.directory.as_ref().and_then(|directory| directory(operation)))
+    }
+
+    /// Whether there will never be anybody to ask.
+    fn is_empty(&self) -> bool {
+        self.by_operation.is_empty() && self.directory.is_none()
+    }
+
+    /// It is time to ask about this one, or somebody waits for the answer. Tells whether anybody here can be asked.
+    pub(crate) fn take_up(&self, id: CommandId, operation: &str) -> bool {
+        if !self.knows(operation) {
+            return false;
         }
         let mut questions = self.questions();
         if questions.open.len() < OPEN_MAX && questions.open.insert(id) {
             questions.waiting.push_back(id);
             self.wake.notify_one();
         }
-    }
-
-    /// It is time to ask about this one. Tells whether anybody here can be asked.
-    pub(crate) fn take_up(&self, id: CommandId, record: &Record) -> bool {
-        let can_ask = self.by_operation.contains_key(&**record.operation());
-        if can_ask {
-            self.nudge(id);
-        }
-        can_ask
+        true
     }
 
     fn next(&self) -> Option<CommandId> {
@@ -124,7 +142,7 @@ impl Reconcilers {
 
 /// Starts the reconciler, where anybody can be asked.
 pub(crate) fn begin(node: &Arc<Node>) {
-    if node.reconcilers.by_operation.is_empty() {
+    if node.reconcilers.is_empty() {
         return;
     }
     let reconciling = Arc::clone(node);
@@ -159,15 +177,16 @@ pub(crate) fn begin(node: &Arc<Node>) {
 async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
     let Some(record) = reading.record() else { return };
     let State::Unknown { since, probes, .. } = *record.state() else { return };
-    let Some(reconcile) = node.reconcilers.by_operation.get(&**record.operation()) else { return };
+    let Some(reconcile) = node.reconcilers.of(record.operation()) else { return };
+    let pace = reconcile.pace().unwrap_or(&node.settings.probe);
     // Clients that retry every second are no reason to ask every second.
-    let asked_lately = probes > 0 && reading.now.since(record.updated_at()) < node.settings.probe.min;
+    let asked_lately = probes > 0 && reading.now.since(record.updated_at()) < pace.min;
     if asked_lately {
         return;
     }
     // Before the question: whoever moves its time on is the one who asks. A node that dies over it costs one pause.
     let asked_at = reading.now;
-    let Some(record) = postpone(node, id, record, next_probe(node, since, probes, asked_at), asked_at).await
+    let Some(record) = postpone(node, id, record, next_probe(pace, since, probes, asked_at), asked_at).await
     else {
         return;
     };
@@ -177,7 +196,7 @@ async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
     let finding = tokio::select! {
         biased;
         finding = reconcile.ask(case) => finding,
-        () = node.clock.sleep(node.settings.probe.timeout) => Finding::NoAnswer,
+        () = node.clock.sleep(pace.timeout) => Finding::NoAnswer,
     };
     let verdict = match finding {
         Finding::Applied(outcome) => Verdict::Applied(outcome),
@@ -186,16 +205,23 @@ async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
         Finding::Refused => Verdict::Refused,
         Finding::NoAnswer => return left_to_operator(node, &record),
     };
-    settle(node, id, &record, verdict).await;
+    settle(node, id, &record, verdict, pace.quiet).await;
 }
 
 /// Stores what the answer is worth. Another node that asks as well only moves the time of the next question: the answer
 /// counts for what stands there then, as long as it is still the same attempt's doubt.
-async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdict) {
+async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdict, quiet: Duration) {
     let verdict = node.sealed_verdict(id, verdict);
     let (mut record, mut now) = (asked.clone(), node.now());
     for _ in 0..ROUNDS_MAX {
-        let write = match machine::reconcile(&record, verdict.clone(), node.stamp(now, "reconciled")) {
+        let longer = record.owner_wrote_at() + quiet;
+        let is_too_soon = matches!(verdict, Verdict::NotApplied { asked_at } if asked_at.min(now) <= longer);
+        let judged = if is_too_soon {
+            Err(Refusal::QuietUntil(longer.max(record.owner_wrote_at() + record.policy().quiet())))
+        } else {
+            machine::reconcile(&record, verdict.clone(), node.stamp(now, "reconciled"))
+        };
+        let write = match judged {
             Ok(write) => write,
             // Absence proves nothing yet: ask again right after it does.
             Err(Refusal::QuietUntil(quiet_until)) => {
@@ -239,8 +265,7 @@ async fn postpone(
 }
 
 /// When to ask again, should this question not be answered: later each time, and at last not at all.
-fn next_probe(node: &Node, since: Time, probes: u32, now: Time) -> Option<Time> {
-    let probe = &node.settings.probe;
+fn next_probe(probe: &Probe, since: Time, probes: u32, now: Time) -> Option<Time> {
     if now.since(since) >= probe.give_up_after {
         return None;
     }

@@ -54,6 +54,9 @@ pub struct Probe {
     pub give_up_after: Duration,
     /// How long one question may take. 30 s.
     pub timeout: Duration,
+    /// How long nothing must have been heard of an owner before "it is not there" counts, where that is longer than the
+    /// record's own [quiet period](semel_core::policy::Policy::quiet); a shorter one changes nothing. Zero.
+    pub quiet: Duration,
     /// How many questions are under way at once. 16.
     pub at_once_max: usize,
 }
@@ -88,6 +91,7 @@ impl Default for Probe {
             max: Duration::from_mins(10),
             give_up_after: Duration::from_hours(24),
             timeout: Duration::from_secs(30),
+            quiet: Duration::ZERO,
             at_once_max: 16,
         }
     }

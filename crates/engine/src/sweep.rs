@@ -166,7 +166,7 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
     match machine::due(record, now) {
         Due::Nothing => Done::SomebodyElse,
         Due::Probe => {
-            if !node.reconcilers.take_up(item.id, record) {
+            if !node.reconcilers.take_up(item.id, record.operation()) {
                 set_aside(node, item.id, record, now).await;
             }
             Done::ToProbe

@@ -50,7 +50,7 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
         }
         (Reply::Unknown, _) => {
             refused(Refused::Unknown);
-            node.reconcilers.nudge(subject.id);
+            node.reconcilers.take_up(subject.id, subject.operation);
             Told::Unknown
         }
         (Reply::Mismatch, _) => {

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod admin_client;
+pub mod ask;
 pub mod cli;
 pub mod config;
 pub mod demo;

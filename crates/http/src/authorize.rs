@@ -34,8 +34,9 @@ type Answer = Pin<Box<dyn Future<Output = Result<(), Response<Body>>> + Send>>;
 pub struct Authorize(Arc<dyn Fn(Parts) -> Answer + Send + Sync>);
 
 impl Authorize {
-    /// By a question of one's own, about the head of the request that would get the replay. The response of a refusal
-    /// goes to the client as it is; nothing about the record changes.
+    /// By a question of one's own, about the head of the request that would get the replay; the
+    /// [`OperationId`](semel::core::id::OperationId) is among its extensions. The response of a refusal goes to the client as
+    /// it is; nothing about the record changes.
     pub fn by<A, F>(ask: A) -> Self
     where
         A: Fn(Parts) -> F + Send + Sync + 'static,

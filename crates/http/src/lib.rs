@@ -47,7 +47,8 @@
 //! # What a route can ask for and promise
 //!
 //! All of it is in its [`Terms`]: whether a key is needed and [where it comes from](KeySource), which guarantee holds and for
-//! how long, [how much of a response is kept](Retain), [who is asked before a replay](Authorize), what happens
+//! how long, [how much of a response is kept](Retain), [who is asked before a replay](Authorize) and
+//! [about an effect in doubt](Reconciler), what happens
 //! [while the store is down](StoreDown), and whether any of this is [enforced](Mode) or only reported to an [`Observer`].
 //!
 //! # What a client is told
@@ -74,6 +75,7 @@ mod prefer;
 mod problem;
 mod published;
 mod rebuild;
+mod reconciler;
 mod replay;
 mod request;
 mod response;
@@ -99,7 +101,8 @@ pub use kept::Kept;
 pub use layer::Layer;
 pub use observe::{Event, Observer, Seen, What, Would};
 pub use problem::{Code, Form, Problem, SPECIFICATION};
-pub use rebuild::{Rebuild, Remnant, Retain};
+pub use rebuild::{Rebuild, Remnant, Retain, is_header};
+pub use reconciler::Reconciler;
 pub use response::is_endless;
 pub use route::Routes;
 pub use semel::core::classify::Steer;

@@ -148,14 +148,15 @@ impl Asking {
     ) -> (Response<Body>, What) {
         let terms = &self.ready.terms;
         if let (Some(authorize), Some(retry)) = (&terms.authorize, &retry)
-            && let Err(mut refusal) = authorize.ask(retry.clone()).await
+            && let Err(mut refusal) = authorize.ask(about(id, retry)).await
         {
             names::strip(refusal.headers_mut());
             refusal.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
             return (refusal, What::NotAuthorized);
         }
         if let Some(response) = telling::replayed(id, replayed) {
-            return (response, What::Replayed);
+            let is_found = rebuild::is_found(&replayed.outcome);
+            return (response, if is_found { What::Rebuilt } else { What::Replayed });
         }
         if let (Some(rebuild), Some(retry)) = (terms.retain.rebuild(), retry)
             && let Some(response) = rebuild::response(&**rebuild, id, &replayed.outcome, retry).await
@@ -199,6 +200,13 @@ impl Asking {
         }
         response
     }
+}
+
+/// The head of a retry, which knows the operation that it is about.
+fn about(id: OperationId, retry: &Parts) -> Parts {
+    let mut retry = retry.clone();
+    retry.extensions.insert(id);
+    retry
 }
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");

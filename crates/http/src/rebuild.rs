@@ -4,6 +4,8 @@
 //! for the one that was given.
 
 use crate::body::Body;
+use crate::terms::Terms;
+use bytes::Bytes;
 use http::header::{ETAG, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -93,6 +95,34 @@ where
 /// Under which a resource's name is stored. No header can be called that, so that none is mistaken for it, and it for none.
 const RESOURCE: &str = ":resource";
 
+/// Under which it is noted that a response is not the one that was given, but one that was found by asking afterwards.
+const FOUND: &str = ":found";
+
+impl Terms {
+    /// What is kept, under these terms, of a response that was found by asking what became of an operation. It is not the
+    /// answer that was given, or would have been; replays of it are marked `Idempotency-Replayed: rebuilt`.
+    ///
+    /// Without a body, or with one that is longer than what is kept, it is kept that it happened, and no more.
+    pub fn found(&self, head: &http::response::Parts, body: Option<Bytes>) -> Outcome {
+        let status = Status::Http(head.status.as_u16());
+        if let Retain::Minimal(_) = self.retain {
+            return minimal(status, &head.headers, None);
+        }
+        let Some(body) = body.filter(|body| body.len() <= self.response_bytes_max) else {
+            return Outcome::not_retained(status);
+        };
+        let kept = self.kept.of(&head.headers, body.len(), false);
+        let kept = kept.into_iter().map(|(name, value)| (name, value.to_vec()));
+        let headers = kept.chain([(FOUND, b"true".to_vec())]).collect();
+        Outcome { status, headers, body: outcome::Body::Kept(body), trailers: Fields::default() }
+    }
+}
+
+/// Whether an outcome is one that was found by asking afterwards.
+pub(crate) fn is_found(outcome: &Outcome) -> bool {
+    outcome.headers.iter().any(|(name, _)| name == FOUND.as_bytes())
+}
+
 /// The least of a response.
 pub(crate) fn minimal(status: Status, headers: &HeaderMap, resource: Option<String>) -> Outcome {
     let kept = [LOCATION, ETAG].into_iter().filter_map(|name| {
@@ -104,9 +134,9 @@ pub(crate) fn minimal(status: Status, headers: &HeaderMap, resource: Option<Stri
     Outcome { status, headers, body: outcome::Body::NotRetained, trailers: Fields::default() }
 }
 
-/// Whether a stored field is a header, and not a note of ours.
-pub(crate) fn is_header(name: &[u8]) -> bool {
-    name != RESOURCE.as_bytes()
+/// Whether a stored field is a header, and not a note of Semel's own.
+pub fn is_header(name: &[u8]) -> bool {
+    !name.starts_with(b":")
 }
 
 /// A response that is made of what was kept.

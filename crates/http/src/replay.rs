@@ -4,7 +4,7 @@
 //! that was stored.
 
 use crate::body::{Body, Whole};
-use crate::names;
+use crate::{names, rebuild};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use semel::Stored;
 use semel::core::outcome::{self, Fields, Outcome, Status};
@@ -28,7 +28,7 @@ pub(crate) fn response(outcome: &Outcome) -> Option<Response<Body>> {
 
 fn fields(fields: &Fields) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
-    for (name, value) in fields.iter() {
+    for (name, value) in fields.iter().filter(|(name, _)| rebuild::is_header(name)) {
         headers.try_append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?).ok()?;
     }
     Some(headers)

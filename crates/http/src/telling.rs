@@ -10,7 +10,7 @@ use crate::problem::{Code, Form, Problem};
 use crate::response::Local;
 use crate::route::Ready;
 use crate::terms::MismatchStatus;
-use crate::{names, replay};
+use crate::{names, rebuild, replay};
 use http::{HeaderValue, Response};
 use semel::core::classify::Ending;
 use semel::core::fingerprint::ErrorKind;
@@ -186,7 +186,8 @@ fn marked(id: OperationId, replayed: &Replayed, mut response: Response<Body>) ->
 /// The response that was stored, unless it cannot be given again.
 pub(crate) fn replayed(id: OperationId, replayed: &Replayed) -> Option<Response<Body>> {
     let mut response = replay::response(&replayed.outcome)?;
-    response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("true"));
+    let how = if rebuild::is_found(&replayed.outcome) { "rebuilt" } else { "true" };
+    response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static(how));
     Some(marked(id, replayed, response))
 }
 

@@ -6,6 +6,7 @@
 use crate::authorize::Authorize;
 use crate::kept::Kept;
 use crate::rebuild::Retain;
+use crate::reconciler::Reconciler;
 use crate::source::KeySource;
 use http::{HeaderName, Method};
 use semel::core::classify::Rules;
@@ -106,6 +107,8 @@ pub struct Terms {
     pub retain: Retain,
     /// Whom to ask before a stored outcome is replayed. Nobody: whatever authenticates stands outside of the layer.
     pub authorize: Option<Authorize>,
+    /// Whom to ask what became of an effect in doubt; see there how the engine learns of it. Nobody.
+    pub reconciler: Option<Reconciler>,
     /// How a key is refused that belongs to another payload. 422.
     pub mismatch: MismatchStatus,
     /// What becomes of requests while the store cannot be reached. They are refused.
@@ -129,6 +132,7 @@ impl Default for Terms {
             kept: Kept::default(),
             retain: Retain::default(),
             authorize: None,
+            reconciler: None,
             mismatch: MismatchStatus::default(),
             store_down: StoreDown::default(),
         }

@@ -170,6 +170,7 @@ fn settings(chance: &mut Chance) -> Settings {
             give_up_after: millis(chance.between(10_000, 60_000)),
             timeout: millis(1_000),
             at_once_max: chance.place(4) + 1,
+            ..Probe::default()
         },
     }
 }

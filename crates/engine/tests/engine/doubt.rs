@@ -4,7 +4,8 @@ use super::world::{World, charge, intent, never, secs};
 use semel::core::machine::{Refusal, Verdict};
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
-use semel::{Builder, Case, Engine, Failed, Finding, NotDone, RunError};
+use semel::{Builder, Case, Engine, Failed, Finding, NotDone, Probe, Reconcile, RunError};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -100,6 +101,85 @@ async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
     assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
     world.rest().await;
     assert_eq!(engine.run(intent("k", "5"), never).await.expect("settled").value, 7);
+}
+
+/// A provider with a pace of its own.
+struct Paced(Provider, Probe);
+
+impl Reconcile for Paced {
+    fn ask(&self, _: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>> {
+        self.0.asked.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::ready(self.0.says.lock().expect("no panic").clone()))
+    }
+
+    fn pace(&self) -> Option<&Probe> {
+        Some(&self.1)
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_wants_a_longer_quiet_period_is_believed_only_after_that() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::NotFound);
+    let paced = Paced(provider.clone(), Probe { quiet: secs(300), ..Probe::default() });
+    let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
+    lose(&engine).await;
+    world.pass(secs(290)).await;
+    assert!((1..=3).contains(&provider.asked()), "no use in asking before: {}", provider.asked());
+    assert_eq!(
+        world.record().await.state_name(),
+        StateName::Unknown,
+        "95 s are the least, 300 s are asked for"
+    );
+    world.pass(secs(20)).await;
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+    assert_eq!(engine.run(intent("k", "5"), charge).await.expect("the second attempt").value, 2);
+}
+
+#[tokio::test]
+async fn a_shorter_quiet_period_than_the_records_own_changes_nothing() {
+    let world = World::new();
+    let paced = Paced(Provider::that_says(Finding::NotFound), Probe { quiet: secs(1), ..Probe::default() });
+    let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
+    lose(&engine).await;
+    world.pass(secs(90)).await;
+    assert_eq!(world.record().await.state_name(), StateName::Unknown);
+}
+
+#[tokio::test]
+async fn each_provider_is_asked_at_its_own_pace() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::NoAnswer);
+    let pace = Probe { give_up_after: secs(30), timeout: secs(1), min: secs(5), ..Probe::default() };
+    let paced = Paced(provider.clone(), pace);
+    let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
+    lose(&engine).await;
+    world.pass(secs(120)).await;
+    assert!((3..=5).contains(&provider.asked()), "{}", provider.asked());
+    assert!(world.saw("LeftToOperator"));
+}
+
+#[tokio::test]
+async fn whom_to_ask_is_looked_up_for_each_question_and_may_change_while_the_engine_runs() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::Applied(Some(Outcome::value("7"))));
+    let listed: Arc<Mutex<Option<Arc<dyn Reconcile>>>> = Arc::default();
+    let directory = Arc::clone(&listed);
+    let engine = world
+        .engine_with(|builder| {
+            builder.reconcilers(move |operation| {
+                directory.lock().expect("no panic").clone().filter(|_| operation == "POST /charges")
+            })
+        })
+        .await;
+    lose(&engine).await;
+    world.pass(secs(10)).await;
+    assert!(!engine.has_reconciler("POST /charges"));
+    assert_eq!(world.record().await.state_name(), StateName::Unknown, "nobody to ask yet");
+    *listed.lock().expect("no panic") = Some(Arc::new(Paced(provider.clone(), Probe::default())));
+    assert!(engine.has_reconciler("POST /charges") && !engine.has_reconciler("POST /refunds"));
+    world.pass(secs(2)).await;
+    assert_eq!((provider.asked(), world.record().await.state_name()), (1, StateName::Succeeded));
 }
 
 #[tokio::test]

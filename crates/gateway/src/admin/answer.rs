@@ -139,7 +139,8 @@ impl Stored {
 
 fn pairs(fields: &Fields) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    fields.iter().map(|(name, value)| (text(name), text(value))).collect()
+    let fields = fields.iter().filter(|(name, _)| semel_http::is_header(name));
+    fields.map(|(name, value)| (text(name), text(value))).collect()
 }
 
 #[cfg(test)]

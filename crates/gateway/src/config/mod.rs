@@ -17,6 +17,7 @@
 //! ```
 
 pub(crate) mod admin;
+mod ask;
 mod identity;
 pub(crate) mod keeping;
 mod mistake;
@@ -36,6 +37,7 @@ pub use mistake::{Mistake, Place};
 pub use patch::Patch;
 
 use crate::admin::Address;
+use crate::ask::Questions;
 use crate::forward::Host;
 use crate::identity::{Identity, Network, Source};
 use crate::listen;
@@ -111,6 +113,8 @@ pub struct Config {
     pub log_level: Level,
     /// The terms of requests that are no operation's.
     pub terms: Terms,
+    /// What is asked about them.
+    pub questions: Questions,
     /// The operations.
     pub operations: Vec<Operation>,
     /// Who is calling.
@@ -140,6 +144,7 @@ impl Config {
             admin: self.admin,
             store: self.store,
             terms: self.terms,
+            questions: self.questions,
             operations: self.operations,
             identity: self.identity,
             quotas: self.quotas,
@@ -216,8 +221,15 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
     let terms =
         terms::Blame { table: &defaults_table, flags: Some(&over.terms) }.terms(&defaults, None, deadline);
+    let asks = ask::of_defaults(&defaults_table, listen.address);
+    let questions = terms.as_ref().map(|terms| asks.of_others(&defaults_table, terms)).unwrap_or_default();
+    let inherited = operation::Inherited { terms: &defaults, asks: &asks, deadline, listen: listen.address };
+    let operations = operation::read(top.tables("operation", "[[operation]]"), &inherited);
+    if terms.is_some() {
+        let asked = operations.iter().map(|operation| &operation.questions);
+        asks.check_inherited(&defaults_table, asked.chain([&questions]));
+    }
     defaults_table.end();
-    let operations = operation::read(top.tables("operation", "[[operation]]"), &defaults, deadline);
 
     let identity_table = top.table("identity", "[identity]");
     let mut identity = identity::read(&identity_table, listen.clients.is_some());
@@ -246,6 +258,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         log: over.log.unwrap_or(log),
         log_level: over.log_level.unwrap_or(log_level),
         terms: terms?,
+        questions,
         operations,
         identity,
         quotas,

@@ -3,19 +3,33 @@
 //! What lives here: names, templates, and whether each operation can be reached at all. What must never: two operations under
 //! one name, whose keys would be the same.
 
+use super::ask::{self, Asks};
 use super::patch::Patch;
 use super::table::{Span, Table};
 use super::terms::{self, Blame};
 use crate::serve::Operation;
 use http::Method;
 use semel_http::{Routes, Terms};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Every operation, under its own terms and for the rest under `defaults`.
-pub(super) fn read(tables: Vec<Table<'_, '_>>, defaults: &Patch, deadline: Duration) -> Vec<Operation> {
+/// What operations have in common.
+pub(super) struct Inherited<'d> {
+    /// Terms, where they have none of their own.
+    pub(super) terms: &'d Patch,
+    /// Questions, where they have none of their own.
+    pub(super) asks: &'d Asks,
+    /// How long an attempt may take.
+    pub(super) deadline: Duration,
+    /// Where the gateway itself is.
+    pub(super) listen: SocketAddr,
+}
+
+/// Every operation, under its own terms and for the rest under those that it inherits.
+pub(super) fn read(tables: Vec<Table<'_, '_>>, inherited: &Inherited<'_>) -> Vec<Operation> {
     let mut read: Vec<Read> = Vec::new();
     for table in tables {
-        if let Some(operation) = one(&table, defaults, deadline, &read) {
+        if let Some(operation) = one(&table, inherited, &read) {
             read.push(operation);
         }
         table.end();
@@ -29,15 +43,17 @@ struct Read {
     at: Option<Span>,
 }
 
-fn one(table: &Table<'_, '_>, defaults: &Patch, deadline: Duration, before: &[Read]) -> Option<Read> {
+fn one(table: &Table<'_, '_>, inherited: &Inherited<'_>, before: &[Read]) -> Option<Read> {
     let name = name(table, before);
     let template = table.text("path");
     if template.is_none() && !table.has("path") {
         let at = table.span();
         table.page.mistake(at.as_ref(), "an operation has no path", "write path = \"/charges\" or the like");
     }
-    let own = terms::patch(table);
-    let terms = Blame { table, flags: None }.terms(&own.over(defaults), name, deadline)?;
+    let (own, asks) = (terms::patch(table), ask::of_operation(table, inherited.listen));
+    let patch = own.over(inherited.terms);
+    let terms = Blame { table, flags: None }.terms(&patch, name, inherited.deadline)?;
+    let questions = asks.of_one(inherited.asks, table, &terms);
     let (template, at) = template?;
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, Terms::default()));
     if let Err(error) = routes {
@@ -49,7 +65,7 @@ fn one(table: &Table<'_, '_>, defaults: &Patch, deadline: Duration, before: &[Re
         return None;
     }
     let segments = Segments::of(template);
-    let operation = Operation { template: template.to_owned(), terms };
+    let operation = Operation { template: template.to_owned(), terms, questions };
     let read = Read { operation, segments, at: Some(at) };
     reach(table, &read, before);
     Some(read)

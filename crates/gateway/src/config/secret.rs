@@ -3,14 +3,19 @@
 //! What lives here: from `env:NAME` or `file:PATH` to what stands there. What must never: a secret in the file itself, or a
 //! letter of one in a message.
 
-use super::table::Table;
+use super::table::{Span, Table};
 use std::path::PathBuf;
 
 impl Table<'_, '_> {
     /// The secret that `key` refers to, without the line's end behind it.
     pub(super) fn secret(&self, key: &'static str) -> Option<Vec<u8>> {
         let (text, span) = self.text(key)?;
-        let at = Some(&span);
+        self.secret_at(key, text, &span)
+    }
+
+    /// The secret that `text` refers to, which stands at `span` under `key`.
+    pub(super) fn secret_at(&self, key: &str, text: &str, span: &Span) -> Option<Vec<u8>> {
+        let at = Some(span);
         let found = if let Some(name) = text.strip_prefix("env:") {
             let found = (self.page.environment)(name).filter(|value| !value.is_empty());
             if found.is_none() {

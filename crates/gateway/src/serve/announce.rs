@@ -3,6 +3,7 @@
 //! What lives here: the words. What must never: a sentence that is not read from the plan or the store.
 
 use super::{Admin, Hashing, Operation, Plan};
+use crate::ask::{self, Questions};
 use crate::cli::{size, span};
 use crate::identity::{Source, Tenant};
 use semel::core::classify::Rules;
@@ -38,8 +39,9 @@ pub(super) fn text(
     }
     say(if plan.operations.is_empty() { "protects" } else { "otherwise" }, &protects(&plan.terms));
     if plan.terms.key != KeyRule::Off {
-        for (at, line) in guarantee(&plan.terms).iter().enumerate() {
-            say(if at == 0 { "guarantee" } else { "" }, line);
+        let promised = guarantee(&plan.terms).into_iter().chain(asked(&plan.questions));
+        for (at, line) in promised.enumerate() {
+            say(if at == 0 { "guarantee" } else { "" }, &line);
         }
         for (at, line) in assumption(&plan.terms).iter().enumerate() {
             say(if at == 0 { "assumes" } else { "" }, line);
@@ -130,7 +132,7 @@ fn shadow(terms: &Terms) -> &'static str {
 
 /// What one operation is promised.
 fn told(operation: &Operation) -> Vec<String> {
-    let Operation { template, terms } = operation;
+    let Operation { template, terms, questions } = operation;
     let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
     let what = format!("{name}{} {template}", methods(terms));
     let rule = match terms.key {
@@ -150,6 +152,29 @@ fn told(operation: &Operation) -> Vec<String> {
     lines.push(format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms)));
     if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
         lines.extend(assumption(terms).into_iter().map(|line| format!("assumes {line}")));
+    }
+    lines.extend(asked(questions));
+    lines
+}
+
+/// What is asked of the service, or about it.
+fn asked(questions: &Questions) -> Vec<String> {
+    let Questions { probe, authorize, rebuild } = questions;
+    let mut lines = Vec::new();
+    if let Some(probe) = probe {
+        let (method, place, pace) = (&probe.method, &probe.place, &probe.pace);
+        let until = span::text(pace.give_up_after);
+        lines.push(format!("what ends in doubt is looked up by {method} {place}, for {until}"));
+    }
+    if let Some(authorize) = authorize {
+        lines.push(format!("replayed only where the service allows it at {}", authorize.path));
+    }
+    match rebuild.as_ref().map(|rebuild| &rebuild.source) {
+        Some(ask::Source::Location) => {
+            lines.push("replays are made anew from the response's Location".to_owned());
+        }
+        Some(ask::Source::Path(path)) => lines.push(format!("replays are made anew from {path}")),
+        None => {}
     }
     lines
 }
@@ -369,5 +394,24 @@ mod tests {
         let (told, warning) = warned(&format!("address = \"0.0.0.0:9090\"\n{tls}"));
         assert!(told.starts_with("https://") && !warning.contains("in the clear"), "{warning}");
         assert!(!warned("address = \"127.0.0.1:9090\"\n").1.contains("in the clear"));
+    }
+
+    #[test]
+    fn what_is_asked_of_the_service_is_told_with_each_operation() {
+        let config = "[[operation]]\npath = \"/a\"\nkept = \"minimal\"\n\
+            [operation.probe]\nurl = \"https://ledger/{operation_id}\"\n[operation.authorize]\npath = \"/who\"\n\
+            [operation.rebuild]\nfrom = \"/by/{operation_id}\"\n";
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let said = told(&plan.operations[0]);
+        assert_eq!(
+            said[2..],
+            [
+                "what ends in doubt is looked up by GET https://ledger/{operation_id}, for 1d",
+                "replayed only where the service allows it at /who",
+                "replays are made anew from /by/{operation_id}",
+            ]
+        );
     }
 }

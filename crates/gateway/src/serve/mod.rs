@@ -16,6 +16,7 @@ mod signals;
 pub use keeping::{Hashing, Keeping, Limits};
 pub use plan::{Admin, Operation, Plan};
 
+use crate::ask::{Directory, Ways};
 use crate::config::Mistake;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
 use crate::identity::{self, Live};
@@ -47,6 +48,7 @@ pub struct Gateway {
     engine: Engine,
     store: Opened,
     entrance: Entrance,
+    directory: Directory,
     desk: Option<Desk>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
@@ -68,21 +70,27 @@ impl Gateway {
         let metrics = Metrics::default();
         let shadow = Tally::new(SystemClock.now());
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
-        let engine = keeping::builder(&plan, &store)?.observer(observers).build().await;
+        let directory = Directory::new(sides.routes.clone());
+        let asked = directory.clone();
+        let builder = keeping::builder(&plan, &store)?
+            .observer(observers)
+            .reconcilers(move |operation| asked.reconciler_of(operation));
+        let engine = builder.build().await;
         let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
         let is_draining = Arc::new(AtomicBool::new(false));
         let desk = desk
             .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
             .transpose()?;
         let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics, &shadow));
-        Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics, shadow })
+        Ok(Self { plan, bound, engine, store, entrance, directory, desk, is_draining, metrics, shadow })
     }
 
     /// What takes new plans while the gateway runs.
     pub fn reloading(&self) -> Reloading {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
-        let (seat, metrics) = (self.desk.as_ref().map(Desk::seat), self.metrics.clone());
-        Reloading { plan, engine, entrance, seat, metrics, shadow: self.shadow.clone() }
+        let (seat, directory) = (self.desk.as_ref().map(Desk::seat), self.directory.clone());
+        let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
+        Reloading { plan, engine, entrance, directory, seat, metrics, shadow }
     }
 
     /// Where clients reach it.
@@ -104,7 +112,7 @@ impl Gateway {
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics: _, shadow: _ } = self;
+        let Self { plan, bound, engine, store, entrance, desk, is_draining, .. } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
@@ -147,16 +155,24 @@ impl Gateway {
 
 /// What has to be there before requests can pass from one side to the other. Making it touches no store.
 struct Sides {
-    upstream: Upstream,
+    outbound: Outbound,
     live: Live,
     routes: Routes,
 }
 
 impl Sides {
     async fn of(plan: &Plan) -> Result<Self, String> {
-        let routes = plan.routes().map_err(|error| error.to_string())?;
         let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
         let upstream = upstream.map_err(|error| error.to_string())?;
+        let forwarded_by = plan.forwarded_by.clone();
+        let trust = Trust::of(move |address| forwarded_by.iter().any(|network| network.holds(address)));
+        let forwarding = forward::Options::default().host(plan.host).trust(trust).client(|extensions| {
+            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
+            Some(Client { address: address.ip(), is_tls: *is_tls })
+        });
+        let outbound = Outbound::new(upstream.clone(), forwarding);
+        let ways = Ways { upstream, outbound: outbound.clone(), credentials: plan.credentials() };
+        let routes = plan.routes(&ways)?;
         let peer = |extensions: &http::Extensions| {
             let Peer { address, .. } = extensions.get::<Peer>()?;
             let shown = extensions.get::<ClientCertificate>();
@@ -168,12 +184,12 @@ impl Sides {
             let told: Vec<_> = found.iter().map(ToString::to_string).collect();
             told.join("\n")
         })?;
-        Ok(Self { upstream, live, routes })
+        Ok(Self { outbound, live, routes })
     }
 
     /// Everything between the listener and the upstream.
     fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics, shadow: &Tally) -> Way {
-        let Self { upstream, live, routes } = self;
+        let Self { outbound, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
             .observer(Both(alarms::Alarms, Both(metrics.clone(), shadow.clone())))
@@ -189,13 +205,7 @@ impl Sides {
             identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
             _ => live.under(layer),
         };
-        let forwarded_by = plan.forwarded_by.clone();
-        let trust = Trust::of(move |address| forwarded_by.iter().any(|network| network.holds(address)));
-        let forwarding = forward::Options::default().host(plan.host).trust(trust).client(|extensions| {
-            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
-            Some(Client { address: address.ip(), is_tls: *is_tls })
-        });
-        let guarded = layer.layer(Outbound::new(upstream, forwarding));
+        let guarded = layer.layer(outbound);
         Inbound::new(Known::new(guarded, live), plan.rules())
     }
 }
@@ -215,6 +225,7 @@ pub struct Reloading {
     plan: Plan,
     engine: Engine,
     entrance: Entrance,
+    directory: Directory,
     seat: Option<Seat>,
     metrics: Metrics,
     shadow: Tally,
@@ -226,9 +237,15 @@ impl Reloading {
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
         plan.check_certificates(&self.plan.listen)?;
         let sides = Sides::of(&plan).await?;
-        if let (Some(seat), Some(admin)) = (&self.seat, &plan.admin) {
-            seat.replace(seat.made(&admin.options)?);
+        let seated = match (&self.seat, &plan.admin) {
+            (Some(seat), Some(admin)) => Some((seat, seat.made(&admin.options)?)),
+            _ => None,
+        };
+        // Nothing fails from here on.
+        if let Some((seat, made)) = seated {
+            seat.replace(made);
         }
+        self.directory.replace(sides.routes.clone());
         self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics, &self.shadow));
         // What is in use stays what is compared with, or the second reload would not tell.
         Ok(plan.held_back(&self.plan))

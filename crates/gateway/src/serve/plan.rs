@@ -4,6 +4,7 @@
 
 use super::{Keeping, Limits};
 use crate::admin;
+use crate::ask::{Questions, Ways};
 use crate::forward::{self, Host};
 use crate::identity::{Identity, Network, Source, Tenant};
 use crate::upstream;
@@ -29,6 +30,8 @@ pub struct Plan {
     pub store: stores::Url,
     /// The terms of requests that are no operation's.
     pub terms: Terms,
+    /// What is asked about them.
+    pub questions: Questions,
     /// The operations; the first that a request fits decides.
     pub operations: Vec<Operation>,
     /// Who is calling.
@@ -72,6 +75,8 @@ pub struct Operation {
     pub template: String,
     /// Their terms.
     pub terms: Terms,
+    /// What is asked about them.
+    pub questions: Questions,
 }
 
 impl Plan {
@@ -84,6 +89,7 @@ impl Plan {
             host: Host::default(),
             store: stores::Url::default(),
             terms: Terms::default(),
+            questions: Questions::default(),
             operations: Vec::new(),
             identity: Identity::default(),
             quotas: Quotas::default(),
@@ -101,11 +107,29 @@ impl Plan {
         std::iter::once(&self.terms).chain(self.operations.iter().map(|operation| &operation.terms))
     }
 
-    pub(super) fn routes(&self) -> Result<Routes, TermsError> {
-        let routes = Routes::new(self.terms.clone())?;
-        self.operations
-            .iter()
-            .try_fold(routes, |routes, Operation { template, terms }| routes.with(template, terms.clone()))
+    /// The routes, with everything that is asked about them on these ways.
+    pub(super) fn routes(&self, ways: &Ways) -> Result<Routes, String> {
+        let asked = |questions: &Questions, terms: &Terms| {
+            questions.put_to(terms.clone(), ways).map_err(|error| error.to_string())
+        };
+        let told = |error: TermsError| error.to_string();
+        let routes = Routes::new(asked(&self.questions, &self.terms)?).map_err(told)?;
+        self.operations.iter().try_fold(routes, |routes, Operation { template, terms, questions }| {
+            routes.with(template, asked(questions, terms)?).map_err(told)
+        })
+    }
+
+    /// The headers that callers are known by, besides `Authorization` and `Cookie`.
+    pub(super) fn credentials(&self) -> Vec<HeaderName> {
+        let sources = self.identity.sources.iter().filter_map(|source| match source {
+            Source::Header(name) | Source::ApiKey(name) => Some(name.clone()),
+            _ => None,
+        });
+        let tenant = match &self.identity.tenant {
+            Tenant::Header(name) => Some(name.clone()),
+            _ => None,
+        };
+        sources.chain(tenant).collect()
     }
 
     /// Whether there is a request that is protected.
@@ -158,14 +182,7 @@ impl Plan {
             let counted = terms.policy.selection.headers();
             end_to_end.extend(counted.iter().filter_map(|name| name.parse().ok()));
         }
-        for source in &self.identity.sources {
-            if let Source::Header(name) | Source::ApiKey(name) = source {
-                end_to_end.push(name.clone());
-            }
-        }
-        if let Tenant::Header(name) = &self.identity.tenant {
-            end_to_end.push(name.clone());
-        }
+        end_to_end.extend(self.credentials());
         forward::Rules { end_to_end, ..forward::Rules::default() }
     }
 }
@@ -190,7 +207,8 @@ mod tests {
         let parts = vec![KeySource::Header(header("webhook-id")), KeySource::Fingerprint];
         let mut terms = Terms { key_source: KeySource::Composite(parts), ..Terms::default() };
         terms.policy.selection = terms.policy.selection.with_headers(["X-Region"]).expect("fit to be chosen");
-        plan.operations.push(Operation { template: "/hook".to_owned(), terms });
+        let questions = Questions::default();
+        plan.operations.push(Operation { template: "/hook".to_owned(), terms, questions });
         plan.identity.sources = vec![Source::Header(header("x-user")), Source::ApiKey(header("x-key"))];
         plan.identity.tenant = Tenant::Header(header("x-tenant"));
         let kept = plan.rules().end_to_end;

@@ -100,6 +100,11 @@ impl Target {
         &self.authority
     }
 
+    /// The path that is put before every request's; empty, or without a slash at its end.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
     /// Where a request for `uri` is sent: the base path and then its path and query, byte for byte. Nowhere, where both
     /// together are too long, which they are not within [`ASKED_BYTES_MAX`].
     pub(crate) fn join(&self, uri: &Uri) -> Result<PathAndQuery, InvalidUri> {

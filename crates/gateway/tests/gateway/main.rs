@@ -1,6 +1,7 @@
 //! The program `semel` itself, started on a file of its own, between real sockets: what it is told, what it tells, and what
 //! it keeps when it is killed.
 
+mod authorize;
 mod bodies;
 mod callers;
 mod certificates;
@@ -13,6 +14,8 @@ mod kills;
 mod leaving;
 mod once;
 mod passing;
+mod rebuild;
+mod reconcile;
 mod reload;
 mod sealed;
 mod secret;

@@ -98,6 +98,12 @@ impl Gateway {
         Self::run(scratch, &[&["--store", &store, "--upstream", url], flags].concat())
     }
 
+    /// Starts it on the configuration file in `scratch`.
+    pub(crate) fn configured(scratch: &Scratch, flags: &[&str]) -> Self {
+        let config = scratch.config();
+        Self::run(scratch, &[&["--config", config.to_str().expect("text")], flags].concat())
+    }
+
     /// Starts it with these flags, and reads where it listens.
     pub(crate) fn run(scratch: &Scratch, flags: &[&str]) -> Self {
         let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
@@ -162,6 +168,16 @@ impl Gateway {
     /// Asks it to read its configuration anew.
     pub(crate) fn hang_up(&self) {
         self.signal("HUP");
+    }
+
+    /// Has it stand still, as a machine that is suspended does.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// Has it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal("CONT");
     }
 
     fn signal(&self, name: &str) {
@@ -231,7 +247,7 @@ impl World {
         terms: &str,
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
     ) -> Self {
-        Self::configured_in(Scratch::new(), terms, script).await
+        Self::with_file(Scratch::new(), terms, &[], script).await
     }
 
     /// The same, beside files that the terms name.
@@ -240,10 +256,27 @@ impl World {
         terms: &str,
         script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
     ) -> Self {
+        Self::with_file(scratch, terms, &[], script).await
+    }
+
+    /// The same, and flags besides.
+    pub(crate) async fn configured_with(
+        terms: &str,
+        flags: &[&str],
+        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_file(Scratch::new(), terms, flags, script).await
+    }
+
+    async fn with_file(
+        scratch: Scratch,
+        terms: &str,
+        flags: &[&str],
+        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let upstream = Upstream::start(script).await;
         scratch.configure(&sides(&scratch, upstream.address, terms));
-        let config = scratch.config();
-        let gateway = Gateway::run(&scratch, &["--config", config.to_str().expect("text")]);
+        let gateway = Gateway::configured(&scratch, flags);
         Self { gateway, upstream, scratch }
     }
 

@@ -8,8 +8,10 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
+use semel::core::id::OperationId;
 use semel::core::store::{Filter, Item};
-use semel_http::{Authorize, Body, Code, Handle, Layer, Remnant, Retain, Terms, What};
+use semel::{Case, Engine, Finding, memory};
+use semel_http::{Authorize, Body, Code, Handle, Layer, Reconciler, Remnant, Retain, Routes, Terms, What};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -95,6 +97,79 @@ async fn the_least_without_anybody_to_rebuild_it_is_answered_as_not_kept() {
     assert_eq!(server.calls.count(), 1);
 }
 
+/// A server whose first answer leaves a doubt, and whose route has somebody to ask, who finds a response.
+async fn doubted(terms: Terms) -> (Server, Watching) {
+    let within = terms.clone();
+    let asked = move |_: Case| {
+        let found = Response::builder().status(200).header("x-own", "1").header("date", "today");
+        let (head, ()) = found.header("location", "/charges/7").body(()).expect("a response").into_parts();
+        let outcome = within.found(&head, Some(Bytes::from("what was found")));
+        async move { Finding::Applied(Some(outcome)) }
+    };
+    let routes =
+        Routes::new(Terms { reconciler: Some(Reconciler::by(asked)), ..terms }).expect("fit for use");
+    let directory = routes.clone();
+    let builder = Engine::builder(Arc::new(memory::Store::new()));
+    let engine = builder.reconcilers(move |operation| directory.reconciler_of(operation)).build();
+    let layer = Layer::routed(engine.await.expect("it answers"), routes).publishing("");
+    let (layer, watching) = Watching::over(layer);
+    let server =
+        Server::under(layer, |_, _| async { StatusCode::INTERNAL_SERVER_ERROR.into_response() }).await;
+    (server, watching)
+}
+
+/// Charges until the doubt is settled.
+async fn settled(server: &Server) -> super::world::Reply {
+    loop {
+        let reply = server.charge(5).await;
+        if reply.header("content-type") != Some("application/problem+json") {
+            return reply;
+        }
+        assert_eq!(reply.problem()["retryable"], true, "a doubt that somebody settles");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_was_found_by_asking_is_replayed_and_marked_as_rebuilt() {
+    let (server, mut watching) = doubted(Terms::default()).await;
+    let first = server.charge(5).await;
+    assert_eq!(first.status, 500);
+    let found = settled(&server).await;
+    assert_eq!((found.status, found.text()), (200, "what was found"));
+    assert_eq!(found.header("idempotency-replayed"), Some("rebuilt"));
+    assert_eq!((found.header("x-own"), found.header("location")), (Some("1"), Some("/charges/7")));
+    assert_ne!(found.header("date"), Some("today"));
+    assert_eq!(found.header(":found"), None);
+    assert_eq!(server.calls.count(), 1);
+    while watching.next().await != What::Rebuilt {}
+    let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
+    let shown = server.send(request("GET", &path).header("idempotency-key", super::world::KEY).empty()).await;
+    assert!(shown.text().contains("x-own") && !shown.text().contains(":found"), "{}", shown.text());
+}
+
+#[tokio::test]
+async fn of_a_response_that_was_found_no_more_is_kept_than_of_any_other() {
+    let (server, _watching) = doubted(Terms { response_bytes_max: 5, ..Terms::default() }).await;
+    assert_eq!(server.charge(5).await.status, 500);
+    loop {
+        let reply = server.charge(5).await;
+        if reply.problem()["code"] == "IDEMPOTENCY_RESPONSE_NOT_RETAINED" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let located = |remnant: Remnant, _: Parts| async move {
+        Some(Response::new(Body::from(Bytes::from(format!("{:?}", remnant.location)))))
+    };
+    let (server, _watching) =
+        doubted(Terms { retain: Retain::rebuilt_by(located), ..Terms::default() }).await;
+    assert_eq!(server.charge(5).await.status, 500);
+    let rebuilt = settled(&server).await;
+    assert_eq!((rebuilt.status, rebuilt.text()), (200, "Some(\"/charges/7\")"));
+    assert_eq!(rebuilt.header("idempotency-replayed"), Some("rebuilt"));
+}
+
 #[tokio::test]
 async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_client() {
     let (is_revoked, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
@@ -103,6 +178,7 @@ async fn before_a_replay_somebody_may_be_asked_and_a_refusal_passes_to_the_clien
         counter.fetch_add(1, Ordering::SeqCst);
         assert_eq!(retry.uri.path(), "/charges");
         assert!(!retry.headers.contains_key("operation-id"));
+        assert!(retry.extensions.get::<OperationId>().is_some());
         let is_revoked = revoked.load(Ordering::SeqCst);
         async move {
             if !is_revoked {

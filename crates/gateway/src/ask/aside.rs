@@ -1,0 +1,79 @@
+//! Asking the service aside, in the name of the client that waits.
+//!
+//! What lives here: one GET to the service, with what the client is known by and little else. What must never: a question to
+//! anybody else, the client's key or body, or a header that the operator did not mean to pass on.
+
+use super::read::{Read, read};
+use crate::forward::Outbound;
+use crate::listen::Peer;
+use crate::upstream::Upstream;
+use bytes::Bytes;
+use http::header::{ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HOST, USER_AGENT};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, Request, Uri, response};
+use semel_http::Body;
+use std::time::Duration;
+use tower_service::Service as _;
+
+/// How the service is reached.
+#[derive(Debug, Clone)]
+pub struct Ways {
+    /// For the gateway's own questions.
+    pub upstream: Upstream,
+    /// For questions in the name of a client: the same as its requests take.
+    pub outbound: Outbound,
+    /// What clients are known by, besides `Authorization` and `Cookie`.
+    pub credentials: Vec<HeaderName>,
+}
+
+/// What goes along with every such question, where the client sent it.
+const PASSED: [HeaderName; 5] = [HOST, AUTHORIZATION, COOKIE, USER_AGENT, ACCEPT_LANGUAGE];
+
+/// Asks in the name of a client.
+pub(super) struct Aside {
+    outbound: Outbound,
+    passed: Vec<HeaderName>,
+    timeout: Duration,
+    bytes_max: usize,
+}
+
+impl Aside {
+    pub(super) fn new(ways: &Ways, also: &[HeaderName], timeout: Duration, bytes_max: usize) -> Self {
+        let passed = PASSED.iter().chain(&ways.credentials).chain(also).cloned().collect();
+        Self { outbound: ways.outbound.clone(), passed, timeout, bytes_max }
+    }
+
+    /// Asks for `path`, in the name of whoever sent `retry`. Nothing where there is no answer in time.
+    pub(super) async fn get(
+        &self,
+        path: PathAndQuery,
+        retry: &Parts,
+        told: HeaderMap,
+    ) -> Option<(response::Parts, Read)> {
+        let mut request = Request::new(Body::from(Bytes::new()));
+        *request.uri_mut() = Uri::from(path);
+        *request.version_mut() = retry.version;
+        if let Some(peer) = retry.extensions.get::<Peer>() {
+            request.extensions_mut().insert(*peer);
+        }
+        let headers = request.headers_mut();
+        for (name, value) in &retry.headers {
+            if self.passed.contains(name) {
+                headers.append(name, value.clone());
+            }
+        }
+        headers.extend(told);
+        let mut outbound = self.outbound.clone();
+        let asked = async {
+            // The way there logs why there is no answer.
+            let (head, body) = outbound.call(request).await.ok()?.into_parts();
+            let body = read(body, self.bytes_max).await;
+            Some((head, body))
+        };
+        tokio::time::timeout(self.timeout, asked).await.unwrap_or_else(|_| {
+            tracing::warn!("the service did not answer a question aside in time");
+            None
+        })
+    }
+}

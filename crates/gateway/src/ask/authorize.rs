@@ -1,0 +1,97 @@
+//! Asking the service whether a caller may still have a replay.
+//!
+//! What lives here: the question, and which answers let a replay pass. What must never: a replay without an answer that allows it,
+//! or a byte of the stored response in a refusal.
+
+use super::aside::{Aside, Ways};
+use super::read::Read;
+use super::template::Template;
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
+use semel::core::id::OperationId;
+use semel_http::{Body, Code, Form, Problem};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How the service is asked whether a caller may still have a replay.
+#[derive(Debug, Clone)]
+pub struct Authorize {
+    /// For what it is asked.
+    pub path: Template,
+    /// Headers of the client's that go along, besides those that it is known by.
+    pub headers: Vec<HeaderName>,
+    /// How long the answer may take. 5 s by default.
+    pub timeout: Duration,
+}
+
+/// What is asked about, as other proxies tell it: the client's own request is not sent.
+const METHOD: HeaderName = HeaderName::from_static("x-original-method");
+const TARGET: HeaderName = HeaderName::from_static("x-original-uri");
+
+/// The longest refusal that is passed on with its body.
+const BYTES_MAX: usize = 64 * 1024;
+/// When a client should come back whose replay nobody could allow.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Authorize {
+    /// Asks there, and for the rest as it is by default.
+    pub fn new(path: Template) -> Self {
+        Self { path, headers: Vec::new(), timeout: Duration::from_secs(5) }
+    }
+
+    /// Somebody who asks so.
+    pub(super) fn asked(&self, ways: &Ways) -> semel_http::Authorize {
+        let aside = Arc::new(Aside::new(ways, &self.headers, self.timeout, BYTES_MAX));
+        let path = Arc::new(self.path.clone());
+        semel_http::Authorize::by(move |retry| {
+            let (aside, path) = (Arc::clone(&aside), Arc::clone(&path));
+            async move { ask(&aside, &path, &retry).await }
+        })
+    }
+}
+
+async fn ask(aside: &Aside, path: &Template, retry: &Parts) -> Result<(), Response<Body>> {
+    let id = retry.extensions.get::<OperationId>().copied();
+    let unasked = || {
+        let detail = "Whether you may still have the outcome could not be asked of the service. Nothing was run; retry \
+                      later, with the same key.";
+        let problem = Problem::new(Code::Unreachable, detail).with_status(503).retryable_after(RETRY_AFTER);
+        let problem = id.into_iter().fold(problem, Problem::about);
+        problem.into_response(Form::of(&retry.headers), "")
+    };
+    let Some(path) = id.and_then(|id| path.fill(id, "")) else { return Err(unasked()) };
+    let Some((head, body)) = aside.get(path, retry, told(retry)).await else { return Err(unasked()) };
+    match head.status {
+        status if status.is_success() => Ok(()),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(refusal(head, body)),
+        status => {
+            tracing::warn!(%status, "the service neither allowed nor forbade a replay: nothing was replayed");
+            Err(unasked())
+        }
+    }
+}
+
+/// What the client asked for.
+fn told(retry: &Parts) -> HeaderMap {
+    let mut told = HeaderMap::new();
+    let target = retry.uri.path_and_query().map_or("/", |target| target.as_str());
+    for (name, text) in [(METHOD, retry.method.as_str()), (TARGET, target)] {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            told.insert(name, value);
+        }
+    }
+    told
+}
+
+/// The service's own refusal, as it is.
+fn refusal(mut head: response::Parts, body: Read) -> Response<Body> {
+    let body = body.whole().unwrap_or_else(|| {
+        for described in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING] {
+            head.headers.remove(described);
+        }
+        Bytes::new()
+    });
+    Response::from_parts(head, Body::from(body))
+}

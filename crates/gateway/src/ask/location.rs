@@ -1,0 +1,121 @@
+//! Where a resource is that a response named.
+//!
+//! What lives here: from a `Location` to a path of the service. What must never: a path that stands for somewhere else.
+
+use crate::upstream::{Target, Transport};
+use http::uri::{Authority, PathAndQuery};
+
+/// The path below `target` that `location` names, as a request to the gateway would have it; none where it names another
+/// place. Absolute URLs count where they lead to the service itself, or to `host`, by which the client knows it.
+pub(super) fn below(location: &str, target: &Target, host: Option<&str>) -> Option<PathAndQuery> {
+    let location = location.split('#').next().unwrap_or_default();
+    let (scheme, rest) = match location.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(['/', '?']) => (Some(scheme.to_ascii_lowercase()), rest),
+        _ => match location.strip_prefix("//") {
+            Some(rest) => (None, rest),
+            // What is relative to another path than the root could only be guessed at.
+            None => return location.starts_with('/').then(|| cut(location, target)).flatten(),
+        },
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let own = if target.transport() == Transport::Https { "https" } else { "http" };
+    let usual = match scheme.as_deref() {
+        Some("http") => 80,
+        Some("https") => 443,
+        Some(_) => return None,
+        None => target.port(),
+    };
+    let found = parted(authority, usual)?;
+    let is_own = scheme.is_none_or(|scheme| scheme == own)
+        && found.0.eq_ignore_ascii_case(&bracketed(target.host()))
+        && found.1 == target.port();
+    let is_known = || {
+        let (name, port) = parted(host?, usual)?;
+        Some(found.0.eq_ignore_ascii_case(&name) && found.1 == port)
+    };
+    if !is_own && is_known() != Some(true) {
+        return None;
+    }
+    if path.starts_with('/') { cut(path, target) } else { cut(&format!("/{path}"), target) }
+}
+
+/// Without the base path, which is put before every request's.
+fn cut(path: &str, target: &Target) -> Option<PathAndQuery> {
+    let below = path.strip_prefix(target.base()).filter(|below| below.starts_with('/'));
+    below.unwrap_or(path).parse().ok()
+}
+
+/// Host and port; none where there are credentials, or nothing that could be either.
+fn parted(authority: &str, usual: u16) -> Option<(String, u16)> {
+    if authority.contains('@') {
+        return None;
+    }
+    let authority: Authority = authority.parse().ok()?;
+    Some((authority.host().to_owned(), authority.port_u16().unwrap_or(usual)))
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(location: &str, target: &str, host: Option<&str>) -> Option<String> {
+        let target = Target::parse(target).expect("a target");
+        below(location, &target, host).map(|path| path.to_string())
+    }
+
+    #[test]
+    fn a_path_of_the_service_is_one_however_it_is_written() {
+        let at = |location| path(location, "http://pay.internal:3000", Some("api.example"));
+        for location in [
+            "/charges/7?x=1",
+            "/charges/7?x=1#top",
+            "http://pay.internal:3000/charges/7?x=1",
+            "HTTP://PAY.internal:3000/charges/7?x=1",
+            "//pay.internal:3000/charges/7?x=1",
+            "https://api.example/charges/7?x=1",
+            "http://api.example:80/charges/7?x=1",
+        ] {
+            assert_eq!(at(location).as_deref(), Some("/charges/7?x=1"), "{location}");
+        }
+        assert_eq!(at("http://api.example").as_deref(), Some("/"));
+        assert_eq!(path("http://[::1]:3000/x", "http://[::1]:3000", None).as_deref(), Some("/x"));
+    }
+
+    #[test]
+    fn a_place_anywhere_else_is_none() {
+        let at = |location| path(location, "http://pay.internal:3000", Some("api.example"));
+        for location in [
+            "http://evil.example/charges/7",
+            "//evil.example/charges/7",
+            "http://pay.internal/charges/7",
+            "https://pay.internal:3000/charges/7",
+            "http://pay.internal:3000@evil.example/charges/7",
+            "http://api.example@evil.example/",
+            "http://api.example:81/charges/7",
+            "ftp://pay.internal:3000/charges/7",
+            "http:///charges/7",
+            "charges/7",
+            "./7",
+            "?x=1",
+            "",
+            "/a b",
+            "javascript:alert(1)",
+        ] {
+            assert_eq!(at(location), None, "{location}");
+        }
+        assert_eq!(path("http://169.254.169.254/latest", "http://pay.internal", None), None);
+    }
+
+    #[test]
+    fn the_base_path_is_not_put_before_itself() {
+        let at = |location| path(location, "http://pay.internal/v1", None);
+        assert_eq!(at("/v1/charges/7").as_deref(), Some("/charges/7"));
+        assert_eq!(at("http://pay.internal/v1/charges/7").as_deref(), Some("/charges/7"));
+        assert_eq!(at("/charges/7").as_deref(), Some("/charges/7"));
+        assert_eq!(at("/v10/charges/7").as_deref(), Some("/v10/charges/7"));
+    }
+}

@@ -1,0 +1,69 @@
+//! What the gateway asks the service on its own account: what became of an effect in doubt, whether a caller may still have a
+//! replay, and what a response was of which only the least was kept.
+//!
+//! What lives here: each question, how it is put, and what an answer to it is worth. What must never: a question that passes
+//! Semel's own layer; a client's credentials on a question of the gateway's own, or to anybody but the service; an answer that is
+//! held beyond its limit; or a guess where there is no answer.
+
+mod aside;
+mod authorize;
+mod directory;
+mod location;
+mod meaning;
+mod place;
+mod probe;
+mod read;
+mod rebuild;
+mod template;
+
+pub use aside::Ways;
+pub use authorize::Authorize;
+pub use directory::Directory;
+pub use meaning::{Condition, Meaning};
+pub use place::Place;
+pub use probe::{Answer, Probe};
+pub use rebuild::{Rebuild, Source};
+pub use template::{Placeholder, Template};
+
+use crate::upstream::TlsError;
+use semel::core::policy::Class;
+use semel_http::{KeyRule, Retain, Terms};
+
+/// What is asked about the requests of one operation.
+#[derive(Debug, Clone, Default)]
+pub struct Questions {
+    /// What became of an effect in doubt. An operator has to find out otherwise.
+    pub probe: Option<Probe>,
+    /// Whether a caller may still have a replay. Whoever is recognised as the caller may otherwise.
+    pub authorize: Option<Authorize>,
+    /// What a response was of which only the least was kept. It is answered as not kept otherwise.
+    pub rebuild: Option<Rebuild>,
+}
+
+impl Questions {
+    /// Those of them that can come up under `terms`.
+    #[must_use]
+    pub fn fit_for(self, terms: &Terms) -> Self {
+        let is_protected = terms.key != KeyRule::Off;
+        let can_doubt = is_protected && terms.policy.class != Class::Downstream;
+        let is_minimal = is_protected && matches!(terms.retain, Retain::Minimal(_));
+        Self {
+            probe: self.probe.filter(|_| can_doubt),
+            authorize: self.authorize.filter(|_| is_protected),
+            rebuild: self.rebuild.filter(|_| is_minimal),
+        }
+    }
+
+    /// The terms with which they are asked, on these ways. Nothing is opened yet. Fails where a probe is to go to an
+    /// `https://` address and no certificate authority could be believed.
+    pub fn put_to(&self, mut terms: Terms, ways: &Ways) -> Result<Terms, TlsError> {
+        if let Some(rebuild) = &self.rebuild {
+            terms.retain = rebuild.asked(ways, terms.response_bytes_max);
+        }
+        terms.authorize = self.authorize.as_ref().map(|authorize| authorize.asked(ways));
+        if let Some(probe) = &self.probe {
+            terms.reconciler = Some(probe.asked(ways, &terms)?);
+        }
+        Ok(terms)
+    }
+}

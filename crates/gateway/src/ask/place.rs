@@ -1,0 +1,124 @@
+//! Where a question of the gateway's own goes.
+//!
+//! What lives here: a path below the upstream, or an address of its own. What must never: an address that depends on what was
+//! asked for.
+
+use super::template::{Placeholder, Template};
+use crate::upstream::{Target, Transport};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// Where a question goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The service that is asked; the upstream where none is named.
+    pub target: Option<Target>,
+    /// The path that is asked for.
+    pub path: Template,
+}
+
+impl Place {
+    /// Reads a path below the upstream, or a whole URL. The error says what mends it.
+    pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, String> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Ok(Self { target: None, path: Template::parse(text, known)? });
+        };
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains(['{', '}']) {
+            return Err(format!("the host of `{text}` is not always the same: write one without braces"));
+        }
+        let target = Target::parse(&format!("{scheme}://{authority}"))
+            .map_err(|error| format!("{error}: write https://HOST/PATH, or a path below the upstream"))?;
+        let path = Template::parse(if path.is_empty() { "/" } else { path }, known)?;
+        Ok(Self { target: Some(target), path })
+    }
+
+    /// Whether anybody on the way could read what is sent there, as far as the address tells.
+    pub fn is_open(&self) -> bool {
+        let Some(target) = &self.target else { return false };
+        target.transport() != Transport::Https && !is_here(target.host())
+    }
+
+    /// Whether it is the gateway itself that would be asked, which listens at `address`, as far as the address tells.
+    pub fn is_at(&self, address: SocketAddr) -> bool {
+        let Some(target) = &self.target else { return false };
+        let is_same = match target.host().parse::<IpAddr>() {
+            Ok(host) => host.to_canonical() == address.ip().to_canonical(),
+            Err(_) => false,
+        };
+        let is_reached = address.ip().is_loopback() || address.ip().is_unspecified();
+        target.port() == address.port() && (is_same || is_reached && is_here(target.host()))
+    }
+}
+
+/// Whether a host is this machine, without asking anybody.
+fn is_here(host: &str) -> bool {
+    let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
+}
+
+/// As it was written.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Some(target) => write!(f, "{target}{}", self.path),
+            None => self.path.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &[Placeholder] = &[Placeholder::OperationId];
+
+    fn place(text: &str) -> Place {
+        Place::parse(text, ID).expect("a place")
+    }
+
+    #[test]
+    fn a_question_goes_below_the_upstream_or_to_an_address_of_its_own() {
+        assert_eq!(place("/effects/{operation_id}").target, None);
+        let own = place("https://ledger.internal:8443/effects/{operation_id}?full=1");
+        assert_eq!(
+            own.target.as_ref().map(Target::to_string).as_deref(),
+            Some("https://ledger.internal:8443")
+        );
+        assert_eq!(own.to_string(), "https://ledger.internal:8443/effects/{operation_id}?full=1");
+        for (text, word) in [
+            ("ftp://ledger/x", "http://"),
+            ("https://{operation_id}.internal/x", "without braces"),
+            ("https://user:hunter2@ledger/x", "credentials"),
+            ("https://ledger?x", "slash"),
+            ("ledger.internal/x", "slash"),
+        ] {
+            let told = Place::parse(text, ID).expect_err(text);
+            assert!(told.contains(word) && !told.contains("hunter2"), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn it_is_told_whether_others_can_read_along() {
+        assert!(place("http://ledger.internal/x").is_open());
+        assert!(place("h2c://10.0.0.1/x").is_open());
+        for closed in
+            ["https://ledger/x", "http://localhost:1/x", "http://127.0.0.2/x", "http://[::1]/x", "/x"]
+        {
+            assert!(!place(closed).is_open(), "{closed}");
+        }
+    }
+
+    #[test]
+    fn the_gateway_itself_is_recognised() {
+        let at = |url: &str, address: &str| place(url).is_at(address.parse().expect("an address"));
+        assert!(at("http://127.0.0.1:8080/x", "127.0.0.1:8080"));
+        assert!(at("http://localhost:8080/x", "127.0.0.1:8080"));
+        assert!(at("http://localhost:8080/x", "0.0.0.0:8080"));
+        assert!(at("http://10.0.0.1:8080/x", "10.0.0.1:8080"));
+        assert!(!at("http://10.0.0.2:8080/x", "10.0.0.1:8080"));
+        assert!(!at("http://localhost:8080/x", "10.0.0.1:8080"));
+        assert!(!at("http://127.0.0.1:8081/x", "127.0.0.1:8080"));
+        assert!(!at("/x", "127.0.0.1:8080"));
+    }
+}

@@ -1,0 +1,162 @@
+//! Asking what became of an effect that nobody can prove.
+//!
+//! What lives here: the question, and from its answer to a finding. What must never: a client's credentials; a redirection
+//! followed; or a finding that the answer does not say in so many words. When it is asked, how often, and from when on "it is
+//! not there" counts, is the engine's.
+
+use super::aside::Ways;
+use super::meaning::{Meaning, Said};
+use super::place::Place;
+use super::read::{Read, read};
+use crate::upstream::{Options, Tls, TlsError, Upstream};
+use bytes::Bytes;
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use semel::core::outcome::{Outcome, Status};
+use semel::{Case, Finding, Reconcile};
+use semel_http::{Body, Reconciler, Terms, names};
+use std::pin::Pin;
+use std::time::Duration;
+use tower_service::Service as _;
+use tracing::{debug, warn};
+
+/// What a retry is answered once it is known that it happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// What the probe was answered: status, headers and body.
+    #[default]
+    Probe,
+    /// That it happened, and that its answer was not kept.
+    Nothing,
+}
+
+/// How it is found out what became of an effect.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    /// Whom to ask, and for what.
+    pub place: Place,
+    /// How. GET by default.
+    pub method: Method,
+    /// What to send along. Values that are secrets are marked as such.
+    pub headers: HeaderMap,
+    /// What answers mean.
+    pub meaning: Meaning,
+    /// What a retry is answered then.
+    pub answer: Answer,
+    /// With which status; the probe's own by default.
+    pub status: Option<StatusCode>,
+    /// Whom to believe at an address of its own. The system's authorities by default.
+    pub tls: Tls,
+    /// How often it is asked, for how long, and how long each time.
+    pub pace: semel::Probe,
+}
+
+impl Probe {
+    /// How long one question may take, unless it is said.
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// Asks there, and for the rest as it is by default.
+    pub fn new(place: Place) -> Self {
+        Self {
+            place,
+            method: Method::GET,
+            headers: HeaderMap::new(),
+            meaning: Meaning::default(),
+            answer: Answer::default(),
+            status: None,
+            tls: Tls::default(),
+            pace: semel::Probe { timeout: Self::TIMEOUT, ..semel::Probe::default() },
+        }
+    }
+
+    /// Somebody who asks so about operations under `terms`.
+    pub(super) fn asked(&self, ways: &Ways, terms: &Terms) -> Result<Reconciler, TlsError> {
+        let upstream = match &self.place.target {
+            None => ways.upstream.clone(),
+            Some(target) => {
+                let options = Options {
+                    connect_timeout: self.pace.timeout,
+                    response_timeout: self.pace.timeout,
+                    tls: self.tls.clone(),
+                    ..Options::default()
+                };
+                Upstream::new(target.clone(), options)?
+            }
+        };
+        Ok(Reconciler::by(Prober { probe: self.clone(), terms: terms.clone(), upstream }))
+    }
+}
+
+const BODILESS: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT];
+
+/// Asks.
+struct Prober {
+    probe: Probe,
+    terms: Terms,
+    upstream: Upstream,
+}
+
+impl Reconcile for Prober {
+    fn ask(&self, case: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>> {
+        Box::pin(self.find_out(case))
+    }
+
+    fn pace(&self) -> Option<&semel::Probe> {
+        Some(&self.probe.pace)
+    }
+}
+
+impl Prober {
+    async fn find_out(&self, case: Case) -> Finding {
+        let operation_id = case.operation_id;
+        let Some(request) = self.question(&case) else {
+            warn!(operation = %operation_id, "the operation's name is too long to be asked for");
+            return Finding::NoAnswer;
+        };
+        // The way there logs why there is no answer.
+        let Ok(response) = self.upstream.clone().call(request).await else { return Finding::NoAnswer };
+        let (mut head, body) = response.into_parts();
+        let status = head.status;
+        let body = match read(body, self.terms.response_bytes_max).await {
+            Read::Whole(body) => Some(body),
+            Read::TooLong => None,
+            Read::Broken => return Finding::NoAnswer,
+        };
+        match self.probe.meaning.of(status, body.as_deref()) {
+            Said::Applied => {
+                head.status = self.probe.status.unwrap_or(status);
+                Finding::Applied(Some(match self.probe.answer {
+                    // Whatever the probe's answer has, one of such a status has none.
+                    Answer::Probe if BODILESS.contains(&head.status) => {
+                        self.terms.found(&head, Some(Bytes::new()))
+                    }
+                    Answer::Probe => self.terms.found(&head, body),
+                    Answer::Nothing => Outcome::not_retained(Status::Http(head.status.as_u16())),
+                }))
+            }
+            Said::NotApplied => {
+                debug!(operation = %operation_id, %status, "a probe did not find the effect");
+                Finding::NotFound
+            }
+            Said::Nothing(why) => {
+                warn!(operation = %operation_id, %status, "a probe's answer says nothing about the effect: {why}");
+                Finding::NoAnswer
+            }
+        }
+    }
+
+    /// The question about one operation. None where its name is too long for any address.
+    fn question(&self, case: &Case) -> Option<Request<Body>> {
+        let path = self.probe.place.path.fill(case.operation_id, case.record.operation())?;
+        let path = self.upstream.target().join(&Uri::from(path)).ok()?;
+        let mut request = Request::new(Body::from(Bytes::new()));
+        *request.method_mut() = self.probe.method.clone();
+        *request.uri_mut() = Uri::from(path);
+        let id = HeaderValue::from_str(&case.operation_id.to_string()).ok()?;
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("semel/", env!("CARGO_PKG_VERSION"))));
+        headers.extend(self.probe.headers.clone());
+        headers.insert(names::OPERATION_ID, id);
+        Some(request)
+    }
+}

@@ -1,0 +1,108 @@
+//! Making a response anew of which only the least was kept.
+//!
+//! What lives here: where the rest of it is asked for, and which answers will do. What must never: an answer from anywhere but the
+//! service, or one that stands for a refusal.
+
+use super::aside::{Aside, Ways};
+use super::location::below;
+use super::template::Template;
+use crate::upstream::Target;
+use bytes::Bytes;
+use http::header::{ACCEPT, ACCEPT_ENCODING, HOST};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use semel_http::{Body, Form, Remnant, Retain};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a response is made anew from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The resource that the response named in `Location`, where that is the service's own.
+    Location,
+    /// A path of the service.
+    Path(Template),
+}
+
+/// How a response is made anew.
+#[derive(Debug, Clone)]
+pub struct Rebuild {
+    /// From what.
+    pub source: Source,
+    /// Headers of the client's that go along, besides those that it is known by.
+    pub headers: Vec<HeaderName>,
+    /// How long that may take. 10 s by default.
+    pub timeout: Duration,
+}
+
+impl Rebuild {
+    /// From there, and for the rest as it is by default.
+    pub fn new(source: Source) -> Self {
+        Self { source, headers: Vec::new(), timeout: Duration::from_secs(10) }
+    }
+
+    /// The least is kept, and made anew so.
+    pub(super) fn asked(&self, ways: &Ways, bytes_max: usize) -> Retain {
+        let also: Vec<_> =
+            [ACCEPT, ACCEPT_ENCODING].into_iter().chain(self.headers.iter().cloned()).collect();
+        let aside = Arc::new(Aside::new(ways, &also, self.timeout, bytes_max));
+        let (source, target) = (Arc::new(self.source.clone()), ways.upstream.target().clone());
+        let target = Arc::new(target);
+        Retain::rebuilt_by(move |remnant: Remnant, retry: Parts| {
+            let (aside, source, target) = (Arc::clone(&aside), Arc::clone(&source), Arc::clone(&target));
+            async move { anew(&aside, &source, &target, &remnant, &retry).await }
+        })
+    }
+}
+
+async fn anew(
+    aside: &Aside,
+    source: &Source,
+    target: &Target,
+    remnant: &Remnant,
+    retry: &Parts,
+) -> Option<Response<Body>> {
+    // What a resource looks like now is no refusal that was given then, and no message of gRPC's.
+    if Form::of(&retry.headers) == Form::Grpc || !has_success(remnant.status) {
+        return None;
+    }
+    if is_empty(remnant) {
+        return Some(Response::new(Body::from(Bytes::new())));
+    }
+    let path = path(source, target, remnant, retry)?;
+    let (head, body) = aside.get(path, retry, HeaderMap::new()).await?;
+    if head.status != StatusCode::OK {
+        tracing::warn!(operation = %remnant.operation_id, status = %head.status, "a response could not be made anew");
+        return None;
+    }
+    Some(Response::from_parts(head, Body::from(body.whole()?)))
+}
+
+fn has_success(status: StatusCode) -> bool {
+    status.is_success() || status.is_redirection()
+}
+
+/// Whether a response is all there without a body: it has none, or leads elsewhere.
+fn is_empty(remnant: &Remnant) -> bool {
+    let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED];
+    bodiless.contains(&remnant.status) || remnant.status.is_redirection() && remnant.location.is_some()
+}
+
+fn path(source: &Source, target: &Target, remnant: &Remnant, retry: &Parts) -> Option<PathAndQuery> {
+    match source {
+        Source::Path(template) => template.fill(remnant.operation_id, ""),
+        Source::Location => {
+            let host = retry.headers.get(HOST).and_then(|host| host.to_str().ok());
+            let found = remnant.location.as_ref().map(HeaderValue::to_str);
+            let path = found.and_then(Result::ok).and_then(|location| below(location, target, host));
+            if path.is_none() {
+                tracing::warn!(
+                    operation = %remnant.operation_id,
+                    "a response cannot be made anew: its Location is none of the service's"
+                );
+            }
+            path
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Paths with places for what a question is about.
+//!
+//! What lives here: reading a template and filling it in. What must never: a value that changes where a question goes; whatever
+//! is filled in stays within its segment.
+
+use http::uri::PathAndQuery;
+use semel::core::id::OperationId;
+use std::fmt;
+use std::fmt::Write as _;
+
+/// What can be filled in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placeholder {
+    /// `{operation_id}`: the operation's public id, which the service was handed as `Operation-Id`.
+    OperationId,
+    /// `{operation}`: the operation's name, or method and path where it has none.
+    Operation,
+}
+
+impl Placeholder {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::OperationId => "operation_id",
+            Self::Operation => "operation",
+        }
+    }
+}
+
+/// A path, and perhaps a query, with placeholders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    text: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Filled(Placeholder),
+}
+
+impl Template {
+    /// Reads a path in which `known` placeholders may stand. The error says what mends it.
+    pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, String> {
+        if !text.starts_with('/') || text.starts_with("//") {
+            return Err(format!("`{text}` is no path: write one that begins with one slash"));
+        }
+        if text.contains('#') {
+            return Err(format!("`{text}` has a fragment, which is never sent: write it without"));
+        }
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((name, after)) = after.split_once('}') else {
+                return Err(format!("`{text}` has a brace that is not closed: write {}", listed(known)));
+            };
+            let Some(found) = known.iter().find(|placeholder| placeholder.name() == name) else {
+                return Err(format!("nothing is known to fill {{{name}}} in with: write {}", listed(known)));
+            };
+            parts.push(Part::Text(before.to_owned()));
+            parts.push(Part::Filled(*found));
+            rest = after;
+        }
+        parts.push(Part::Text(rest.to_owned()));
+        let template = Self { text: text.to_owned(), parts };
+        let is_bare = |part: &Part| matches!(part, Part::Text(text) if text.contains('}'));
+        if template.parts.iter().any(is_bare) {
+            return Err(format!("`{text}` has a brace that was not opened: write {}", listed(known)));
+        }
+        let sample = template.fill(OperationId::from_bytes([0; 16]), "x");
+        if sample.is_none() || text.contains(char::is_whitespace) {
+            return Err(format!("`{text}` is no path: write one as it is sent, with %20 for a space"));
+        }
+        Ok(template)
+    }
+
+    /// Whether `placeholder` stands in it.
+    pub fn has(&self, placeholder: Placeholder) -> bool {
+        self.parts.contains(&Part::Filled(placeholder))
+    }
+
+    /// The path for one operation. Nothing where it would be longer than any path can be.
+    pub fn fill(&self, operation_id: OperationId, operation: &str) -> Option<PathAndQuery> {
+        let mut path = String::with_capacity(self.text.len() + 32);
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => path.push_str(text),
+                Part::Filled(Placeholder::OperationId) => drop(write!(path, "{operation_id}")),
+                Part::Filled(Placeholder::Operation) => encode(operation, &mut path),
+            }
+        }
+        path.parse().ok()
+    }
+}
+
+/// As it was written.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Everything but what is plain in every part of a URL, in hexadecimal.
+fn encode(text: &str, into: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                into.push(char::from(byte));
+            }
+            _ => drop(write!(into, "%{byte:02X}")),
+        }
+    }
+}
+
+fn listed(known: &[Placeholder]) -> String {
+    let names: Vec<_> = known.iter().map(|placeholder| format!("{{{}}}", placeholder.name())).collect();
+    if names.is_empty() { "a path without braces".to_owned() } else { names.join(" or ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: &[Placeholder] = &[Placeholder::OperationId, Placeholder::Operation];
+
+    #[test]
+    fn what_is_filled_in_stays_where_it_stands() {
+        let id = OperationId::from_bytes([0xab; 16]);
+        let filled = |text: &str, operation: &str| {
+            let template = Template::parse(text, BOTH).expect("a template");
+            template.fill(id, operation).expect("a path").to_string()
+        };
+        assert_eq!(filled("/a/{operation_id}?x=1", ""), format!("/a/{id}?x=1"));
+        assert_eq!(
+            filled("/{operation}/y?of={operation}", "POST /a/../b?c#d&é"),
+            "/POST%20%2Fa%2F..%2Fb%3Fc%23d%26%C3%A9/y?of=POST%20%2Fa%2F..%2Fb%3Fc%23d%26%C3%A9"
+        );
+        assert_eq!(filled("/{operation_id}{operation}", "pay"), format!("/{id}pay"));
+        let long = Template::parse("/{operation}", BOTH).expect("a template");
+        assert_eq!(long.fill(id, &"é".repeat(20_000)), None);
+    }
+
+    #[test]
+    fn what_is_no_template_is_told_with_what_could_be_meant() {
+        for (text, word) in [
+            ("", "slash"),
+            ("charges", "slash"),
+            ("//host/x", "slash"),
+            ("/a#b", "fragment"),
+            ("/{operation_id", "not closed"),
+            ("/operation_id}", "not opened"),
+            ("/{key}", "{operation_id} or {operation}"),
+            ("/{}", "{operation_id} or {operation}"),
+            ("/a b", "%20"),
+        ] {
+            let told = Template::parse(text, BOTH).expect_err(text);
+            assert!(told.contains(word), "{text}: {told}");
+        }
+        assert!(
+            Template::parse("/{operation_id}", &[]).expect_err("none is known").contains("without braces")
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! `authorize` and `rebuild`: what is asked of the service in the name of a client.
+//!
+//! What lives here: from these tables to questions. What must never: a header passed on that is about one connection, or
+//! Semel's own.
+
+use crate::ask::{Authorize, Placeholder, Rebuild, Source, Template};
+use crate::config::table::Table;
+use http::HeaderName;
+use semel_http::names;
+
+pub(super) fn authorize(table: &Table<'_, '_>) -> Option<Authorize> {
+    let path = table.parsed("path", |text| Template::parse(text, &[Placeholder::OperationId]));
+    if !table.has("path") {
+        let mend = "write path = \"/session\" or the like";
+        table.page.mistake(table.span().as_ref(), "there is no path to ask before a replay", mend);
+    }
+    let (headers, timeout) = (table.parsed_list("headers", header), table.limit("timeout"));
+    let mut authorize = Authorize::new(path?);
+    authorize.headers = headers.unwrap_or_default();
+    authorize.timeout = timeout.unwrap_or(authorize.timeout);
+    Some(authorize)
+}
+
+pub(super) fn rebuild(table: &Table<'_, '_>) -> Option<Rebuild> {
+    let source = table.parsed("from", |text| match text {
+        "location" => Ok(Source::Location),
+        text if text.starts_with('/') => {
+            let path = Template::parse(text, &[Placeholder::OperationId])?;
+            if !path.has(Placeholder::OperationId) {
+                return Err(format!(
+                    "`{text}` is the same for every operation: write {{operation_id}} in it"
+                ));
+            }
+            Ok(Source::Path(path))
+        }
+        _ => Err(format!(
+            "no response can be made anew from `{text}`: write \"location\", or a path of the service"
+        )),
+    });
+    let is_silent = !table.has("from");
+    let (headers, timeout) = (table.parsed_list("headers", header), table.limit("timeout"));
+    let mut rebuild = Rebuild::new(if is_silent { Source::Location } else { source? });
+    rebuild.headers = headers.unwrap_or_default();
+    rebuild.timeout = timeout.unwrap_or(rebuild.timeout);
+    Some(rebuild)
+}
+
+/// What is hop-by-hop, or Semel's or the message's own to say.
+fn is_reserved(name: &HeaderName) -> bool {
+    const RESERVED: &[&str] = &[
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let is_own = name.as_str().starts_with("idempotency-") || *name == names::OPERATION_ID;
+    is_own || RESERVED.contains(&name.as_str())
+}
+
+pub(super) fn header(text: &str) -> Result<HeaderName, String> {
+    let lower = text.to_ascii_lowercase();
+    let name: HeaderName =
+        lower.parse().map_err(|_| format!("`{text}` is no header: write a header's name"))?;
+    if is_reserved(&name) {
+        return Err(format!(
+            "`{text}` is not for you to set or to pass on here: write another header's name"
+        ));
+    }
+    Ok(name)
+}

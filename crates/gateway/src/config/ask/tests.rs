@@ -1,0 +1,259 @@
+//! What is asked, as it is written; and every mistake with its place and its words.
+
+use crate::ask::{Answer, Source};
+use crate::config::tests::{mistakes, one_mistake, parsed};
+use crate::config::{Overrides, read};
+use http::{Method, StatusCode};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// A probe of the defaults, in line 1 to 2 and on.
+fn probe(more: &str) -> String {
+    format!("[defaults.probe]\nurl = \"/effects/{{operation_id}}\"\n{more}")
+}
+
+#[test]
+fn a_probe_of_one_line_is_asked_as_it_is_by_default() {
+    let config = parsed(&probe(""));
+    let asked = config.questions.probe.expect("a probe");
+    assert_eq!((asked.method, asked.answer, asked.status), (Method::GET, Answer::Probe, None));
+    assert_eq!(asked.meaning.applied, [200]);
+    assert_eq!(asked.meaning.not_applied, [0_u16; 0], "absence proves nothing that nobody wrote down");
+    assert_eq!(asked.pace.timeout, Duration::from_secs(10));
+    assert_eq!(asked.pace.quiet, Duration::ZERO, "the record's own");
+    assert!(config.questions.authorize.is_none() && config.questions.rebuild.is_none());
+}
+
+#[test]
+fn everything_that_is_written_is_read() {
+    let secret = |name: &str| (name == "TOKEN").then(|| OsString::from("Bearer hunter2"));
+    let text = "[[operation]]\nname = \"pay\"\npath = \"/pay\"\nkept = \"minimal\"\n\
+        [operation.probe]\nurl = \"https://ledger.internal/x/{operation}/{operation_id}\"\nmethod = \"POST\"\n\
+        headers = { Authorization = \"env:TOKEN\", x-a = \"b\" }\napplied = [200, 201]\n\
+        applied_if = { \"/a/0\" = [\"x\", 7, true] }\nnot_applied = [404, 410]\nnot_applied_if = { \"/b\" = false }\n\
+        answer = \"nothing\"\nstatus = 202\ntimeout = \"2s\"\npause_min = \"3s\"\npause_max = \"4s\"\nquiet = \"5m\"\n\
+        give_up_after = \"6h\"\n\
+        [operation.authorize]\npath = \"/who\"\nheaders = [\"X-Device\"]\ntimeout = \"1s\"\n\
+        [operation.rebuild]\nfrom = \"/of/{operation_id}\"\n";
+    let config = read(text, &Overrides::default(), &secret).unwrap_or_else(|found| panic!("{found:#?}"));
+    let questions = &config.operations[0].questions;
+    let probe = questions.probe.as_ref().expect("a probe");
+    assert_eq!(probe.place.to_string(), "https://ledger.internal/x/{operation}/{operation_id}");
+    assert_eq!(
+        (&probe.method, probe.answer, probe.status),
+        (&Method::POST, Answer::Nothing, Some(StatusCode::ACCEPTED))
+    );
+    assert_eq!(
+        (&probe.headers["authorization"], &probe.headers["x-a"]),
+        (&"Bearer hunter2".parse().expect("a value"), &"b".parse().expect("a value"))
+    );
+    assert!(!format!("{config:?}").contains("hunter2"), "a secret is never shown");
+    assert_eq!((probe.meaning.applied.len(), probe.meaning.not_applied.len()), (2, 2));
+    assert_eq!(probe.meaning.applied_if[0].values.len(), 3);
+    let seconds =
+        [probe.pace.timeout, probe.pace.min, probe.pace.max, probe.pace.quiet, probe.pace.give_up_after];
+    assert_eq!(seconds.map(|span| span.as_secs()), [2, 3, 4, 300, 21_600]);
+    let authorize = questions.authorize.as_ref().expect("one to ask");
+    assert_eq!((authorize.path.to_string().as_str(), authorize.headers[0].as_str()), ("/who", "x-device"));
+    let rebuild = questions.rebuild.as_ref().expect("a way");
+    assert!(matches!(&rebuild.source, Source::Path(path) if path.to_string() == "/of/{operation_id}"));
+    assert!(config.questions.probe.is_none());
+}
+
+#[test]
+fn operations_inherit_what_can_come_up_and_may_want_none() {
+    let text = format!(
+        "{}[defaults.authorize]\npath = \"/who\"\n[defaults.rebuild]\n\
+         [[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\nclass = \"downstream\"\nauthorize = \"off\"\n\
+         [[operation]]\npath = \"/c\"\nkey = \"off\"\n[[operation]]\npath = \"/d\"\nkept = \"minimal\"\nprobe = \"off\"\n",
+        probe("")
+    );
+    let config = parsed(&text);
+    let asked: Vec<_> = config
+        .operations
+        .iter()
+        .map(|one| {
+            let asked = &one.questions;
+            (asked.probe.is_some(), asked.authorize.is_some(), asked.rebuild.is_some())
+        })
+        .collect();
+    assert_eq!(
+        asked,
+        [(true, true, false), (false, false, false), (false, false, false), (false, true, true)]
+    );
+    assert!(config.questions.probe.is_some() && config.questions.rebuild.is_none());
+}
+
+#[test]
+fn an_address_that_cannot_be_asked_is_told() {
+    let url = |url: &str| format!("[defaults.probe]\nurl = \"{url}\"\n");
+    one_mistake(
+        &url("/x/{key}/{operation_id}"),
+        "2:7",
+        &["nothing is known to fill {key} in with", "write {operation_id} or {operation}"],
+    );
+    one_mistake(&url("/x/{operation_id"), "2:7", &["not closed"]);
+    one_mistake(&url("x/{operation_id}"), "2:7", &["is no path", "slash"]);
+    one_mistake(
+        &url("/x"),
+        "2:7",
+        &["the same would be asked about every operation", "write {operation_id}"],
+    );
+    one_mistake(&url("ftp://x/{operation_id}"), "2:7", &["is no upstream"]);
+    one_mistake("[defaults.probe]\ntimeout = \"1s\"\n", "1:11", &["a probe has no url to ask"]);
+    one_mistake(
+        &format!("[listen]\naddress = \"127.0.0.1:8080\"\n{}", url("http://localhost:8080/{operation_id}")),
+        "4:7",
+        &["where this gateway itself listens"],
+    );
+    one_mistake(
+        "[defaults]\nprobe = true\n",
+        "2:9",
+        &["`probe` is true or false", "a table, [defaults.probe], or \"off\""],
+    );
+    one_mistake(&probe("colour = 1\n"), "3:1", &["`colour` is no key of [defaults.probe]"]);
+    one_mistake("[defaults.authorize]\n", "1:11", &["there is no path to ask before a replay"]);
+    one_mistake("[defaults.authorize]\npath = \"https://x/y\"\n", "2:8", &["is no path"]);
+    let rebuild = "[defaults]\nkept = \"minimal\"\n[defaults.rebuild]\n";
+    one_mistake(
+        &format!("{rebuild}from = \"elsewhere\"\n"),
+        "4:8",
+        &["no response can be made anew from", "\"location\""],
+    );
+    one_mistake(
+        &format!("{rebuild}from = \"/last\"\n"),
+        "4:8",
+        &["the same for every operation", "{operation_id}"],
+    );
+}
+
+#[test]
+fn a_secret_that_is_missing_or_would_be_seen_is_told() {
+    let with = |headers: &str| probe(&format!("headers = {{ {headers} }}\n"));
+    one_mistake(
+        &with("authorization = \"env:NOWHERE\""),
+        "3:29",
+        &["NOWHERE, which holds `authorization`, is not set"],
+    );
+    let inline = with("x-api-key = \"hunter2\"");
+    one_mistake(&inline, "3:25", &["`x-api-key` says who is asking", "env:NAME or file:PATH"]);
+    assert!(!mistakes(&inline)[0].contains("hunter2"));
+    one_mistake(&with("host = \"x\""), "3:13", &["`host` is not for you to set"]);
+    one_mistake(&with("idempotency-key = \"x\""), "3:13", &["`idempotency-key` is not for you"]);
+    one_mistake(&with("x-a = 7"), "3:19", &["`x-a` is a whole number"]);
+
+    let open = "[defaults.probe]\nurl = \"http://ledger.internal/{operation_id}\"\nheaders = { x-a = \"env:TOKEN\" }\n";
+    let there = |_: &str| Some(OsString::from("hunter2"));
+    let found = read(open, &Overrides::default(), &there).expect_err("anybody could read it");
+    assert!(
+        found[0].what.contains("anybody on the way can read it") && found[0].mend.contains("https://"),
+        "{found:?}"
+    );
+    let near = open.replace("ledger.internal", "127.0.0.1:9");
+    assert!(read(&near, &Overrides::default(), &there).is_ok(), "nobody is on the way");
+    one_mistake(&probe("ca = \"/nowhere/ca.pem\"\n"), "3:6", &["/nowhere/ca.pem", "cannot be read"]);
+    one_mistake(
+        &with("x-a = \"b\"")
+            .replace("headers", "ca = \"Cargo.toml\"\nheaders")
+            .replace("Cargo.toml", "/nowhere"),
+        "3:6",
+        &["cannot be read"],
+    );
+}
+
+#[test]
+fn an_answer_of_two_meanings_or_of_none_is_told() {
+    one_mistake(
+        &probe("not_applied = [404, 200]\n"),
+        "3:1",
+        &["a 200 would say both", "applied_if and not_applied_if"],
+    );
+    one_mistake(&probe("applied = []\n"), "3:1", &["no answer would ever say that it happened"]);
+    for status in [401, 403, 408, 429, 500, 503] {
+        let text = probe(&format!("not_applied = [{status}]\n"));
+        one_mistake(&text, "3:16", &["says nothing about what became of an operation", "take it out"]);
+    }
+    one_mistake(&probe("applied = [\"200\"]\n"), "3:12", &["no status that says anything", "200 to 499"]);
+    one_mistake(&probe("applied_if = { status = \"x\" }\n"), "3:16", &["`status` is no JSON pointer"]);
+    one_mistake(
+        &probe("applied_if = { \"/a\" = 1.5 }\n"),
+        "3:23",
+        &["a text, a whole number, true or false"],
+    );
+    one_mistake(
+        &probe("applied_if = \"/a\"\n"),
+        "3:14",
+        &["`applied_if` is a text", "{ \"/status\" = \"paid\" }"],
+    );
+    let both = probe("applied_if = { \"/a\" = 1 }\nnot_applied_if = { \"/a\" = 1 }\n");
+    one_mistake(&both, "4:1", &["the same answer would say both"]);
+    one_mistake(&probe("method = \"HEAD\"\nanswer = \"probe\"\n"), "4:1", &["an answer to HEAD has no body"]);
+    one_mistake(&probe("method = \"HEAD\"\napplied_if = { \"/a\" = 1 }\n"), "4:1", &["HEAD has no body"]);
+    one_mistake(
+        &probe("method = \"DELETE\"\n"),
+        "3:10",
+        &["`method` cannot be \"DELETE\"", "\"GET\" or \"HEAD\" or \"POST\""],
+    );
+    one_mistake(&probe("status = 404\n"), "3:1", &["404 is no answer to what happened"]);
+    let head = parsed(&probe("method = \"HEAD\"\n")).questions.probe.expect("a probe");
+    assert_eq!(head.answer, Answer::Nothing);
+}
+
+#[test]
+fn spans_that_could_do_something_twice_or_never_end_anything_are_told() {
+    // Lease 30 s, connect 5 s, response 60 s, and one second.
+    one_mistake(
+        &probe("quiet = \"96s\"\n"),
+        "3:1",
+        &["a quiet period of 96s is too short", "longer than 96s"],
+    );
+    parsed(&probe("quiet = \"97s\"\n"));
+    one_mistake(&probe("give_up_after = \"1m\"\n"), "3:1", &["given up after 1m, before", "longer than 96s"]);
+    one_mistake(
+        &probe("quiet = \"2h\"\ngive_up_after = \"1h\"\n"),
+        "4:1",
+        &["given up after 1h", "longer than 2h"],
+    );
+    one_mistake(
+        &probe("pause_min = \"1h\"\n"),
+        "3:1",
+        &["the shortest pause (1h) is longer than the longest (10m)"],
+    );
+    one_mistake(&probe("timeout = \"0s\"\n"), "3:1", &["is zero"]);
+    // What was inherited is told where the lease that does not go with it was written.
+    let longer = format!(
+        "{}[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\nlease = \"2m\"\n",
+        probe("quiet = \"2m\"\n")
+    );
+    one_mistake(&longer, "8:1", &["a quiet period of 2m is too short"]);
+}
+
+#[test]
+fn a_question_that_can_never_come_up_is_told() {
+    let operation = |more: &str| format!("[[operation]]\npath = \"/a\"\n{more}");
+    let asked = "[operation.probe]\nurl = \"/x/{operation_id}\"\n";
+    one_mistake(
+        &operation(&format!("class = \"downstream\"\n{asked}")),
+        "4:12",
+        &["no use in class downstream"],
+    );
+    one_mistake(
+        &operation(&format!("key = \"off\"\n{asked}")),
+        "4:12",
+        &["nothing of this operation is protected"],
+    );
+    one_mistake(
+        &operation("[operation.rebuild]\n"),
+        "3:12",
+        &["every response is kept whole", "kept = \"minimal\""],
+    );
+    let defaults = "[defaults]\nclass = \"downstream\"\n";
+    one_mistake(
+        &format!("{defaults}{}", probe("")),
+        "3:11",
+        &["no request is ever asked about by this probe"],
+    );
+    one_mistake("[defaults.rebuild]\n", "1:11", &["no request is ever asked about by this rebuild"]);
+    let external = "[[operation]]\npath = \"/a\"\nclass = \"external\"\n";
+    parsed(&format!("{defaults}{}{external}", probe("")));
+}

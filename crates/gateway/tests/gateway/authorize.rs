@@ -1,0 +1,112 @@
+//! Asking the service before a replay whether its caller may still have it.
+
+use crate::client::{Ask, Reply};
+use crate::upstream::{Act, Seen, charged, response};
+use crate::world::{World, charge};
+use std::sync::{Arc, Mutex};
+
+const ASKED: &str = "[defaults.authorize]\npath = \"/session/{operation_id}\"\nheaders = [\"x-device\"]\ntimeout = \"300ms\"\n";
+
+/// A service that charges, and answers who asks about the session as it is told.
+async fn asking(act: &Arc<Mutex<Act>>) -> World {
+    let act = Arc::clone(act);
+    let script = move |seen: &Seen| {
+        if seen.line.starts_with("GET /session/") {
+            act.lock().expect("unharmed").clone()
+        } else {
+            charged(seen)
+        }
+    };
+    World::configured(ASKED, script).await
+}
+
+fn alice() -> Ask {
+    let ask = charge(5).with("authorization", "Bearer alice").with("cookie", "s=1");
+    ask.with("x-device", "phone").with("x-other", "secret")
+}
+
+async fn send(world: &World) -> Reply {
+    world.send(alice()).await
+}
+
+fn sessions(world: &World) -> Vec<Seen> {
+    world.upstream.seen().into_iter().filter(|seen| seen.line.contains("/session/")).collect()
+}
+
+fn saying(status: &str) -> Act {
+    Act::Say(response(status, &[], ""))
+}
+
+#[tokio::test]
+async fn a_replay_passes_where_the_service_allows_it_and_the_client_is_known_by_its_own_credentials() {
+    let act = Arc::new(Mutex::new(saying("204 Yes")));
+    let world = asking(&act).await;
+    let first = send(&world).await;
+    assert_eq!(
+        (first.text(), sessions(&world).len()),
+        ("charge 1", 0),
+        "the service itself has just seen it"
+    );
+    let replay = send(&world).await;
+    assert!(replay.is_replay());
+    assert_eq!(replay.kept(), first.kept());
+
+    let [asked] = &sessions(&world)[..] else { panic!("asked once for one replay") };
+    let id = first.header("operation-id").expect("an id");
+    assert_eq!(asked.line, format!("GET /session/{id} HTTP/1.1"));
+    assert_eq!(asked.header("authorization"), Some("Bearer alice"));
+    assert_eq!((asked.header("cookie"), asked.header("x-device")), (Some("s=1"), Some("phone")));
+    assert_eq!(
+        (asked.header("x-original-method"), asked.header("x-original-uri")),
+        (Some("POST"), Some("/charges"))
+    );
+    assert_eq!((asked.header("idempotency-key"), asked.header("x-other")), (None, None));
+    assert!(asked.body.is_empty() && asked.header("content-type").is_none(), "{asked:?}");
+    assert!(asked.header("x-forwarded-for").is_some(), "told where it comes from, as of any request");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_services_is_passed_on_and_nothing_of_the_stored_response() {
+    for (status, code) in [("401 Who", 401), ("403 No", 403)] {
+        let headers = [("www-authenticate", "Bearer"), ("content-type", "text/plain")];
+        let act = Arc::new(Mutex::new(Act::Say(response(status, &headers, "revoked"))));
+        let world = asking(&act).await;
+        let first = send(&world).await;
+        let refused = send(&world).await;
+        assert_eq!((refused.status, refused.text(), refused.is_replay()), (code, "revoked", false));
+        assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+        assert_eq!((refused.header("location"), refused.header("idempotency-expires")), (None, None));
+        let path = format!("/operations/{}", first.header("operation-id").expect("an id"));
+        let shown = world.send(Ask::get(&path).with("authorization", "Bearer alice")).await;
+        assert_eq!(shown.json().get("result"), None, "no way around it");
+        *act.lock().expect("unharmed") = saying("200 OK");
+        assert!(send(&world).await.is_replay(), "the record is as it was");
+    }
+}
+
+#[tokio::test]
+async fn without_an_answer_that_allows_it_nothing_is_replayed() {
+    let broken = Act::SayAndEnd(b"nonsense\r\n\r\n".to_vec());
+    let acts = [saying("500 Oops"), saying("302 Found"), saying("404 None"), Act::Hang, Act::End, broken];
+    let act = Arc::new(Mutex::new(saying("200 OK")));
+    let mut world = asking(&act).await;
+    let first = send(&world).await;
+    for next in acts {
+        *act.lock().expect("unharmed") = next;
+        let refused = send(&world).await;
+        world.is_problem(&refused, 503, "UPSTREAM_UNREACHABLE", true).await;
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        assert!(!format!("{refused:?}").contains("charge 1"), "{refused:?}");
+    }
+    world.upstream.refuse().await;
+    *act.lock().expect("unharmed") = Act::End;
+    let refused = send(&world).await;
+    world.is_problem(&refused, 503, "UPSTREAM_UNREACHABLE", true).await;
+    *act.lock().expect("unharmed") = saying("200 OK");
+    world.upstream.listen_again().await;
+    let replay = send(&world).await;
+    assert!(replay.is_replay());
+    assert_eq!(replay.kept(), first.kept());
+    let charges = world.upstream.seen().iter().filter(|seen| seen.line.starts_with("POST")).count();
+    assert_eq!(charges, 1);
+}

@@ -1,0 +1,126 @@
+//! Where only the least of a response is kept, its replay is made anew from what the service has.
+
+use crate::client::{Ask, Reply};
+use crate::upstream::{Act, Seen, Upstream, response, says};
+use crate::world::{World, charge, until};
+
+const MINIMAL: &str = "[defaults]\nkept = \"minimal\"\n";
+const NOT_RETAINED: &str = "IDEMPOTENCY_RESPONSE_NOT_RETAINED";
+
+/// Makes a charge at `location`, and shows it to whoever asks for it with the right credentials.
+fn charging(location: String) -> impl Fn(&Seen) -> Act + Send + Sync {
+    move |seen| {
+        if seen.line.starts_with("POST") {
+            let headers = [("location", location.as_str()), ("etag", "\"1\"")];
+            return Act::Say(response("201 Created", &headers, "personal"));
+        }
+        if seen.header("authorization") != Some("Bearer alice") {
+            return Act::Say(response("403 No", &[], "not yours"));
+        }
+        Act::Say(response("200 OK", &[("x-now", "1"), ("content-type", "text/plain")], "as it is now"))
+    }
+}
+
+fn alice() -> Ask {
+    charge(5).with("authorization", "Bearer alice")
+}
+
+fn is_rebuilt(reply: &Reply) -> bool {
+    reply.header("idempotency-replayed") == Some("rebuilt")
+}
+
+fn asked(world: &World) -> Vec<String> {
+    let seen = world.upstream.seen();
+    seen.iter().filter(|seen| seen.line.starts_with("GET")).map(|seen| seen.line.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_replay_is_made_anew_from_the_location_with_the_clients_own_credentials_and_marked() {
+    let terms = format!("{MINIMAL}[defaults.rebuild]\n");
+    let world = World::configured(&terms, charging("/charges/7?full=1".to_owned())).await;
+    let first = world.send(alice()).await;
+    assert_eq!((first.status, first.text()), (201, "personal"));
+    let again = world.send(alice()).await;
+    assert_eq!((again.status, again.text(), is_rebuilt(&again)), (201, "as it is now", true));
+    assert_eq!((again.header("location"), again.header("x-now")), (Some("/charges/7?full=1"), Some("1")));
+    assert_eq!(again.header("operation-id"), first.header("operation-id"));
+    assert!(again.is_acknowledged());
+    assert_eq!(asked(&world), ["GET /charges/7?full=1 HTTP/1.1"]);
+    let seen = world.upstream.seen();
+    assert_eq!((seen.len(), seen[1].header("idempotency-key")), (2, None));
+}
+
+#[tokio::test]
+async fn a_location_at_another_host_is_asked_of_nobody() {
+    let other = Upstream::start(says("200 OK")).await;
+    for location in
+        [format!("http://{}/charges/7", other.address), format!("//{}/charges/7", other.address), "7".into()]
+    {
+        let terms = format!("{MINIMAL}[defaults.rebuild]\nfrom = \"location\"\n");
+        let world = World::configured(&terms, charging(location)).await;
+        assert_eq!(world.send(alice()).await.status, 201);
+        let again = world.send(alice()).await;
+        assert_eq!(again.code().as_deref(), Some(NOT_RETAINED));
+        assert_eq!((other.seen_count(), asked(&world).len()), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_made_anew_is_answered_as_not_kept() {
+    let terms = format!("{MINIMAL}[defaults.rebuild]\ntimeout = \"300ms\"\n");
+    for act in [says("404 Gone")(&none()), says("302 Elsewhere")(&none()), Act::Hang, Act::End] {
+        let script = move |seen: &Seen| {
+            if seen.line.starts_with("POST") { charging("/charges/7".to_owned())(seen) } else { act.clone() }
+        };
+        let world = World::configured(&terms, script).await;
+        assert_eq!(world.send(alice()).await.status, 201);
+        let again = world.send(alice()).await;
+        assert_eq!(again.code().as_deref(), Some(NOT_RETAINED));
+        assert_eq!(asked(&world).len(), 1);
+    }
+}
+
+fn none() -> Seen {
+    Seen { number: 0, connection: 0, line: String::new(), headers: Vec::new(), body: Vec::new() }
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_dressed_up_as_the_resource_and_an_empty_answer_needs_none() {
+    let terms = format!("{MINIMAL}[defaults.rebuild]\nfrom = \"/by/{{operation_id}}\"\n");
+    for (status, code) in [("422 Nope", 422), ("204 Done", 204)] {
+        let script = move |seen: &Seen| match status {
+            _ if !seen.line.starts_with("POST") => says("200 OK")(seen),
+            "204 Done" => Act::Say(format!("HTTP/1.1 {status}\r\n\r\n").into_bytes()),
+            _ => says(status)(seen),
+        };
+        let world = World::configured(&terms, script).await;
+        assert_eq!(world.send(alice()).await.status, code);
+        let again = world.send(alice()).await;
+        let expected = if code == 204 { (204, true) } else { (409, false) };
+        assert_eq!((again.status, is_rebuilt(&again)), expected);
+        assert_eq!(asked(&world).len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_doubt_that_was_settled_is_made_anew_too() {
+    let script = |seen: &Seen| match seen.line.split(' ').nth(1) {
+        Some("/charges") => says("500 Oops")(seen),
+        Some(path) if path.starts_with("/effects/") => says("200 OK")(seen),
+        _ => Act::Say(response("200 OK", &[], "as it is now")),
+    };
+    let terms = format!(
+        "{MINIMAL}[defaults.rebuild]\nfrom = \"/by/{{operation_id}}\"\n\
+         [defaults.probe]\nurl = \"/effects/{{operation_id}}\"\nstatus = 201\n"
+    );
+    let world = World::configured(&terms, script).await;
+    let first = world.send(alice()).await;
+    let again = until(async || {
+        let reply = world.send(alice()).await;
+        (reply.status != 409).then_some(reply)
+    })
+    .await;
+    assert_eq!((again.status, again.text(), is_rebuilt(&again)), (201, "as it is now", true));
+    let id = first.header("operation-id").expect("an id");
+    assert!(asked(&world).contains(&format!("GET /by/{id} HTTP/1.1")));
+}

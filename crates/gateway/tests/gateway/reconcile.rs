@@ -1,0 +1,242 @@
+//! A request that ended in doubt: who finds out what became of it, and what its retries get then.
+
+use crate::client::{Ask, Reply};
+use crate::upstream::{Act, Gate, Seen, Upstream, charged, response, says};
+use crate::world::{Gateway, KEY, World, charge, until, within};
+use semel::{Clock as _, SystemClock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const UNKNOWN: &str = "IDEMPOTENCY_OUTCOME_UNKNOWN";
+
+/// As short as can be: "it is not there" counts after 2.4 s.
+const SHORT: [&str; 8] =
+    ["--lease", "1s", "--wait", "0s", "--connect-timeout", "100ms", "--response-timeout", "300ms"];
+
+/// A probe of these answers, below the upstream.
+fn probe(more: &str) -> String {
+    format!(
+        "[defaults.probe]\nurl = \"/effects/{{operation_id}}\"\nnot_applied = [404]\ntimeout = \"200ms\"\n\
+         pause_min = \"100ms\"\npause_max = \"400ms\"\n{more}"
+    )
+}
+
+fn is_probe(seen: &Seen) -> bool {
+    seen.line.contains("/effects/")
+}
+
+/// Leaves the first charge in doubt, charges for others, and answers probes as told.
+fn doubted(answer: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> impl Fn(&Seen) -> Act + Send + Sync {
+    move |seen| match seen.header("idempotency-attempt") {
+        _ if is_probe(seen) => answer(seen),
+        Some("1") => says("500 Oops")(seen),
+        _ => charged(seen),
+    }
+}
+
+fn charges(world: &World) -> usize {
+    world.upstream.seen().iter().filter(|seen| seen.line.starts_with("POST /charges ")).count()
+}
+
+fn probes(world: &World) -> Vec<Seen> {
+    world.upstream.seen().into_iter().filter(is_probe).collect()
+}
+
+/// Charges until it is known what became of it.
+async fn settled(world: &World) -> Reply {
+    until(async || {
+        let reply = world.charge(5).await;
+        (reply.code().as_deref() != Some(UNKNOWN)).then_some(reply)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_the_service_knows_of_settles_a_doubt_and_its_answer_is_replayed_as_rebuilt() {
+    let secret = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("probe-authorization");
+    std::fs::write(&secret, "Bearer of-the-gateway\n").expect("a file");
+    let more = format!(
+        "status = 201\nheaders = {{ authorization = 'file:{}', x-plain = \"yes\" }}\n",
+        secret.display()
+    );
+    let found = response("200 OK", &[("content-type", "application/json"), ("x-own", "1")], "{\"id\":7}");
+    let script = doubted(move |_| Act::Say(found.clone()));
+    let world = World::configured_with(&probe(&more), &SHORT, script).await;
+    let ask = || charge(5).with("authorization", "Bearer alice").with("cookie", "session=alice");
+    let first = world.send(ask()).await;
+    assert_eq!(first.status, 500, "the first caller gets what the service answered");
+    let found = until(async || {
+        let reply = world.send(ask()).await;
+        if reply.code().as_deref() == Some(UNKNOWN) {
+            world.is_problem(&reply, 409, UNKNOWN, true).await;
+            return None;
+        }
+        Some(reply)
+    })
+    .await;
+    assert_eq!((found.status, found.text(), found.header("x-own")), (201, "{\"id\":7}", Some("1")));
+    assert_eq!(found.header("idempotency-replayed"), Some("rebuilt"));
+    assert_eq!(found.header("operation-id"), first.header("operation-id"));
+    assert!(found.is_acknowledged());
+    assert_eq!(world.send(ask()).await.kept(), found.kept());
+    assert_eq!(charges(&world), 1, "nothing was sent again");
+
+    let asked = &probes(&world)[0];
+    let id = first.header("operation-id").expect("an id");
+    assert_eq!(asked.line, format!("GET /effects/{id} HTTP/1.1"));
+    assert_eq!(asked.header("operation-id"), Some(id));
+    assert_eq!(asked.header("authorization"), Some("Bearer of-the-gateway"), "its own, and nobody else's");
+    assert_eq!((asked.header("x-plain"), asked.header("cookie")), (Some("yes"), None));
+    assert!(!format!("{asked:?}").contains(KEY) && !format!("{asked:?}").contains("alice"), "{asked:?}");
+    assert!(!world.log().contains("of-the-gateway"), "a secret in the log");
+}
+
+#[tokio::test]
+async fn what_is_not_there_counts_only_after_the_quiet_period_and_the_retry_is_then_the_next_attempt() {
+    let world = World::configured_with(&probe("quiet = \"4s\"\n"), &SHORT, doubted(says("404 None"))).await;
+    let begun = SystemClock.uptime();
+    assert_eq!(world.charge(5).await.status, 500);
+    let retry = until(async || {
+        let reply = world.charge(5).await;
+        (reply.code().as_deref() != Some(UNKNOWN)).then_some(reply)
+    })
+    .await;
+    assert!(
+        SystemClock.uptime() >= begun + Duration::from_secs(4),
+        "a request may still be under way until then"
+    );
+    assert_eq!((retry.status, retry.is_replay()), (201, false));
+    let seen = world.upstream.seen();
+    let attempts: Vec<_> = seen.iter().filter_map(|seen| seen.header("idempotency-attempt")).collect();
+    assert_eq!(attempts, ["1", "2"]);
+    assert!(probes(&world).len() >= 2, "once too early, and once that counts");
+    assert!(world.charge(5).await.is_replay());
+    assert_eq!(charges(&world), 2);
+}
+
+/// Also once "it is not there" would count: nothing of this is that.
+#[tokio::test]
+async fn whatever_says_nothing_leaves_the_doubt_and_is_asked_again() {
+    let (count, begun) = (Arc::new(AtomicUsize::new(0)), SystemClock.uptime());
+    let number = Arc::clone(&count);
+    let script = doubted(move |_| {
+        let json = |body: &str| response("200 OK", &[("content-type", "application/json")], body);
+        let number = number.fetch_add(1, Ordering::SeqCst);
+        if number >= 9 && SystemClock.uptime() > begun + Duration::from_secs(4) {
+            return Act::Say(json("{\"state\":\"paid\"}"));
+        }
+        match number % 9 {
+            0 => Act::Say(response("500 Oops", &[], "")),
+            1 => Act::Hang,
+            2 => Act::End,
+            3 => Act::Say(response("302 Found", &[("location", "/effects/elsewhere")], "")),
+            4 => Act::Say(response("401 Who", &[], "")),
+            5 => Act::Say(json("<html>")),
+            6 => Act::Say(json("{\"state\":\"pending\"}")),
+            7 => {
+                Act::SayAndEnd(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"state\":\"paid\"}".to_vec())
+            }
+            _ => Act::SayAndEnd(b"nonsense\r\n\r\n".to_vec()),
+        }
+    });
+    let world =
+        World::configured_with(&probe("applied_if = { \"/state\" = \"paid\" }\n"), &SHORT, script).await;
+    assert_eq!(world.charge(5).await.status, 500);
+    let reply = settled(&world).await;
+    assert_eq!((reply.status, reply.text()), (200, "{\"state\":\"paid\"}"));
+    assert!(count.load(Ordering::SeqCst) >= 10, "each was asked about again");
+    assert_eq!(charges(&world), 1);
+    assert!(world.log().contains("a probe's answer says nothing about the effect"), "{}", world.log());
+}
+
+async fn asked(ask: Ask, admin: std::net::SocketAddr) -> Reply {
+    within(ask.send(admin)).await.expect("an answer")
+}
+
+#[tokio::test]
+async fn after_its_deadline_a_doubt_is_left_to_an_operator_whose_word_is_replayed() {
+    let flags = [&SHORT[..], &["--admin", "127.0.0.1:0"]].concat();
+    let script = doubted(says("503 Busy"));
+    let mut world = World::configured_with(&probe("give_up_after = \"2500ms\"\n"), &flags, script).await;
+    let admin = world.gateway.admin();
+    let first = world.charge(5).await;
+    assert_eq!(first.status, 500);
+    until(async || world.log().contains("an operator has to").then_some(())).await;
+    let late = world.charge(5).await;
+    assert_eq!(late.code().as_deref(), Some(UNKNOWN), "it does not settle itself");
+
+    let path = format!("/v1/records/{}/resolve", first.header("operation-id").expect("an id"));
+    let verdict = "{\"outcome\":\"applied\",\"reason\":\"seen in the ledger\",\
+                   \"response\":{\"status\":201,\"body\":\"charge 7\"}}";
+    let resolved = asked(Ask::post(&path).json(verdict), admin).await;
+    assert_eq!(resolved.status, 200, "{resolved:?}");
+    let replay = world.charge(5).await;
+    assert_eq!((replay.status, replay.text(), replay.is_replay()), (201, "charge 7", true));
+    assert_eq!(charges(&world), 1);
+}
+
+/// The owner holds the true outcome, whatever others have come to think of it meanwhile.
+#[tokio::test]
+async fn an_owner_that_comes_back_late_settles_the_doubt_itself() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let script = move |seen: &Seen| {
+        if is_probe(seen) {
+            says("500 Oops")(seen)
+        } else {
+            Act::After(held.clone(), Box::new(charged(seen)))
+        }
+    };
+    let flags = ["--lease", "3s", "--wait", "0s"];
+    let mut world = World::configured_with(&probe(""), &flags, script).await;
+    let owner = world.gateway.address;
+    let first = tokio::spawn(charge(5).send(owner));
+    world.upstream.has_seen(1).await;
+    world.gateway.freeze();
+    let frozen = std::mem::replace(&mut world.gateway, Gateway::configured(&world.scratch, &flags));
+    until(async || {
+        let reply = world.charge(5).await;
+        (reply.code().as_deref() == Some(UNKNOWN)).then_some(())
+    })
+    .await;
+    until(async || (!probes(&world).is_empty()).then_some(())).await;
+
+    gate.open();
+    frozen.thaw();
+    let first = within(first).await.expect("no panic").expect("an answer");
+    assert_eq!((first.status, first.text(), first.is_acknowledged()), (201, "charge 1", true));
+    let replay = settled(&world).await;
+    assert!(replay.is_replay());
+    assert_eq!(replay.kept(), first.kept());
+    assert_eq!(charges(&world), 1);
+}
+
+#[tokio::test]
+async fn a_probe_that_is_configured_later_settles_what_is_in_doubt_already_also_at_an_address_of_its_own() {
+    let ledger = Upstream::start(says("200 OK")).await;
+    let mut world = World::configured_with("", &SHORT, doubted(charged)).await;
+    assert_eq!(world.charge(5).await.status, 500);
+    let before = world.charge(5).await;
+    world.is_problem(&before, 409, UNKNOWN, false).await;
+
+    let own = format!(
+        "[[operation]]\npath = \"/{{*any}}\"\n[operation.probe]\nurl = \"http://{}/of/{{operation}}?id={{operation_id}}\"\n\
+         answer = \"nothing\"\n",
+        ledger.address
+    );
+    world.reconfigure(&own);
+    let reply = settled(&world).await;
+    assert_eq!(
+        reply.code().as_deref(),
+        Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED"),
+        "it happened, and no more is known"
+    );
+    let id = before.header("operation-id").expect("an id");
+    assert_eq!(ledger.seen()[0].line, format!("GET /of/POST%20%2Fcharges?id={id} HTTP/1.1"));
+    assert_eq!(ledger.seen()[0].header("host"), Some(ledger.address.to_string().as_str()));
+
+    world.reconfigure("");
+    world.gateway.kill();
+    assert_eq!((ledger.seen_count(), charges(&world)), (1, 1));
+}

@@ -1,0 +1,87 @@
+//! Who is asked what became of an effect that nobody can prove.
+//!
+//! What lives here: a route's own reconciler, and finding it by what stands in a record. What must never: a verdict; that is
+//! the engine's.
+
+use crate::route::Routes;
+use semel::Reconcile;
+use std::fmt;
+use std::sync::Arc;
+
+/// Asks what became of a route's effects in doubt.
+///
+/// The engine asks, not the layer: hand it the routes when it is built, and it finds in them whom to ask.
+///
+/// ```
+/// use semel::{Case, Engine, Finding, memory};
+/// use semel_http::{Layer, Reconciler, Routes, Terms};
+/// # use std::sync::Arc;
+///
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// let asked = |case: Case| async move {
+///     match ledger_has(&case.operation_id.to_string()).await {
+///         Some(true) => Finding::Applied(None),
+///         Some(false) => Finding::NotFound,
+///         None => Finding::NoAnswer,
+///     }
+/// };
+/// let terms = Terms { reconciler: Some(Reconciler::by(asked)), ..Terms::default() };
+/// let routes = Routes::new(terms)?;
+/// let within = routes.clone();
+/// let engine = Engine::builder(Arc::new(memory::Store::new()))
+///     .reconcilers(move |operation| within.reconciler_of(operation))
+///     .build()
+///     .await?;
+/// let layer = Layer::routed(engine, routes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # async fn ledger_has(_: &str) -> Option<bool> { None }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Reconciler(Arc<dyn Reconcile>);
+
+impl Reconciler {
+    /// By a question of one's own; any function from a [`Case`](semel::Case) to a future of a
+    /// [`Finding`](semel::Finding) will do.
+    pub fn by(reconcile: impl Reconcile) -> Self {
+        Self(Arc::new(reconcile))
+    }
+}
+
+impl fmt::Debug for Reconciler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reconciler")
+    }
+}
+
+impl Routes {
+    /// Whom to ask about records of this operation, by the terms that its requests come under today.
+    pub fn reconciler_of(&self, operation: &str) -> Option<Arc<dyn Reconcile>> {
+        self.of_record(operation)?.terms.reconciler.as_ref().map(|reconciler| Arc::clone(&reconciler.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terms::Terms;
+    use semel::{Case, Finding};
+
+    #[test]
+    fn whom_to_ask_follows_from_the_name_or_the_route_that_stands_in_the_record() {
+        let nobody = |_: Case| std::future::ready(Finding::NoAnswer);
+        let asked = || Terms { reconciler: Some(Reconciler::by(nobody)), ..Terms::default() };
+        let named = Terms { name: Some("pay".into()), ..asked() };
+        let routes = Routes::new(Terms::default())
+            .and_then(|routes| routes.with("/pay", named))
+            .and_then(|routes| routes.with("/a/{id}", asked()))
+            .expect("fit for use");
+        for known in ["pay", "POST /a/7", "PATCH /a/7"] {
+            assert!(routes.reconciler_of(known).is_some(), "{known}");
+        }
+        for unknown in ["POST /b", "DELETE /a/7", "other", "", "(shadow) POST /a/7"] {
+            assert!(routes.reconciler_of(unknown).is_none(), "{unknown}");
+        }
+    }
+}
