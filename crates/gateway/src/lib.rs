@@ -16,5 +16,6 @@ pub mod logging;
 pub mod metrics;
 pub mod serve;
 pub mod stores;
+pub mod trace;
 pub mod upstream;
 pub mod wire;

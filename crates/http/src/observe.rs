@@ -3,16 +3,29 @@
 //! What lives here: what became of each request, for metrics, logs and reports. What must never: a raw key, a path with
 //! somebody's id in it, or anything that the layer's behaviour depends on.
 
+use crate::layer::Shared;
 use crate::problem::Code;
+use crate::route::Ready;
 use crate::unread::Unread;
-use semel::core::id::CallerHash;
+use semel::core::id::{CallerHash, KeyHash, OperationId};
 use semel::core::key::Weakness;
 use semel::core::record::StateName;
+use std::sync::Arc;
 
 /// Watches a layer. Called while requests wait: be quick, and never block.
 pub trait Observer: Send + Sync + 'static {
     /// Something became of a request.
     fn observe(&self, event: &Event<'_>);
+
+    /// The work of an attempt begins. `operation` is a label, as in an [`Event`].
+    fn began(&self, operation: &str) {
+        let _ = operation;
+    }
+
+    /// The work that [`began`](Self::began) is over, however it ended.
+    fn ended(&self, operation: &str) {
+        let _ = operation;
+    }
 }
 
 /// Any function of an event.
@@ -30,11 +43,15 @@ pub struct Event<'a> {
     pub operation: &'a str,
     /// What became of it.
     pub what: What,
+    /// The command that it was about, where it got so far.
+    pub operation_id: Option<OperationId>,
+    /// The hash of its key, where it got no outcome, or one that is in doubt.
+    pub key: Option<KeyHash>,
 }
 
 impl<'a> Event<'a> {
     pub(crate) fn new(operation: &'a str, what: What) -> Self {
-        Self { operation, what }
+        Self { operation, what, operation_id: None, key: None }
     }
 }
 
@@ -95,4 +112,23 @@ pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
     fn observe(&self, _: &Event<'_>) {}
+}
+
+/// One attempt's work, from its beginning until it is dropped.
+pub(crate) struct UnderWay {
+    shared: Arc<Shared>,
+    ready: Arc<Ready>,
+}
+
+impl UnderWay {
+    pub(crate) fn new(shared: &Arc<Shared>, ready: &Arc<Ready>) -> Self {
+        shared.observer.began(&ready.label);
+        Self { shared: Arc::clone(shared), ready: Arc::clone(ready) }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.shared.observer.ended(&self.ready.label);
+    }
 }

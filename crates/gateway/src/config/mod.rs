@@ -20,6 +20,7 @@ mod identity;
 mod mistake;
 mod nearest;
 mod operation;
+mod otlp;
 mod patch;
 mod records;
 mod secret;
@@ -39,6 +40,7 @@ use crate::listen;
 use crate::logging::{Form, Level};
 use crate::serve::{Operation, Plan};
 use crate::stores;
+use crate::trace::Tracer;
 use crate::upstream::{self, Target};
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
@@ -115,6 +117,8 @@ pub struct Config {
     pub quotas: Quotas,
     /// What stored outcomes are sealed with.
     pub sealing: Option<KeyRing>,
+    /// Where spans are sent.
+    pub tracer: Option<Tracer>,
 }
 
 impl Config {
@@ -132,6 +136,7 @@ impl Config {
             identity: self.identity,
             quotas: self.quotas,
             sealing: self.sealing,
+            tracer: self.tracer,
         })
     }
 }
@@ -206,6 +211,9 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let sealing_table = top.table("sealing", "[sealing]");
     let sealing = records::sealing(&sealing_table);
     sealing_table.end();
+    let otlp_table = top.table("otlp", "[otlp]");
+    let tracer = otlp::read(&otlp_table);
+    otlp_table.end();
     Some(Config {
         target: over.target.or(target),
         listen,
@@ -220,5 +228,6 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         identity,
         quotas,
         sealing,
+        tracer,
     })
 }

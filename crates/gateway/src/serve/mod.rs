@@ -8,6 +8,7 @@ mod announce;
 pub mod demo;
 mod desk;
 mod entrance;
+mod lines;
 mod plan;
 mod signals;
 
@@ -17,11 +18,13 @@ use crate::config::Mistake;
 use crate::forward::{self, Client, Inbound, Outbound};
 use crate::identity::{self, Live};
 use crate::listen::{Bound, Peer};
-use crate::metrics::Metrics;
+use crate::metrics::{Census, Metrics};
 use crate::stores::Opened;
+use crate::trace::Traced;
 use crate::upstream::Upstream;
 use desk::Desk;
 use entrance::{Entrance, Known, Way};
+use semel::core::store::Clock as _;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::{Callers, Layer, Routes};
 use std::convert::Infallible;
@@ -54,7 +57,10 @@ impl Gateway {
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
         let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
-        let metrics = Metrics::default();
+        let metrics = Metrics::new(SystemClock.now());
+        if let Some(tracer) = &plan.tracer {
+            metrics.count_spans(tracer.counts());
+        }
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
         let mut builder =
             Engine::builder(Arc::clone(&store.store)).observer(observers).quotas(plan.quotas.clone());
@@ -68,7 +74,7 @@ impl Gateway {
             Some(address) => Some(Desk::open(address, &engine, &metrics, &is_draining).await?),
             None => None,
         };
-        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics));
+        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics), plan.tracer.clone());
         Ok(Self { plan, bound, engine, store, entrance, desk, is_draining, metrics })
     }
 
@@ -97,12 +103,25 @@ impl Gateway {
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics: _ } = self;
+        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
         let (leave, left) = oneshot::channel::<()>();
         let served = desk.map(|desk| tokio::spawn(desk.run(async { drop(left.await) })));
+        // Whoever cannot be asked need not count.
+        let census = served.as_ref().map(|_| {
+            let (store, clock) = (Arc::clone(engine.store()), Arc::new(SystemClock));
+            tokio::spawn(Census { store, metrics, clock }.run())
+        });
+        let (silence, silenced) = oneshot::channel::<()>();
+        let exported = plan.tracer.clone().map(|tracer| {
+            tokio::spawn(async move {
+                if let Err(error) = tracer.export(async { drop(silenced.await) }).await {
+                    error!("spans cannot be sent: {error}");
+                }
+            })
+        });
         let stop = async {
             stop.await;
             is_draining.store(true, Ordering::Relaxed);
@@ -114,10 +133,19 @@ impl Gateway {
         let farewell = engine.shutdown(drain.saturating_sub(took).max(Duration::from_secs(1))).await;
         // Operators may look until there is nothing more to see.
         drop(leave);
+        if let Some(census) = census {
+            census.abort();
+            let _ = census.await;
+        }
         if let Some(served) = served {
             let _ = served.await;
         }
         store.close().await;
+        // The last spans have ended by now.
+        drop(silence);
+        if let Some(exported) = exported {
+            let _ = exported.await;
+        }
         if drained.cut_off > 0 || farewell.cut_off > 0 || farewell.unstored > 0 {
             warn!(
                 connections = drained.cut_off,
@@ -159,9 +187,10 @@ impl Sides {
     /// Everything between the listener and the upstream.
     fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics) -> Way {
         let Self { upstream, live, routes } = self;
+        metrics.call_by(&routes);
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .observer(Both(alarms::Alarms, metrics.clone()));
+            .observer(Both(Both(alarms::Alarms, lines::Lines), metrics.clone()));
         // Where nothing is protected there is nothing to publish, and every path is the upstream's.
         let layer = if plan.is_any_protected() { layer.publishing("") } else { layer };
         // The same rules as `live` would follow; the specification names these two by what they mean.
@@ -176,7 +205,7 @@ impl Sides {
             let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
             Some(Client { address: address.ip(), is_tls: *is_tls })
         });
-        let guarded = layer.layer(Outbound::new(upstream, forwarding));
+        let guarded = layer.layer(Traced::new(Outbound::new(upstream, forwarding)));
         Inbound::new(Known::new(guarded, live), plan.rules())
     }
 }
@@ -188,6 +217,16 @@ impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for 
     fn observe(&self, event: &semel_http::Event<'_>) {
         self.0.observe(event);
         self.1.observe(event);
+    }
+
+    fn began(&self, operation: &str) {
+        self.0.began(operation);
+        self.1.began(operation);
+    }
+
+    fn ended(&self, operation: &str) {
+        self.0.ended(operation);
+        self.1.ended(operation);
     }
 }
 
@@ -211,6 +250,7 @@ impl Reloading {
             ("[admin]", plan.admin != self.plan.admin),
             ("[store]", plan.store != self.plan.store),
             ("[quotas]", plan.quotas != self.plan.quotas),
+            ("[otlp]", format!("{:?}", plan.tracer) != format!("{:?}", self.plan.tracer)),
             ("[sealing]", format!("{:?}", plan.sealing) != format!("{:?}", self.plan.sealing)),
         ];
         Ok(held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect())

@@ -4,6 +4,7 @@
 
 use crate::forward::{self, Host};
 use crate::identity::{Identity, Source, Tenant};
+use crate::trace::Tracer;
 use crate::upstream;
 use crate::{listen, stores};
 use http::HeaderName;
@@ -37,6 +38,8 @@ pub struct Plan {
     pub admin: Option<SocketAddr>,
     /// What stored outcomes are sealed with. They are stored as they are otherwise.
     pub sealing: Option<KeyRing>,
+    /// Where spans are sent. Nowhere otherwise, and a client's trace passes as it came.
+    pub tracer: Option<Tracer>,
 }
 
 /// Requests under terms of their own.
@@ -63,6 +66,7 @@ impl Plan {
             quotas: Quotas::default(),
             admin: None,
             sealing: None,
+            tracer: None,
         }
     }
 

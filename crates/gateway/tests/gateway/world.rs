@@ -42,9 +42,16 @@ impl Scratch {
         self.0.join("semel.toml")
     }
 
+    /// Writes a file.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    }
+
     /// Writes the configuration file.
     pub(crate) fn configure(&self, text: &str) {
-        std::fs::write(self.config(), text).expect("a file");
+        self.write("semel.toml", text);
     }
 }
 
