@@ -6,9 +6,11 @@
 #[path = "../gateway/client.rs"]
 #[expect(dead_code, reason = "shared with the tests of the gateway itself, which use more of it")]
 mod client;
+mod otlp;
 mod packaging;
 mod prometheus;
 mod rules;
+mod schemathesis;
 #[path = "../clients/tools.rs"]
 #[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
 mod tools;
