@@ -57,23 +57,32 @@ impl Prometheus {
         Some(Self { process, address, folder })
     }
 
-    async fn get(&self, path: &str) -> Option<Value> {
-        let reply = Ask::get(path).send(self.address).await.ok()?;
-        let answer: Value = serde_json::from_slice(&reply.body).ok()?;
-        assert!(answer["status"] == "success" || reply.status == 503, "{path}: {answer}");
-        Some(answer["data"].clone())
+    /// It listens before it answers.
+    async fn is_ready(&self) {
+        until(async || {
+            let reply = Ask::get("/-/ready").send(self.address).await;
+            reply.is_ok_and(|reply| reply.status == 200).then_some(())
+        })
+        .await;
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let reply = Ask::get(path).send(self.address).await.expect("an answer");
+        let answer = reply.json();
+        assert_eq!(answer["status"], "success", "{path}: {answer}");
+        answer["data"].clone()
     }
 
     /// What a query comes to.
     async fn query(&self, query: &str) -> Vec<Value> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let data = self.get(&format!("/api/v1/query?query={escaped}")).await.expect("an answer");
+        let data = self.get(&format!("/api/v1/query?query={escaped}")).await;
         data["result"].as_array().cloned().unwrap_or_default()
     }
 
     /// The names of the alerts that are firing.
     async fn firing(&self) -> BTreeSet<String> {
-        let Some(data) = self.get("/api/v1/alerts").await else { return BTreeSet::new() };
+        let data = self.get("/api/v1/alerts").await;
         let alerts = data["alerts"].as_array().into_iter().flatten();
         let firing = alerts.filter(|alert| alert["state"] == "firing");
         firing.filter_map(|alert| alert["labels"]["alertname"].as_str().map(str::to_owned)).collect()
@@ -131,6 +140,7 @@ async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answe
     let mut gateway = Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);
     let admin = gateway.admin();
     let Some(prometheus) = Prometheus::start(admin) else { return };
+    prometheus.is_ready().await;
     let send = async |path: &str, key: &str, body: String| {
         Ask::post(path).key(key).json(&body).send(gateway.address).await.expect("an answer").status
     };
