@@ -122,6 +122,16 @@ mod tests {
     }
 
     #[test]
+    fn the_default_file_has_the_defaults() {
+        let shown = |text: &str| {
+            let config = read(text, &Overrides::default(), &|_| None).expect("no mistake");
+            format!("{:?}", config.tracer.expect("a tracer"))
+        };
+        let default = crate::config::DEFAULT.replace("#endpoint", "endpoint");
+        assert_eq!(shown(&default), shown("[otlp]\nendpoint = \"http://127.0.0.1:4318\"\n"));
+    }
+
+    #[test]
     fn each_mistake_is_told_with_what_mends_it() {
         for (text, what) in [
             ("endpoint = \"collector:4318\"", "f:2:12: \"collector:4318\" is no upstream"),
