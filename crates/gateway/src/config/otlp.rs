@@ -43,8 +43,8 @@ pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {
 /// A share from 0 to 1.
 fn sample(table: &Table<'_, '_>) -> Option<f64> {
     let value = table.value("sample")?;
-    let float = value.get_ref().as_float().map(|float| float.as_str());
-    let text = float.or_else(|| value.get_ref().as_integer().map(|whole| whole.as_str()));
+    let float = value.get_ref().as_float().map(toml::de::DeFloat::as_str);
+    let text = float.or_else(|| value.get_ref().as_integer().map(toml::de::DeInteger::as_str));
     let Some(text) = text else {
         table.wrong("sample", value, "a number from 0 to 1");
         return None;

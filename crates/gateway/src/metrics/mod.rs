@@ -96,10 +96,18 @@ impl Metrics {
         };
         numbers.purged.stand(&[]);
         numbers.lease_losses.stand(&[]);
-        Code::ALL.iter().for_each(|code| numbers.refusals.stand(&[("code", code.as_str())]));
-        CALLS.iter().for_each(|call| numbers.store_errors.stand(&[("call", call.name())]));
-        ["true", "false"].iter().for_each(|differs| numbers.fenced.stand(&[("differs", differs)]));
-        watching::ALARMS.iter().for_each(|what| numbers.alarms.stand(&[("what", what)]));
+        for code in Code::ALL {
+            numbers.refusals.stand(&[("code", code.as_str())]);
+        }
+        for call in CALLS {
+            numbers.store_errors.stand(&[("call", call.name())]);
+        }
+        for differs in ["true", "false"] {
+            numbers.fenced.stand(&[("differs", differs)]);
+        }
+        for what in watching::ALARMS {
+            numbers.alarms.stand(&[("what", what)]);
+        }
         Self(Arc::new(numbers))
     }
 

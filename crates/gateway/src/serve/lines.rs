@@ -66,13 +66,13 @@ impl Observer for Lines {
         let (id, key, caller, trace) = (id.as_deref(), key.as_deref(), caller.as_deref(), trace.as_deref());
         match loud {
             Loud::Warn => {
-                warn!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request")
+                warn!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request");
             }
             Loud::Info => {
-                info!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request")
+                info!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request");
             }
             Loud::Debug => {
-                debug!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request")
+                debug!(operation, outcome, operation_id = id, key, caller, trace_id = trace, "request");
             }
         }
     }

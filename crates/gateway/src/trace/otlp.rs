@@ -25,7 +25,7 @@ pub(super) enum Attribute {
 #[derive(Debug, Clone)]
 pub(super) struct Span {
     pub(super) trace: u128,
-    pub(super) span: u64,
+    pub(super) id: u64,
     /// 0 where it is the first of its trace.
     pub(super) parent: u64,
     pub(super) name: &'static str,
@@ -65,7 +65,7 @@ fn span(span: &Span) -> Value {
         .collect();
     let mut written = json!({
         "traceId": format!("{:032x}", span.trace),
-        "spanId": format!("{:016x}", span.span),
+        "spanId": format!("{:016x}", span.id),
         "name": span.name,
         "kind": span.kind as u8,
         "startTimeUnixNano": span.begun_nanos.to_string(),

@@ -57,7 +57,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
         let inherited = parent.as_ref().and_then(|parent| {
             let extensions = parent.extensions();
             let open = extensions.get::<Open>()?;
-            Some((open.span.trace, open.span.span, open.ending(self.clock.uptime())))
+            Some((open.span.trace, open.span.id, open.ending(self.clock.uptime())))
         });
         // The first one names its trace; others have it from their parents, or belong to none that is sampled.
         let first = fields.trace.map(|trace| (trace, fields.parent, self.now()));
@@ -65,7 +65,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
         let fresh = || u64::try_from(SystemRandom.bits() >> 64).unwrap_or(1).max(1);
         let span = Span {
             trace,
-            span: fields.span.unwrap_or_else(fresh),
+            id: fields.span.unwrap_or_else(fresh),
             parent,
             name: attributes.metadata().name(),
             kind: fields.kind.unwrap_or(Kind::Internal),

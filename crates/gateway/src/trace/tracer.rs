@@ -112,12 +112,11 @@ impl Tracer {
     /// Sends what there is, until `stop`, and then what is left. The second time it does nothing.
     pub async fn export(&self, stop: impl Future<Output = ()>) -> Result<(), upstream::TlsError> {
         let queued = self.0.queued.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match queued {
-            Some(queued) => {
-                export::Exporter::new(&self.0.options, Arc::clone(&self.0.counts))?.run(queued, stop).await
-            }
-            None => stop.await,
-        }
+        let Some(queued) = queued else {
+            stop.await;
+            return Ok(());
+        };
+        export::Exporter::new(&self.0.options, Arc::clone(&self.0.counts))?.run(queued, stop).await;
         Ok(())
     }
 
@@ -127,13 +126,12 @@ impl Tracer {
         let fresh = SystemRandom.bits().to_le_bytes();
         let half = |at: usize| fresh[at..at + 8].try_into().map_or(1, u64::from_le_bytes);
         let (span, chance) = (half(0).max(1), half(8));
-        let context = match parent {
-            Some(parent) => Context { span, ..parent },
-            None => {
-                // Whatever stands there belongs to a trace that nobody can name.
-                headers.remove(TRACESTATE);
-                Context { trace: SystemRandom.bits().max(1), span, is_sampled: self.takes(chance) }
-            }
+        let context = if let Some(parent) = parent {
+            Context { span, ..parent }
+        } else {
+            // Whatever stands there belongs to a trace that nobody can name.
+            headers.remove(TRACESTATE);
+            Context { trace: SystemRandom.bits().max(1), span, is_sampled: self.takes(chance) }
         };
         headers.insert(TRACEPARENT, context.header());
         if !context.is_sampled {

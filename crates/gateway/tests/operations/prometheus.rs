@@ -75,7 +75,8 @@ impl Prometheus {
 
     /// What a query comes to.
     async fn query(&self, query: &str) -> Vec<Value> {
-        let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let escaped: Vec<_> = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let escaped = escaped.concat();
         let data = self.get(&format!("/api/v1/query?query={escaped}")).await;
         data["result"].as_array().cloned().unwrap_or_default()
     }
@@ -131,10 +132,13 @@ fn dashboard() -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answered() {
     let scratch = Scratch::new();
-    let upstream = Upstream::start(|seen| match seen.line.contains("/broken") {
-        // After the request has come to its last byte: what became of it, nobody can tell.
-        true => Act::End,
-        false => Act::Say(response("201 Created", &[], "charged")),
+    let upstream = Upstream::start(|seen| {
+        if seen.line.contains("/broken") {
+            // After the request has come to its last byte: what became of it, nobody can tell.
+            Act::End
+        } else {
+            Act::Say(response("201 Created", &[], "charged"))
+        }
     })
     .await;
     let mut gateway = Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);
