@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::observe::Event;
 use crate::ownership::{Finished, Ownership};
 use crate::running::{Place, Progress, Standing};
+use crate::spans::span;
 use crate::tasks::Closing;
 use crate::telling::{self, Subject};
 use futures_util::FutureExt;
@@ -22,6 +23,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 /// What the work hands back: how the attempt ended, and whatever else the call that ran it wants.
 #[derive(Debug)]
@@ -143,7 +145,7 @@ async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ending
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
     let kept = node.sealed_ending(ownership.id, ending.clone());
-    let mut finish = pin!(ownership.finish(kept.clone(), ""));
+    let mut finish = pin!(ownership.finish(kept.clone(), "").instrument(span!("finish")));
     let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
         let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });
         answer(reply, &ownership.record(), told);

@@ -12,6 +12,7 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::recognise::Recognised;
 use crate::running::Place;
+use crate::spans::span;
 use crate::sweep::{self, Swept};
 use crate::tasks::Closing;
 use crate::telling::{self, Subject};
@@ -23,6 +24,7 @@ use semel_core::store::{self, Reading, Store};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 /// Makes side effects happen once, over a store.
 ///
@@ -90,14 +92,15 @@ impl Engine {
                 Ok(place) => break place,
                 Err(twin) => twin,
             };
-            match wait::for_local(node, &command, twin, wait_until).await {
+            let waited = wait::for_local(node, &command, twin, wait_until);
+            match waited.instrument(span!("wait")).await {
                 Waited::Answered(answer) => return Ok(answer),
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
                     let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
-                    let waited = wait::for_remote(node, &command, shown, None, wait_until).await;
-                    return waited.map_err(Error::LostSight);
+                    let waited = wait::for_remote(node, &command, shown, None, wait_until);
+                    return waited.instrument(span!("wait")).await.map_err(Error::LostSight);
                 }
             }
         };
@@ -105,8 +108,8 @@ impl Engine {
         match self.claim_and_conduct(recognised.clone(), place, work).await? {
             Conducted::Answered(answer) => Ok(answer),
             Conducted::InProgress(shown, place) => {
-                let waited = wait::for_remote(node, &command, shown, Some(&place), wait_until).await;
-                waited.map_err(Error::LostSight)
+                let waited = wait::for_remote(node, &command, shown, Some(&place), wait_until);
+                waited.instrument(span!("wait")).await.map_err(Error::LostSight)
             }
         }
     }
@@ -187,10 +190,12 @@ impl Engine {
         let engine = self.clone();
         let (reply, answered) = oneshot::channel();
         let (aside, in_progress) = oneshot::channel();
-        self.node.spawn.spawn(Box::pin(async move {
+        let attempt = async move {
             let _guard = guard;
             engine.attempt(&recognised, place, work, reply, aside).await;
-        }));
+        };
+        // Whoever traces the request finds its attempt in there, although a task of the engine's own makes it.
+        self.node.spawn.spawn(Box::pin(attempt.instrument(tracing::Span::current())));
         match answered.await {
             Ok(result) => result.map(Conducted::Answered),
             // No answer: in progress elsewhere, or the task was torn down in the middle, and nobody can tell.
@@ -211,7 +216,7 @@ impl Engine {
     ) {
         let node = &self.node;
         let command = recognised.command();
-        match claim::claim(node, recognised).await {
+        match claim::claim(node, recognised).instrument(span!("claim")).await {
             Ok(Claim::Owned(ownership)) => {
                 conduct::conduct(Arc::clone(node), ownership, place, work, reply).await;
             }

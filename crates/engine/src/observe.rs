@@ -166,6 +166,11 @@ pub enum Event<'a> {
         /// The error, if it was one.
         error: Option<&'a store::Error>,
     },
+    /// An outcome was found past its time.
+    Expired {
+        /// The operation's name.
+        operation: &'a str,
+    },
     /// The sweeper has been through what was due.
     Swept(&'a crate::sweep::Swept),
     /// The store's time moved against the time that really passed. The sweeper stands still.

@@ -44,6 +44,8 @@ pub struct Swept {
     pub failed: u64,
     /// The store's time could not be trusted, and nothing more was touched.
     pub stopped: bool,
+    /// The store's time when it was last asked what is due.
+    pub at: Option<Time>,
 }
 
 /// Starts the sweeper, unless it is switched off.
@@ -81,6 +83,7 @@ pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
     loop {
         let begun = node.clock.uptime();
         let page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
+        swept.at = Some(page.now);
         if !time_is_trusted(node, page.now, begun) {
             swept.stopped = true;
             return Ok(swept);
@@ -178,14 +181,22 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
         Due::Expire | Due::Purge if !may_go => Done::Failed,
         Due::Expire => {
             let Ok(write) = machine::expire(record, stamp) else { return Done::SomebodyElse };
-            swap(node, item.id, &write, Done::Expired).await
+            told(node, record, swap(node, item.id, &write, Done::Expired).await)
         }
         Due::Purge => {
             let Ok(expect) = machine::purge(record, now) else { return Done::SomebodyElse };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
-            settled(&node.remove(item.id, expect).await, done)
+            told(node, record, settled(&node.remove(item.id, expect).await, done))
         }
     }
+}
+
+/// Tells of an outcome whose time is over.
+fn told(node: &Node, record: &Record, done: Done) -> Done {
+    if matches!(done, Done::Expired) {
+        node.observe(&Event::Expired { operation: record.operation() });
+    }
+    done
 }
 
 /// Nobody here can ask about it. Another node may be able to; where none has for a while, it must not be in the way of

@@ -20,5 +20,6 @@ pub mod metrics;
 pub mod serve;
 pub mod shadow;
 pub mod stores;
+pub mod trace;
 pub mod upstream;
 pub mod wire;

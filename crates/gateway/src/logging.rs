@@ -2,8 +2,12 @@
 //!
 //! What lives here: the one subscriber. What must never: a key, a token or a body in a log line.
 
+use crate::trace::Spans;
 use std::io::IsTerminal as _;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -37,14 +41,20 @@ impl From<Level> for LevelFilter {
     }
 }
 
-/// Sends log lines to standard error from now on. The second call in a process changes nothing.
-pub fn begin(form: Form, level: Level) {
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::from(level))
+/// Sends log lines to standard error from now on, and spans where they go. The second call in a process changes nothing.
+pub fn begin(form: Form, level: Level, spans: Option<Spans>) {
+    let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-    let _ = match form {
-        Form::Text => lines.try_init(),
-        Form::Json => lines.json().try_init(),
+    let lines = match form {
+        Form::Text => lines.boxed(),
+        Form::Json => lines.json().boxed(),
     };
+    // What is traced is no log line: at no level it is written.
+    let level = LevelFilter::from(level);
+    let written = lines.with_filter(
+        filter_fn(move |what| *what.level() <= level && !Spans::follows(what)).with_max_level_hint(level),
+    );
+    let followed = spans.map(|spans| spans.with_filter(filter_fn(Spans::follows)));
+    let _ = tracing_subscriber::registry().with(written).with(followed).try_init();
 }

@@ -14,6 +14,7 @@ use http::Uri;
 use http::request::Parts;
 use semel::Engine;
 use semel::core::id::OperationId;
+use semel::core::key::Key;
 use semel::core::scope::{Operation, Scope};
 use std::fmt;
 use std::net::IpAddr;
@@ -157,6 +158,17 @@ impl Shared {
 
     /// Tells whoever watches what became of a request, and the log where somebody should look.
     pub(crate) fn tell(&self, ready: &Ready, what: What) {
+        self.tell_about(ready, what, None, None);
+    }
+
+    /// The same of a request that is known by its command, and where it matters by its key.
+    pub(crate) fn tell_about(
+        &self,
+        ready: &Ready,
+        what: What,
+        operation_id: Option<OperationId>,
+        key: Option<&Key>,
+    ) {
         let operation = ready.label.as_str();
         match what {
             What::OddWord => tracing::warn!(
@@ -170,7 +182,8 @@ impl Shared {
             What::WeakKey(weakness) => tracing::warn!(operation, "a weak key was taken: {weakness}"),
             _ => {}
         }
-        self.observer.observe(&Event::new(operation, what));
+        let key = key.and_then(|key| self.engine.key_hashes(key).ok()?.first().copied());
+        self.observer.observe(&Event { operation_id, key, ..Event::new(operation, what) });
     }
 
     /// Tells whoever watches what would have become of a request.

@@ -3,16 +3,29 @@
 //! What lives here: what became of each request, for metrics, logs and reports. What must never: a raw key, a path with
 //! what looks like somebody's id in it, or anything that the layer's behaviour depends on.
 
+use crate::layer::Shared;
 use crate::problem::Code;
+use crate::route::Ready;
 use crate::unread::Unread;
-use semel::core::id::CallerHash;
+use semel::core::id::{CallerHash, KeyHash, OperationId};
 use semel::core::key::Weakness;
 use semel::core::record::StateName;
+use std::sync::Arc;
 
 /// Watches a layer. Called while requests wait: be quick, and never block.
 pub trait Observer: Send + Sync + 'static {
     /// Something became of a request.
     fn observe(&self, event: &Event<'_>);
+
+    /// The work of an attempt begins. `operation` is a label, as in an [`Event`].
+    fn began(&self, operation: &str) {
+        let _ = operation;
+    }
+
+    /// The work that [`began`](Self::began) is over, however it ended.
+    fn ended(&self, operation: &str) {
+        let _ = operation;
+    }
 }
 
 /// Any function of an event.
@@ -32,15 +45,19 @@ pub struct Event<'a> {
     pub what: What,
     /// What else was seen of a request in shadow mode; only with [`What::Shadow`].
     pub seen: Option<Seen<'a>>,
+    /// The command that it was about, where it got so far.
+    pub operation_id: Option<OperationId>,
+    /// The hash of its key, where it got no outcome, or one that is in doubt.
+    pub key: Option<KeyHash>,
 }
 
 impl<'a> Event<'a> {
     pub(crate) fn new(operation: &'a str, what: What) -> Self {
-        Self { operation, what, seen: None }
+        Self { operation, what, operation_id: None, key: None, seen: None }
     }
 
     pub(crate) fn in_shadow(operation: &'a str, would: Would, seen: Seen<'a>) -> Self {
-        Self { operation, what: What::Shadow(would), seen: Some(seen) }
+        Self { seen: Some(seen), ..Self::new(operation, What::Shadow(would)) }
     }
 }
 
@@ -115,4 +132,23 @@ pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
     fn observe(&self, _: &Event<'_>) {}
+}
+
+/// One attempt's work, from its beginning until it is dropped.
+pub(crate) struct UnderWay {
+    shared: Arc<Shared>,
+    ready: Arc<Ready>,
+}
+
+impl UnderWay {
+    pub(crate) fn new(shared: &Arc<Shared>, ready: &Arc<Ready>) -> Self {
+        shared.observer.began(&ready.label);
+        Self { shared: Arc::clone(shared), ready: Arc::clone(ready) }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.shared.observer.ended(&self.ready.label);
+    }
 }

@@ -8,7 +8,7 @@ use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::observe::What;
+use crate::observe::{UnderWay, What};
 use crate::problem::{Code, Problem};
 use crate::response::{self, Local};
 use crate::service::pass;
@@ -20,6 +20,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use semel::core::id::OperationId;
 use semel::core::key::Key;
+use semel::core::record::StateName;
 use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
 use semel::{Answer, Attempt, Ended, Error, Replayed, Told};
@@ -57,6 +58,7 @@ impl Asking {
         let retry = is_asked_about.then(|| parts.clone());
         let load = Load(Arc::new(Mutex::new(Some((inner, parts, whole)))));
         let (begun, began) = oneshot::channel();
+        let asked_with = key.clone();
         let work = {
             let load = Load(Arc::clone(&load.0));
             let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
@@ -65,6 +67,7 @@ impl Asking {
             let span = tracing::Span::current();
             move |attempt: Attempt| {
                 let work = async move {
+                    let _under_way = UnderWay::new(&shared, &ready);
                     let _ = begun.send(attempt.operation_id());
                     let speaker = Speaker { shared: &shared, ready: &ready, form, operation };
                     match load.take() {
@@ -102,10 +105,10 @@ impl Asking {
                 {
                     return Box::pin(self.fail_open(inner, parts, whole)).await;
                 }
-                return Ok(self.refuse(telling::error(&error), None));
+                return Ok(self.refuse_about(telling::error(&error), None, None, Some(&asked_with)));
             }
         };
-        Ok(self.answer(answer, retry, &scope, operation).await)
+        Ok(self.answer(answer, retry, &scope, &asked_with, operation).await)
     }
 
     fn speaker(&self, operation: Operation) -> Speaker<'_> {
@@ -117,23 +120,26 @@ impl Asking {
         answer: Answer<Local>,
         retry: Option<Parts>,
         scope: &Scope,
+        key: &Key,
         operation: Operation,
     ) -> Response<Body> {
         let (id, speaker) = (answer.operation_id, self.speaker(operation));
         match answer.told {
             Told::Ran(ran) => {
-                self.shared.tell(&self.ready, What::Ran(ran.stored.map(|stored| stored.state)));
+                let state = ran.stored.map(|stored| stored.state);
+                let in_doubt = state.is_none_or(|state| state == StateName::Unknown).then_some(key);
+                self.shared.tell_about(&self.ready, What::Ran(state), Some(id), in_doubt);
                 speaker.ran(id, ran)
             }
             Told::Replayed(replayed) => {
                 let (response, what) = Box::pin(self.replayed(id, &replayed, retry, &speaker)).await;
-                self.shared.tell(&self.ready, what);
+                self.shared.tell_about(&self.ready, what, Some(id), None);
                 response
             }
             told => {
                 let problem = speaker.refusal(id, &told);
                 let is_mismatch = matches!(told, Told::Mismatch);
-                self.refuse(problem, is_mismatch.then_some(scope))
+                self.refuse_about(problem, is_mismatch.then_some(scope), Some(id), Some(key))
             }
         }
     }
@@ -169,8 +175,19 @@ impl Asking {
 
     /// Tells a refusal. `caller`: whose key was bound to another payload.
     pub(crate) fn refuse(&self, problem: Problem, caller: Option<&Scope>) -> Response<Body> {
+        self.refuse_about(problem, caller, None, None)
+    }
+
+    fn refuse_about(
+        &self,
+        problem: Problem,
+        caller: Option<&Scope>,
+        id: Option<OperationId>,
+        key: Option<&Key>,
+    ) -> Response<Body> {
         let caller = caller.and_then(|scope| self.shared.engine.caller_hash(scope));
-        self.shared.tell(&self.ready, What::Refused { code: problem.code(), caller });
+        let what = What::Refused { code: problem.code(), caller };
+        self.shared.tell_about(&self.ready, what, id, key);
         problem.into_response(self.form, self.shared.prefix())
     }
 

@@ -80,6 +80,21 @@ impl Routes {
         self.all().any(|(_, terms)| terms.authorize.is_some())
     }
 
+    /// Every label that [`label`](Self::label) gives: there are no more of them than routes.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.by_template
+            .iter()
+            .map(|(_, ready)| ready)
+            .chain([&self.default])
+            .map(|ready| ready.label.as_str())
+    }
+
+    /// What a record's operation is called where labels have to be few: the name of its route, else its template, else
+    /// what stands for every other.
+    pub fn label(&self, operation: &str) -> &str {
+        self.of_record(operation).unwrap_or(&self.default).label.as_str()
+    }
+
     /// The terms that a record of this name was claimed under, by today's routes.
     pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<Ready>> {
         let mut named = self.by_template.iter().map(|(_, ready)| ready).chain([&self.default]);

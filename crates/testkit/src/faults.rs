@@ -11,10 +11,10 @@ pub use plan::{Call, Fault, Gate, Odds, Pause, Plan, Question, Script, Seeded};
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Expect;
-use semel_core::record::Record;
+use semel_core::record::{Record, StateName};
 use semel_core::store::{
     Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading,
-    Setting, Store, Written,
+    Setting, Store, Tally, Written,
 };
 use semel_core::time::Time;
 use std::collections::VecDeque;
@@ -236,6 +236,15 @@ impl Store for Faulty {
 
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
         Box::pin(self.reading(Question::Count, None, self.inner.count(what, at_most)))
+    }
+
+    fn tally<'a>(
+        &'a self,
+        state: Option<StateName>,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Pending<'a, Tally> {
+        Box::pin(self.reading(Question::Count, None, self.inner.tally(state, after, limit)))
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

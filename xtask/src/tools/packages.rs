@@ -16,6 +16,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nginx", "nginx"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("prometheus", "prometheus"),
     ("python3", "python3"),
 ];
 

@@ -22,13 +22,13 @@ mod query;
 mod traits;
 
 pub use error::{Error, Kind};
-pub use query::{Count, Counted, Cursor, Filter, Item, Page};
+pub use query::{Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
 pub use traits::{Capabilities, Clock, Hazard, Severity};
 
 use crate::codec;
 use crate::id::{CommandId, OperationId};
 use crate::machine::{Expect, Found};
-use crate::record::{Entry, Record};
+use crate::record::{Entry, Record, StateName};
 use crate::time::Time;
 use bytes::Bytes;
 use std::pin::Pin;
@@ -150,6 +150,23 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many there are; counting stops at `at_most`.
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted>;
+
+    /// How many of the next `limit` records belong to which operation and state, in the store's own order; of one state
+    /// only, where one is named. Going on from cursor to cursor counts every record that is written by nobody meanwhile. A
+    /// store that can tell without reading entries should: a count must not cost what all stored answers weigh.
+    ///
+    /// What cannot be read is left out, unless the store knows what it is all the same.
+    fn tally<'a>(
+        &'a self,
+        state: Option<StateName>,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Pending<'a, Tally> {
+        Box::pin(async move {
+            let filter = Filter { state, ..Filter::default() };
+            Ok(Tally::of(&self.page(&filter, after, limit).await?))
+        })
+    }
 
     /// Every setting, by name.
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>>;

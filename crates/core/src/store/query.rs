@@ -5,6 +5,7 @@ use crate::id::{CallerHash, CommandId, KeyHash};
 use crate::record::{Entry, Record, StateName};
 use crate::time::Time;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 
 /// Which records an operator wants to see. What is left out does not matter; everything named must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -104,4 +105,39 @@ pub struct Counted {
     pub now: Time,
     /// How many, up to the limit that was asked for.
     pub count: u64,
+}
+
+/// How many records belong to an operation and are in a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tallied {
+    /// The operation, as its records name it.
+    pub operation: String,
+    /// The state.
+    pub state: StateName,
+    /// How many.
+    pub count: u64,
+}
+
+/// Some records, counted by operation and state, and where to go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    /// The store's time.
+    pub now: Time,
+    /// Each operation and state that was met, once.
+    pub counts: Vec<Tallied>,
+    /// Where the next part begins; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+impl Tally {
+    /// What a page comes to.
+    pub fn of(page: &Page) -> Self {
+        let mut counts: BTreeMap<(&str, &str), Tallied> = BTreeMap::new();
+        for record in page.items.iter().filter_map(Item::record) {
+            let (operation, state) = (&**record.operation(), record.state_name());
+            let fresh = || Tallied { operation: operation.to_owned(), state, count: 0 };
+            counts.entry((operation, state.as_str())).or_insert_with(fresh).count += 1;
+        }
+        Self { now: page.now, counts: counts.into_values().collect(), next: page.next.clone() }
+    }
 }

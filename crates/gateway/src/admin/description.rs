@@ -36,10 +36,13 @@ pub(super) fn begun() -> utoipa::openapi::OpenApi {
     api
 }
 
-/// The description as it is sent, with the rules that hold between fields.
-pub(super) fn whole(api: &utoipa::openapi::OpenApi) -> Value {
+/// The description as it is sent, with the rules that hold between fields. Where there are no tokens, nobody is asked for one.
+pub(super) fn whole(api: &utoipa::openapi::OpenApi, has_tokens: bool) -> Value {
     // What was built from types of our own can be written.
     let mut described = serde_json::to_value(api).unwrap_or_default();
+    if !has_tokens {
+        described["security"] = json!([{ "token": [] }, {}]);
+    }
     let schemas = &mut described["components"]["schemas"];
     let text = |name: &str| json!({ "required": [name], "properties": { name: { "type": "string" } } });
     schemas["Claim"]["oneOf"] =

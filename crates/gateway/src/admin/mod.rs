@@ -114,11 +114,12 @@ impl fmt::Debug for Admin {
 pub fn service(engine: Engine, options: Options, sources: Sources) -> Result<Admin, OptionsError> {
     options.check()?;
     let clock = Arc::clone(&sources.clock);
+    let has_tokens = !options.tokens.is_empty();
     let (failures, writes) = (Limiter::new(options.failures), Limiter::new(options.writes));
     let shared = Shared { engine, options, sources, clock, failures, writes, ready: LastAsked::default() };
     let shared = Arc::new(shared);
     let (router, api) = routes().split_for_parts();
-    let described = Bytes::from(description::whole(&api).to_string());
+    let described = Bytes::from(description::whole(&api, has_tokens).to_string());
     let describe = get(move || async move { ([(CONTENT_TYPE, "application/json")], described) });
     let router = router
         .route("/openapi.json", describe)

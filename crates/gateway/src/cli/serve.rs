@@ -14,12 +14,14 @@ use crate::stores::Url;
 use crate::{listen, upstream};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use semel::SystemClock;
 use semel::core::policy::Class;
 use semel_http::KeyRule;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a demo does not read: it brings its own service, store and terms.
@@ -195,12 +197,13 @@ pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
     };
     if arguments.demo {
         // The story tells by itself what goes wrong in it.
-        logging::begin(arguments.log, arguments.log_level.unwrap_or(logging::Level::Error));
+        logging::begin(arguments.log, arguments.log_level.unwrap_or(logging::Level::Error), None);
         return threads()?.block_on(serve::demo::run(arguments.listen, arguments.exit));
     }
     let over = arguments.over(given)?;
     let config = arguments.read(&over)?;
-    logging::begin(config.log, config.log_level);
+    let spans = config.tracer.as_ref().map(|tracer| tracer.spans(Arc::new(SystemClock)));
+    logging::begin(config.log, config.log_level, spans);
     let plan = config
         .plan()
         .ok_or("there is nothing to stand in front of: give --upstream, or write `url` under [upstream]")?;

@@ -23,6 +23,7 @@ pub(crate) mod keeping;
 mod mistake;
 mod nearest;
 mod operation;
+mod otlp;
 mod patch;
 mod records;
 mod secret;
@@ -44,6 +45,7 @@ use crate::listen;
 use crate::logging::{Form, Level};
 use crate::serve::{Admin, Keeping, Limits, Operation, Plan};
 use crate::stores;
+use crate::trace::Tracer;
 use crate::upstream::{self, Target};
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
@@ -131,6 +133,8 @@ pub struct Config {
     pub forwarded_by: Vec<Network>,
     /// What stands before the paths that are published.
     pub prefix: String,
+    /// Where spans are sent.
+    pub tracer: Option<Tracer>,
 }
 
 impl Config {
@@ -153,6 +157,7 @@ impl Config {
             limits: self.limits,
             forwarded_by: self.forwarded_by,
             prefix: self.prefix,
+            tracer: self.tracer,
         })
     }
 }
@@ -248,6 +253,9 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let all = terms.iter().chain(operations.iter().map(|operation| &operation.terms));
     keeping::check_room(&limits_table, limits, all);
     limits_table.end();
+    let otlp_table = top.table("otlp", "[otlp]");
+    let tracer = otlp::read(&otlp_table);
+    otlp_table.end();
     Some(Config {
         target: over.target.or(target),
         listen,
@@ -267,5 +275,6 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         limits,
         forwarded_by,
         prefix: over.prefix.unwrap_or(prefix),
+        tracer,
     })
 }

@@ -1,10 +1,10 @@
-//! Numbers that only grow, and how long things took.
+//! Numbers that only grow, numbers that go up and down, and how long things took.
 //!
-//! What lives here: counters by labels, histograms. What must never: a label whose values nobody bounds.
+//! What lives here: counters and gauges by labels, histograms. What must never: a label whose values nobody bounds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -37,11 +37,69 @@ impl Counters {
         counter.fetch_add(many, Ordering::Relaxed);
     }
 
+    /// Has them stand there from the beginning: who looks at the difference between two readings misses the first event of
+    /// a counter that began with it.
+    pub(super) fn stand(&self, labels: &[(&str, &str)]) {
+        self.add_many(labels, 0);
+    }
+
     /// The family as Prometheus reads it.
     pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n");
         for (labels, counter) in &*self.by_labels.read().unwrap_or_else(PoisonError::into_inner) {
             let _ = writeln!(text, "{name}{labels} {}", counter.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// A number for each set of labels, of which one task knows all there are.
+#[derive(Debug, Default)]
+pub(super) struct Gauges {
+    by_labels: RwLock<BTreeMap<String, u64>>,
+}
+
+impl Gauges {
+    /// These, and no others.
+    pub(super) fn replace<'a>(&self, numbers: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, u64)>) {
+        let mut map = BTreeMap::new();
+        for (labels, number) in numbers {
+            *map.entry(written(&labels)).or_insert(0) += number;
+        }
+        *self.by_labels.write().unwrap_or_else(PoisonError::into_inner) = map;
+    }
+
+    /// The family as Prometheus reads it.
+    pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for (labels, number) in &*self.by_labels.read().unwrap_or_else(PoisonError::into_inner) {
+            let _ = writeln!(text, "{name}{labels} {number}");
+        }
+    }
+}
+
+/// How much of something is under way, for each label.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay {
+    by_label: RwLock<BTreeMap<String, Arc<AtomicI64>>>,
+}
+
+impl UnderWay {
+    /// Adds to the number of this label, of which there are no more than routes.
+    pub(super) fn add(&self, label: &str, more: i64) {
+        let found = self.by_label.read().unwrap_or_else(PoisonError::into_inner).get(label).map(Arc::clone);
+        let number = found.unwrap_or_else(|| {
+            let mut map = self.by_label.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(map.entry(label.to_owned()).or_default())
+        });
+        number.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// The family as Prometheus reads it.
+    pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for (label, number) in &*self.by_label.read().unwrap_or_else(PoisonError::into_inner) {
+            let labels = written(&[("operation", label)]);
+            let _ = writeln!(text, "{name}{labels} {}", number.load(Ordering::Relaxed));
         }
     }
 }

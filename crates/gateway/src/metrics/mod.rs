@@ -1,31 +1,46 @@
 //! What the gateway counts.
 //!
-//! What lives here: which event adds to which number, and the text that Prometheus reads. What must never: a key, a path with
-//! somebody's id in it, or a label without a bound.
+//! What lives here: the numbers, and the text that Prometheus reads. What must never: a key, a path with somebody's id in it, or
+//! a label without a bound.
 
+mod census;
 mod family;
+mod watching;
 
-use family::{Counters, Histogram, seconds};
-use semel::{Call, Event};
-use semel_http::{What, Would};
+pub(crate) use census::Census;
+
+use crate::trace;
+use family::{Counters, Gauges, Histogram, UnderWay, seconds};
+use semel::Call;
+use semel::core::time::Time;
+use semel_http::{Code, Routes};
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 const CALLS: [Call; 7] =
     [Call::Insert, Call::Swap, Call::Remove, Call::Get, Call::Find, Call::Due, Call::Count];
 
+/// Whatever has no name of its own among labels.
+const OTHER: &str = "other";
+
 /// What was counted since the process began. Cheap to clone; every clone counts into the same numbers.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Metrics(Arc<Numbers>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Numbers {
+    began: Time,
+    /// What operations are called.
+    routes: RwLock<Option<Routes>>,
     claims: Counters,
+    refusals: Counters,
     replays: Counters,
     mismatches: Counters,
     shadow: Counters,
+    under_way: UnderWay,
     ended: Counters,
+    reconciled: Counters,
     expired: Counters,
     purged: Counters,
     store_took: [Histogram; CALLS.len()],
@@ -35,19 +50,129 @@ struct Numbers {
     quota: Counters,
     alarms: Counters,
     sweep_lag_micros: AtomicU64,
+    swept_millis: AtomicU64,
+    census: Counted,
+    spans: OnceLock<Arc<trace::Counts>>,
+}
+
+/// What the store was asked for.
+#[derive(Debug, Default)]
+struct Counted {
+    is_up: AtomicU64,
+    looked_millis: AtomicU64,
+    walked_millis: AtomicU64,
+    states: Gauges,
+    unknown: Gauges,
+    records: Gauges,
+    hazards: Gauges,
 }
 
 impl Metrics {
+    /// Nothing counted yet, in a process that began at that moment.
+    pub fn new(began: Time) -> Self {
+        let numbers = Numbers {
+            began,
+            routes: RwLock::default(),
+            claims: Counters::default(),
+            refusals: Counters::default(),
+            replays: Counters::default(),
+            mismatches: Counters::default(),
+            shadow: Counters::default(),
+            under_way: UnderWay::default(),
+            ended: Counters::default(),
+            reconciled: Counters::default(),
+            expired: Counters::default(),
+            purged: Counters::default(),
+            store_took: Default::default(),
+            store_errors: Counters::default(),
+            lease_losses: Counters::default(),
+            fenced: Counters::default(),
+            quota: Counters::default(),
+            alarms: Counters::default(),
+            sweep_lag_micros: AtomicU64::default(),
+            swept_millis: AtomicU64::default(),
+            census: Counted::default(),
+            spans: OnceLock::new(),
+        };
+        numbers.purged.stand(&[]);
+        numbers.lease_losses.stand(&[]);
+        for code in Code::ALL {
+            numbers.refusals.stand(&[("code", code.as_str())]);
+        }
+        for call in CALLS {
+            numbers.store_errors.stand(&[("call", call.name())]);
+        }
+        for differs in ["true", "false"] {
+            numbers.fenced.stand(&[("differs", differs)]);
+        }
+        for what in watching::ALARMS {
+            numbers.alarms.stand(&[("what", what)]);
+        }
+        Self(Arc::new(numbers))
+    }
+
+    /// Shows what becomes of spans, too.
+    pub fn count_spans(&self, counts: &Arc<trace::Counts>) {
+        // There is one tracer in a process.
+        let _ = self.0.spans.set(Arc::clone(counts));
+    }
+
+    /// Calls operations by the labels of `routes` from now on.
+    pub fn call_by(&self, routes: &Routes) {
+        let numbers = &self.0;
+        for label in routes.labels() {
+            numbers.replays.stand(&[("operation", label)]);
+            numbers.expired.stand(&[("operation", label)]);
+            numbers.under_way.add(label, 0);
+        }
+        *numbers.routes.write().unwrap_or_else(PoisonError::into_inner) = Some(routes.clone());
+    }
+
+    /// Hands the label of an operation, which a record may name by somebody's path, to `count`.
+    fn with_label<T>(&self, operation: &str, count: impl FnOnce(&str) -> T) -> T {
+        let routes = self.0.routes.read().unwrap_or_else(PoisonError::into_inner);
+        count(routes.as_ref().map_or(OTHER, |routes| routes.label(operation)))
+    }
+
     /// Everything, as Prometheus reads it. `under_way`: how many attempts this node has running.
     pub fn text(&self, under_way: usize) -> String {
-        let numbers = &self.0;
         let mut text = String::new();
-        let families: [(&Counters, &str, &str); 12] = [
+        self.write_process(&mut text);
+        self.write_requests(&mut text);
+        self.write_attempts(under_way, &mut text);
+        self.write_store(&mut text);
+        text
+    }
+
+    fn write_process(&self, text: &mut String) {
+        let labels = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+        gauge("semel_build_info", "Which version runs.", &labels, "1", text);
+        let began = millis(self.0.began.as_millis());
+        gauge("process_start_time_seconds", "When the process began.", "", &began, text);
+        if let Some(bytes) = resident_bytes() {
+            gauge("process_resident_memory_bytes", "Memory in use.", "", &bytes.to_string(), text);
+        }
+        let name = "semel_spans_total";
+        let help =
+            "Spans, by what became of them: sent, dropped because the queue was full, or failed to be sent.";
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n");
+        if let Some(spans) = self.0.spans.get() {
+            let counts = [("dropped", &spans.dropped), ("failed", &spans.failed), ("sent", &spans.sent)];
+            for (what, count) in counts {
+                let _ = writeln!(text, "{name}{{what=\"{what}\"}} {}", count.load(Ordering::Relaxed));
+            }
+        }
+    }
+
+    fn write_requests(&self, text: &mut String) {
+        let numbers = &self.0;
+        let families: [(&Counters, &str, &str); 6] = [
             (
                 &numbers.claims,
                 "idempotency_claims_total",
                 "Requests on protected routes, by what became of them.",
             ),
+            (&numbers.refusals, "idempotency_refusals_total", "Requests that got no outcome, by the code."),
             (&numbers.replays, "idempotency_replays_total", "Requests that got a stored outcome."),
             (
                 &numbers.mismatches,
@@ -60,124 +185,116 @@ impl Metrics {
                 "Requests in shadow mode, by what would have become of them.",
             ),
             (
+                &numbers.quota,
+                "idempotency_quota_refusals_total",
+                "New keys refused by a quota, by the caller's hash.",
+            ),
+        ];
+        for (family, name, help) in families {
+            family.write(name, help, text);
+        }
+    }
+
+    fn write_attempts(&self, under_way: usize, text: &mut String) {
+        let numbers = &self.0;
+        let help = "Attempts whose work is under way on this node.";
+        numbers.under_way.write("idempotency_in_progress", help, text);
+        let help =
+            "Attempts that this node has not ended: those in progress, and those that wait for the store.";
+        gauge("idempotency_attempts_under_way", help, "", &under_way.to_string(), text);
+        let families: [(&Counters, &str, &str); 5] = [
+            (
                 &numbers.ended,
                 "idempotency_attempts_total",
                 "Attempts that ended, by the state that they led to.",
             ),
-            (&numbers.expired, "idempotency_expired_total", "Outcomes past their time."),
-            (&numbers.purged, "idempotency_purged_total", "Records removed."),
-            (&numbers.store_errors, "idempotency_store_errors_total", "Calls to the store that failed."),
+            (
+                &numbers.reconciled,
+                "idempotency_reconciled_total",
+                "Unknown outcomes that were settled, by the state that this led to.",
+            ),
             (&numbers.lease_losses, "idempotency_lease_losses_total", "Attempts that lost their lease."),
             (
                 &numbers.fenced,
                 "idempotency_fenced_writes_total",
                 "Endings that were refused; differs=true is a conflict that somebody has to look at.",
             ),
-            (&numbers.quota, "idempotency_quota_refusals_total", "New keys refused by a quota."),
             (&numbers.alarms, "idempotency_alarms_total", "What should never happen, by what it was."),
         ];
         for (family, name, help) in families {
-            family.write(name, help, &mut text);
+            family.write(name, help, text);
+        }
+    }
+
+    fn write_store(&self, text: &mut String) {
+        let numbers = &self.0;
+        let families: [(&Counters, &str, &str); 3] = [
+            (&numbers.expired, "idempotency_expired_total", "Outcomes past their time."),
+            (&numbers.purged, "idempotency_purged_total", "Records removed."),
+            (&numbers.store_errors, "idempotency_store_errors_total", "Calls to the store that failed."),
+        ];
+        for (family, name, help) in families {
+            family.write(name, help, text);
         }
         let took = "idempotency_store_seconds";
         let _ = write!(text, "# HELP {took} How long calls to the store took.\n# TYPE {took} histogram\n");
         for (call, histogram) in CALLS.iter().zip(&numbers.store_took) {
-            histogram.write(took, ("call", call.name()), &mut text);
+            histogram.write(took, ("call", call.name()), text);
         }
         let lag = seconds(numbers.sweep_lag_micros.load(Ordering::Relaxed));
-        let gauges = [
-            ("idempotency_in_progress", "Attempts under way on this node.", under_way.to_string()),
-            ("idempotency_sweep_lag_seconds", "By how much the longest overdue record was overdue.", lag),
+        let help = "By how much the longest overdue record was overdue when it was last swept.";
+        gauge("idempotency_sweep_lag_seconds", help, "", &lag, text);
+        let counted = &numbers.census;
+        let up = counted.is_up.load(Ordering::Relaxed).to_string();
+        gauge("idempotency_store_up", "Whether the store answered when it was last asked.", "", &up, text);
+        let moments = [
+            (
+                &numbers.swept_millis,
+                "idempotency_swept_timestamp_seconds",
+                "When the sweeper was last through.",
+            ),
+            (
+                &counted.looked_millis,
+                "idempotency_store_counted_timestamp_seconds",
+                "When idempotency_store_records and idempotency_unknown were last counted.",
+            ),
+            (
+                &counted.walked_millis,
+                "idempotency_records_counted_timestamp_seconds",
+                "When idempotency_records was last counted.",
+            ),
         ];
-        for (name, help, value) in gauges {
-            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
+        for (moment, name, help) in moments {
+            let moment = moment.load(Ordering::Relaxed);
+            // A moment that has not been is no moment of 1970.
+            if moment > 0 {
+                gauge(name, help, "", &millis(moment), text);
+            }
         }
-        text
-    }
-
-    fn alarm(&self, what: &str) {
-        self.0.alarms.add(&[("what", what)]);
-    }
-}
-
-impl semel_http::Observer for Metrics {
-    fn observe(&self, event: &semel_http::Event<'_>) {
-        let numbers = &self.0;
-        let operation = ("operation", event.operation);
-        let outcome = match event.what {
-            What::Unprotected => "unprotected",
-            What::Ran(_) => "ran",
-            What::Replayed => "replayed",
-            What::Rebuilt => "rebuilt",
-            What::Accepted => "accepted",
-            What::Refused { code, caller } => {
-                if let Some(caller) = caller {
-                    numbers.mismatches.add(&[operation, ("caller", &caller.prefix())]);
-                }
-                code.as_str()
-            }
-            What::NotAuthorized => "not_authorized",
-            What::FailedOpen => "failed_open",
-            What::Shadow(would) => {
-                let would = match would {
-                    Would::Run => "run",
-                    Would::Replay => "replay",
-                    Would::Refuse(code) => code.as_str(),
-                    Would::RunAgain => "run_again",
-                    _ => "not_judged",
-                };
-                numbers.shadow.add(&[operation, ("would", would)]);
-                "shadow"
-            }
-            // These come beside what became of the request.
-            What::OddWord => return self.alarm("odd_word"),
-            _ => return,
-        };
-        numbers.claims.add(&[operation, ("outcome", outcome)]);
-        if matches!(event.what, What::Replayed | What::Rebuilt) {
-            numbers.replays.add(&[operation]);
+        let families = [
+            (&counted.states, "idempotency_store_records", "Records in the store, by state."),
+            (&counted.unknown, "idempotency_unknown", "Records whose outcome nobody knows."),
+            (&counted.records, "idempotency_records", "Records in the store, by operation and state."),
+            (&counted.hazards, "idempotency_store_hazards", "What is dangerous about the store's settings."),
+        ];
+        for (family, name, help) in families {
+            family.write(name, help, text);
         }
     }
 }
 
-impl semel::Observer for Metrics {
-    fn observe(&self, event: &Event<'_>) {
-        let numbers = &self.0;
-        match event {
-            // The name of the operation may be a path: here it is not a label.
-            Event::Finished { state, .. } | Event::Reconciled { state, .. } => {
-                numbers.ended.add(&[("state", state.as_str())]);
-            }
-            Event::QuotaExceeded { .. } => numbers.quota.add(&[]),
-            Event::LeaseLost { .. } => numbers.lease_losses.add(&[]),
-            Event::Fenced { differs, .. } => {
-                numbers.fenced.add(&[("differs", if *differs { "true" } else { "false" })]);
-            }
-            Event::Asked { call, took, error } => {
-                if let Some(at) = CALLS.iter().position(|known| known == call) {
-                    numbers.store_took[at].record(*took);
-                }
-                if error.is_some() {
-                    numbers.store_errors.add(&[("call", call.name())]);
-                }
-            }
-            Event::Swept(swept) => {
-                numbers.expired.add_many(&[], swept.expired);
-                numbers.purged.add_many(&[], swept.purged);
-                let lag = u64::try_from(swept.lag.as_micros()).unwrap_or(u64::MAX);
-                numbers.sweep_lag_micros.store(lag, Ordering::Relaxed);
-            }
-            Event::RecordLost { .. } => self.alarm("record_lost"),
-            Event::Unreadable { .. } => self.alarm("unreadable"),
-            Event::Unopened { .. } => self.alarm("unopened"),
-            Event::Panicked { .. } => self.alarm("panicked"),
-            Event::Overran { .. } => self.alarm("overran"),
-            Event::Unstored { .. } => self.alarm("unstored"),
-            Event::ClockMoved { .. } => self.alarm("clock_moved"),
-            Event::SecretsBehind { .. } => self.alarm("secrets_behind"),
-            Event::ArchiveFailed { .. } => self.alarm("archive_failed"),
-            Event::LeftToOperator { .. } => self.alarm("left_to_operator"),
-            _ => {}
-        }
-    }
+fn gauge(name: &str, help: &str, labels: &str, value: &str, text: &mut String) {
+    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name}{labels} {value}\n");
+}
+
+/// Milliseconds as seconds.
+fn millis(millis: u64) -> String {
+    seconds(millis.saturating_mul(1_000))
+}
+
+/// The memory of this process, where the system tells.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }

@@ -7,16 +7,18 @@ use crate::forward::Inbound;
 use crate::forward::Outbound;
 use crate::identity::Live;
 use crate::listen;
-use http::{Request, Response};
+use crate::trace::{Context as Trace, Followed, Traced, Tracer, Within};
+use http::{HeaderValue, Request, Response};
 use semel_http::Body;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use tower_service::Service;
+use tracing::Instrument as _;
 
 /// Everything between the listener and the upstream, under one configuration.
-pub(super) type Way = Inbound<Known<semel_http::Service<Outbound>>>;
+pub(super) type Way = Inbound<Known<semel_http::Service<Traced<Outbound>>>>;
 
 /// Stands outside of Semel's layer, and has each request tell where it came from before anybody believes it anything.
 #[derive(Debug, Clone)]
@@ -52,20 +54,23 @@ where
 
 /// The way in. Clones share it: what one replaces is replaced for all.
 #[derive(Clone)]
-pub(super) struct Entrance(Arc<RwLock<Way>>);
+pub(super) struct Entrance {
+    way: Arc<RwLock<Way>>,
+    tracer: Option<Tracer>,
+}
 
 impl Entrance {
-    pub(super) fn new(way: Way) -> Self {
-        Self(Arc::new(RwLock::new(way)))
+    pub(super) fn new(way: Way, tracer: Option<Tracer>) -> Self {
+        Self { way: Arc::new(RwLock::new(way)), tracer }
     }
 
     /// Requests from now on take this way. Those that have begun end on the one that they are on.
     pub(super) fn replace(&self, way: Way) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = way;
+        *self.way.write().unwrap_or_else(PoisonError::into_inner) = way;
     }
 
     fn way(&self) -> Way {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.way.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -78,8 +83,30 @@ impl Service<Request<listen::Body>> for Entrance {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<listen::Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<listen::Body>) -> Self::Future {
         // Always ready: it asks the rest of the way for each request.
-        self.way().call(request)
+        let mut way = self.way();
+        let Some(tracer) = &self.tracer else {
+            // Nothing is added to a trace that passes, but log lines can say which it is.
+            return match Trace::of(request.headers()) {
+                None => way.call(request),
+                Some(context) => Box::pin(Within::new(context, way.call(request))),
+            };
+        };
+        let method = request.method().clone();
+        let (context, span) = tracer.begin(&method, request.headers_mut());
+        request.extensions_mut().insert(Followed(context));
+        let recorded = span.clone();
+        let asked = async move {
+            let Ok(response) = way.call(request).await;
+            if let Some(Ok(id)) =
+                response.headers().get(semel_http::names::OPERATION_ID).map(HeaderValue::to_str)
+            {
+                recorded.record("semel.operation_id", id);
+            }
+            recorded.record("http.response.status_code", u64::from(response.status().as_u16()));
+            Ok(response)
+        };
+        Box::pin(Within::new(context, asked.instrument(span)))
     }
 }

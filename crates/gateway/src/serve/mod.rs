@@ -9,6 +9,7 @@ pub mod demo;
 mod desk;
 mod entrance;
 mod keeping;
+mod lines;
 mod plan;
 mod rotation;
 mod signals;
@@ -21,9 +22,10 @@ use crate::config::Mistake;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
 use crate::identity::{self, Live};
 use crate::listen::{Bound, ClientCertificate, Peer};
-use crate::metrics::Metrics;
+use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
 use crate::stores::Opened;
+use crate::trace::Traced;
 use crate::upstream::Upstream;
 use desk::{Desk, Seat};
 use entrance::{Entrance, Known, Way};
@@ -67,7 +69,10 @@ impl Gateway {
         plan.check_certificates(&plan.listen)?;
         let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
-        let metrics = Metrics::default();
+        let metrics = Metrics::new(SystemClock.now());
+        if let Some(tracer) = &plan.tracer {
+            metrics.count_spans(tracer.counts());
+        }
         let shadow = Tally::new(SystemClock.now());
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
         let directory = Directory::new(sides.routes.clone());
@@ -81,7 +86,7 @@ impl Gateway {
         let desk = desk
             .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
             .transpose()?;
-        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics, &shadow));
+        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics, &shadow), plan.tracer.clone());
         Ok(Self { plan, bound, engine, store, entrance, directory, desk, is_draining, metrics, shadow })
     }
 
@@ -112,7 +117,7 @@ impl Gateway {
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance, desk, is_draining, .. } = self;
+        let Self { plan, bound, engine, store, entrance, desk, is_draining, metrics, .. } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
@@ -120,6 +125,19 @@ impl Gateway {
         let served = desk.map(|desk| tokio::spawn(desk.run(async { drop(left.await) })));
         let rotation = plan.keeping.hashing.next.clone();
         let rotation = rotation.map(|next| tokio::spawn(rotation::run(Arc::clone(&store.store), next)));
+        // Whoever cannot be asked need not count.
+        let census = served.as_ref().map(|_| {
+            let (store, clock) = (Arc::clone(engine.store()), Arc::new(SystemClock));
+            tokio::spawn(Census { store, metrics, clock }.run())
+        });
+        let (silence, silenced) = oneshot::channel::<()>();
+        let exported = plan.tracer.clone().map(|tracer| {
+            tokio::spawn(async move {
+                if let Err(error) = tracer.export(async { drop(silenced.await) }).await {
+                    error!("spans cannot be sent: {error}");
+                }
+            })
+        });
         let stop = async {
             stop.await;
             is_draining.store(true, Ordering::Relaxed);
@@ -136,10 +154,19 @@ impl Gateway {
         }
         // Operators may look until there is nothing more to see.
         drop(leave);
+        if let Some(census) = census {
+            census.abort();
+            let _ = census.await;
+        }
         if let Some(served) = served {
             let _ = served.await;
         }
         store.close().await;
+        // The last spans have ended by now.
+        drop(silence);
+        if let Some(exported) = exported {
+            let _ = exported.await;
+        }
         if drained.cut_off > 0 || farewell.cut_off > 0 || farewell.unstored > 0 {
             warn!(
                 connections = drained.cut_off,
@@ -190,9 +217,11 @@ impl Sides {
     /// Everything between the listener and the upstream.
     fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics, shadow: &Tally) -> Way {
         let Self { outbound, live, routes } = self;
+        metrics.call_by(&routes);
+        let watching = Both(Both(alarms::Alarms, lines::Lines), Both(metrics.clone(), shadow.clone()));
         let layer = Layer::routed(engine.clone(), routes)
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .observer(Both(alarms::Alarms, Both(metrics.clone(), shadow.clone())))
+            .observer(watching)
             .bodies_bytes_max(plan.limits.bodies_bytes_max)
             .body_time_max(plan.limits.body_time_max);
         // Where nothing is protected there is nothing to publish, and every path is the upstream's.
@@ -205,7 +234,7 @@ impl Sides {
             identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
             _ => live.under(layer),
         };
-        let guarded = layer.layer(outbound);
+        let guarded = layer.layer(Traced::new(outbound));
         Inbound::new(Known::new(guarded, live), plan.rules())
     }
 }
@@ -217,6 +246,16 @@ impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for 
     fn observe(&self, event: &semel_http::Event<'_>) {
         self.0.observe(event);
         self.1.observe(event);
+    }
+
+    fn began(&self, operation: &str) {
+        self.0.began(operation);
+        self.1.began(operation);
+    }
+
+    fn ended(&self, operation: &str) {
+        self.0.ended(operation);
+        self.1.ended(operation);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::admin;
 use crate::ask::{Questions, Ways};
 use crate::forward::{self, Host};
 use crate::identity::{Identity, Network, Source, Tenant};
+use crate::trace::Tracer;
 use crate::upstream;
 use crate::{listen, stores};
 use http::HeaderName;
@@ -50,6 +51,8 @@ pub struct Plan {
     pub forwarded_by: Vec<Network>,
     /// What stands before the paths that are published.
     pub prefix: String,
+    /// Where spans are sent. Nowhere otherwise, and a client's trace passes as it came.
+    pub tracer: Option<Tracer>,
 }
 
 /// The admin address, and who may do what there.
@@ -99,6 +102,7 @@ impl Plan {
             limits: Limits::default(),
             forwarded_by: Vec::new(),
             prefix: String::new(),
+            tracer: None,
         }
     }
 
@@ -168,6 +172,7 @@ impl Plan {
             ("[store]", self.store != old.store || self.keeping.is_other_store(&old.keeping)),
             ("[sweep]", self.keeping.is_swept_otherwise(&old.keeping)),
             ("[quotas]", self.quotas != old.quotas),
+            ("[otlp]", is_other(&self.tracer, &old.tracer)),
             ("[sealing]", is_other(&self.sealing, &old.sealing)),
         ];
         held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()

@@ -10,6 +10,7 @@ async fn every_path_that_is_described_asks_for_a_token_except_health() {
     let described = world.ask("GET", "/openapi.json").token("ops-secret").send().await.json();
     let paths = described["paths"].as_object().expect("paths");
     assert!(paths.len() >= 11, "{}", paths.len());
+    assert_eq!(described["security"], serde_json::json!([{ "token": [] }]), "nothing but a token will do");
     for (path, methods) in paths {
         for method in methods.as_object().expect("methods").keys().filter(|name| *name != "parameters") {
             let concrete = path.replace("{id}", "30313233-3435-3637-3839-616263646566");

@@ -56,7 +56,7 @@ impl Scratch {
 
     /// Writes the configuration file.
     pub(crate) fn configure(&self, text: &str) {
-        std::fs::write(self.config(), text).expect("a file");
+        self.write("semel.toml", text);
     }
 }
 

@@ -38,6 +38,7 @@ mod row;
 mod scan;
 mod schema;
 mod store;
+mod tally;
 mod write;
 mod writer;
 

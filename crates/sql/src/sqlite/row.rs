@@ -28,6 +28,11 @@ pub(super) const fn state(name: StateName) -> i64 {
     }
 }
 
+/// The state of that number; none for a marker's, or any other.
+pub(super) fn state_name(number: i64) -> Option<StateName> {
+    StateName::ALL.into_iter().find(|name| state(*name) == number)
+}
+
 /// A moment in a signed column. Those beyond it, 292 million years away, count as its last one; wherever that could make
 /// a difference, the entry itself is looked at.
 pub(super) fn time(time: Time) -> i64 {

@@ -20,20 +20,20 @@ const BYTES_MAX: usize = 16 << 20;
 
 /// Where a page ended: a number that the order goes by, and a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
-    at: i64,
-    row: i64,
+pub(super) struct Mark {
+    pub(super) at: i64,
+    pub(super) row: i64,
 }
 
 impl Mark {
     const START: Self = Self { at: i64::MIN, row: i64::MIN };
 
-    fn cursor(self) -> Cursor {
+    pub(super) fn cursor(self) -> Cursor {
         Cursor::from_bytes([self.at.to_be_bytes(), self.row.to_be_bytes()].concat())
     }
 
     /// Cursors pass through clients, and come back as anything.
-    fn read(cursor: Option<&Cursor>) -> Result<Self, Error> {
+    pub(super) fn read(cursor: Option<&Cursor>) -> Result<Self, Error> {
         let Some(cursor) = cursor else { return Ok(Self::START) };
         let number = |bytes: &[u8]| bytes.try_into().ok().map(i64::from_be_bytes);
         match cursor.as_bytes().split_at_checked(8) {

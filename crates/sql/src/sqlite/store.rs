@@ -10,10 +10,10 @@ use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Expect;
-use semel_core::record::Record;
+use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending,
-    Reading, Setting, Written,
+    Reading, Setting, Tally, Written,
 };
 use semel_core::time::Time;
 
@@ -104,6 +104,16 @@ impl store::Store for Store {
 
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
         Box::pin(self.ask(move |reader| reader.count(what, at_most)))
+    }
+
+    fn tally<'a>(
+        &'a self,
+        state: Option<StateName>,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Pending<'a, Tally> {
+        let after = after.cloned();
+        Box::pin(self.ask(move |reader| reader.tally(state, after.as_ref(), limit)))
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

@@ -6,7 +6,8 @@ use semel_core::id::CallerHash;
 use semel_core::machine::Expect;
 use semel_core::record::{Record, StateName};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Count, Store};
+use semel_core::store::{Count, Fresh, Store};
+use std::collections::BTreeMap;
 
 async fn all_counts_are_right(store: &dyn Store, records: &[Record], callers: &[CallerHash]) {
     let by_state = |state| records.iter().filter(|record| record.state_name() == state).count();
@@ -54,4 +55,56 @@ pub async fn counts_follow_every_write_and_stop_at_the_limit(subject: Subject) {
     // Time alone changes no count: a record is there until it is removed.
     subject.turn(START + 10_000 * HOUR).await;
     all_counts_are_right(store, &records, &callers).await;
+}
+
+/// Records are counted by operation and state, in parts that end, whether all are wanted or those in one state. Markers are not
+/// among them.
+pub async fn tallies_add_up_to_every_record_by_operation_and_state(subject: Subject) {
+    subject.turn(START).await;
+    let store = &**subject.store();
+    assert!(tallied(store, None, 10).await.is_empty());
+    let mut records = Vec::new();
+    for n in 0..42 {
+        let operation = Operation::route("POST", format!("/charges/{}", n % 4));
+        let scope = Scope::new(Identity::api_key("caller"), operation);
+        let command = command_in(&scope, &format!("key {n}"), policy());
+        records.push(bring(store, StateName::ALL[n % 7], &command, token(n as u64), START).await);
+    }
+    let scope = Scope::new(Identity::api_key("caller"), Operation::named("moved"));
+    let marked = command_in(&scope, "a key that has moved", policy());
+    store.insert(marked.id, Fresh::Moved).await.expect("an answer");
+    for limit in [1, 5, 1_000] {
+        for state in StateName::ALL.map(Some).into_iter().chain([None]) {
+            let mut expected = BTreeMap::new();
+            for record in
+                records.iter().filter(|record| state.is_none_or(|state| state == record.state_name()))
+            {
+                *expected
+                    .entry((record.operation().to_string(), record.state_name().as_str()))
+                    .or_insert(0) += 1;
+            }
+            assert_eq!(tallied(store, state, limit).await, expected, "{state:?}, {limit} at a time");
+        }
+    }
+}
+
+async fn tallied(
+    store: &dyn Store,
+    state: Option<StateName>,
+    limit: usize,
+) -> BTreeMap<(String, &'static str), u64> {
+    let (mut sums, mut after) = (BTreeMap::new(), None);
+    for _ in 0..1_000 {
+        let tally = store.tally(state, after.as_ref(), limit).await.expect("an answer");
+        let part: u64 = tally.counts.iter().map(|tallied| tallied.count).sum();
+        assert!(part <= limit as u64, "{part} counted, {limit} at most");
+        for tallied in tally.counts {
+            *sums.entry((tallied.operation, tallied.state.as_str())).or_insert(0) += tallied.count;
+        }
+        after = tally.next;
+        if after.is_none() {
+            return sums;
+        }
+    }
+    panic!("the parts do not come to an end");
 }

@@ -25,6 +25,7 @@ macro_rules! __promises {
             }
             counts {
                 counts_follow_every_write_and_stop_at_the_limit
+                tallies_add_up_to_every_record_by_operation_and_state
             }
             due {
                 what_is_due_comes_the_longest_overdue_first

@@ -1,0 +1,155 @@
+//! `[otlp]`: where spans are sent.
+//!
+//! What lives here: from that table to a tracer. What must never: a secret in the file itself, or one sent in clear to another
+//! machine without a word.
+
+use super::table::Table;
+use crate::trace::{Options, Tracer};
+use crate::upstream::{self, Target, Transport};
+use http::{HeaderName, HeaderValue};
+
+/// The tracer, where spans are to be sent anywhere.
+pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {
+    let endpoint = table.parsed("endpoint", |text| {
+        let target = Target::parse(text)
+            .map_err(|error| format!("{error}: write such as \"http://127.0.0.1:4318\""))?;
+        if target.transport() == Transport::H2c {
+            return Err(format!(
+                "`{text}` is for gRPC, and spans are sent over HTTP: write such as \"http://127.0.0.1:4318\""
+            ));
+        }
+        Ok(target)
+    });
+    // Everything is read, whether or not it is used: a mistake is one either way.
+    let (service, sample) = (table.text("service").map(|(text, _)| text.to_owned()), sample(table));
+    let (queue_max, timeout) = (table.count("queue_max", 1), table.limit("timeout"));
+    let (tls, headers) = (tls(table), headers(table));
+    if endpoint.is_none() && !table.has("endpoint") && !headers.is_empty() {
+        let what = "[[otlp.header]] says what to send along, and nothing says where to";
+        table.page.mistake(table.span().as_ref(), what, "write `endpoint`, or leave the headers out");
+    }
+    let usual = Options::new(endpoint?);
+    Some(Tracer::new(Options {
+        service: service.unwrap_or(usual.service),
+        sample: sample.unwrap_or(usual.sample),
+        queue_max: queue_max.unwrap_or(usual.queue_max),
+        timeout: timeout.unwrap_or(usual.timeout),
+        tls: tls.unwrap_or(usual.tls),
+        headers,
+        ..Options::new(usual.endpoint)
+    }))
+}
+
+/// A share from 0 to 1.
+fn sample(table: &Table<'_, '_>) -> Option<f64> {
+    let value = table.value("sample")?;
+    let float = value.get_ref().as_float().map(toml::de::DeFloat::as_str);
+    let text = float.or_else(|| value.get_ref().as_integer().map(toml::de::DeInteger::as_str));
+    let Some(text) = text else {
+        table.wrong("sample", value, "a number from 0 to 1");
+        return None;
+    };
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    if share.is_none() {
+        table.page.mistake(Some(&value.span()), "`sample` is out of range", "write a number from 0.0 to 1.0");
+    }
+    share
+}
+
+fn tls(table: &Table<'_, '_>) -> Option<upstream::Tls> {
+    let (_, pem) = table.file("ca")?;
+    let tls = upstream::Tls::only(&pem).map_err(|error| {
+        let mend = "write the path of a PEM file with the authorities' certificates";
+        table.page.mistake(table.span_of("ca").as_ref(), error.to_string(), mend);
+    });
+    tls.ok()
+}
+
+fn headers(table: &Table<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::new();
+    for table in table.tables("header", "[[otlp.header]]") {
+        let name = table.parsed("name", |text| {
+            text.parse::<HeaderName>()
+                .map_err(|_| format!("`{text}` is no header: write such as \"authorization\""))
+        });
+        let value = table.secret("value").and_then(|secret| {
+            let value = HeaderValue::from_bytes(&secret).map_err(|_| {
+                let what = "what `value` refers to cannot stand in a header";
+                table.page.mistake(
+                    table.span_of("value").as_ref(),
+                    what,
+                    "put one line of visible characters there",
+                );
+            });
+            let mut value = value.ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
+        for key in ["name", "value"] {
+            if !table.has(key) {
+                let mend = format!("write `{key}`");
+                table.page.mistake(table.span().as_ref(), format!("a header has no {key}"), mend);
+            }
+        }
+        headers.extend(name.zip(value));
+        table.end();
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Overrides, read};
+
+    fn told(text: &str) -> String {
+        let mistakes = read(text, &Overrides::default(), &|name| (name == "TOKEN").then(|| "s3cret".into()));
+        let mistakes = mistakes.expect_err("mistakes");
+        mistakes.iter().map(|mistake| mistake.told("f") + "\n").collect()
+    }
+
+    #[test]
+    fn spans_are_sent_where_the_file_says_with_what_it_refers_to() {
+        let text = "[otlp]\nendpoint = \"https://collector:4318\"\nsample = 0.25\nservice = \"pay\"\n\
+            [[otlp.header]]\nname = \"authorization\"\nvalue = \"env:TOKEN\"\n";
+        let config = read(text, &Overrides::default(), &|name| (name == "TOKEN").then(|| "s3cret".into()));
+        let shown = format!("{:?}", config.expect("no mistake").tracer.expect("a tracer"));
+        assert!(
+            shown.contains("0.25") && shown.contains("pay") && shown.contains("authorization"),
+            "{shown}"
+        );
+        assert!(!shown.contains("s3cret"), "{shown}");
+        assert!(read("", &Overrides::default(), &|_| None).expect("no mistake").tracer.is_none());
+    }
+
+    #[test]
+    fn the_default_file_has_the_defaults() {
+        let shown = |text: &str| {
+            let config = read(text, &Overrides::default(), &|_| None).expect("no mistake");
+            format!("{:?}", config.tracer.expect("a tracer"))
+        };
+        let default = crate::config::DEFAULT.replace("#endpoint", "endpoint");
+        assert_eq!(shown(&default), shown("[otlp]\nendpoint = \"http://127.0.0.1:4318\"\n"));
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_what_mends_it() {
+        for (text, what) in [
+            ("endpoint = \"collector:4318\"", "f:2:12: \"collector:4318\" is no upstream"),
+            ("endpoint = \"h2c://collector:4317\"", "is for gRPC"),
+            ("sample = 2", "f:2:10: `sample` is out of range"),
+            ("sample = -0.5", "`sample` is out of range"),
+            ("sample = \"all\"", "a number from 0 to 1"),
+            ("queue_max = 0", "`queue_max` is out of range"),
+            ("timeout = \"0s\"", "`timeout` is zero"),
+            ("endpont = \"http://c\"", "`endpont` is no key of [otlp]"),
+            ("[[otlp.header]]\nname = \"a b\"\nvalue = \"env:TOKEN\"", "is no header"),
+            ("[[otlp.header]]\nname = \"a\"\nvalue = \"s3cret\"", "does not say where the secret is"),
+            ("[[otlp.header]]\nname = \"a\"\nvalue = \"env:NOBODY\"", "NOBODY"),
+            ("[[otlp.header]]\nname = \"a\"", "a header has no value"),
+            ("[[otlp.header]]\nname = \"a\"\nvalue = \"env:TOKEN\"", "nothing says where to"),
+        ] {
+            let told = told(&format!("[otlp]\n{text}\n"));
+            assert!(told.contains(what) && !told.contains("s3cret"), "{text}: {told}");
+        }
+    }
+}

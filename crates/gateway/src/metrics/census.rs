@@ -1,0 +1,164 @@
+//! What stands in the store, counted beside the traffic.
+//!
+//! What lives here: when the store is asked how much it holds, and how fast it is gone through. What must never: a scrape that
+//! waits for the store, or a count that takes more of it than its pace allows.
+//!
+//! Two counts go on at once. Every few seconds, what any store can tell at once: how many records there are in each state, and
+//! which operations the unknown ones belong to. And a walk through everything, for operations and states together, so slow
+//! that traffic does not notice; the larger the store, the older that number, and a metric of its own tells how old.
+
+use super::{Metrics, OTHER};
+use semel::Clock;
+use semel::core::record::StateName;
+use semel::core::store::{Count, Cursor, Error, Severity, Store, Tallied};
+use semel::core::time::Time;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How often the store is asked what it can tell at once.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long it may take for each answer.
+const WITHIN: Duration = Duration::from_secs(5);
+/// How many unknown records are looked at, each time; the rest is counted under no operation's name.
+const UNKNOWN_MAX: u64 = 10_000;
+/// How many records a walk looks at in one go, and how long it then rests.
+const PART: usize = 500;
+const REST: Duration = Duration::from_millis(50);
+/// After a walk there is a pause this many times as long, within these bounds.
+const PAUSE_FACTOR: u32 = 20;
+const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
+/// How often it is asked what is dangerous about its settings.
+const HAZARDS_EVERY: Duration = Duration::from_mins(5);
+
+/// Counts what stands in a store.
+pub(crate) struct Census {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Census {
+    /// Goes on for as long as it is polled.
+    pub(crate) async fn run(self) -> Infallible {
+        let looking = async {
+            loop {
+                let found = self.look().await;
+                let counted = &self.metrics.0.census;
+                counted.is_up.store(u64::from(found.is_some()), Ordering::Relaxed);
+                self.clock.sleep(LOOK_EVERY).await;
+            }
+        };
+        let walking = async {
+            loop {
+                let begun = self.clock.uptime();
+                // What cannot be counted now is counted by the next walk; how old the numbers are is told.
+                let _ = self.walk().await;
+                let took = self.clock.uptime().saturating_sub(begun);
+                self.clock.sleep((took * PAUSE_FACTOR).clamp(PAUSE.0, PAUSE.1)).await;
+            }
+        };
+        let asking = async {
+            loop {
+                self.ask_for_hazards().await;
+                self.clock.sleep(HAZARDS_EVERY).await;
+            }
+        };
+        let (never, _, _): (Infallible, Infallible, Infallible) = tokio::join!(looking, walking, asking);
+        never
+    }
+
+    /// What the store can tell at once. Nothing is changed where it does not answer.
+    async fn look(&self) -> Option<()> {
+        let mut states = Vec::new();
+        let mut now = None;
+        for state in StateName::ALL {
+            let counted = in_time(self.store.count(Count::State(state), u64::MAX)).await?;
+            now = Some(counted.now);
+            states.push((state, counted.count));
+        }
+        let unknown = self.unknown().await?;
+        let counted = &self.metrics.0.census;
+        counted.states.replace(states.iter().map(|(state, count)| (vec![("state", state.as_str())], *count)));
+        counted.unknown.replace(unknown.iter().map(|(label, count)| (vec![("operation", &**label)], *count)));
+        counted.looked_millis.store(now.map_or(0, Time::as_millis), Ordering::Relaxed);
+        Some(())
+    }
+
+    /// How many unknown records each label has; every label has a number, if only zero.
+    async fn unknown(&self) -> Option<BTreeMap<String, u64>> {
+        let (mut sums, mut seen, mut after) = (self.labels(), 0, None);
+        loop {
+            let tally = self.store.tally(Some(StateName::Unknown), after.as_ref(), PART);
+            let tally = in_time(tally).await?;
+            for Tallied { operation, count, .. } in tally.counts {
+                *self.metrics.with_label(&operation, |label| sums.entry(label.to_owned()).or_insert(0)) +=
+                    count;
+                seen += count;
+            }
+            after = tally.next;
+            if after.is_none() {
+                return Some(sums);
+            }
+            if seen >= UNKNOWN_MAX {
+                let all = in_time(self.store.count(Count::State(StateName::Unknown), u64::MAX)).await?;
+                *sums.entry(OTHER.to_owned()).or_insert(0) += all.count.saturating_sub(seen);
+                return Some(sums);
+            }
+        }
+    }
+
+    /// Goes through everything once, at its pace.
+    async fn walk(&self) -> Option<()> {
+        let mut sums: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
+        for label in self.labels().into_keys() {
+            sums.extend(StateName::ALL.map(|state| ((label.clone(), state.as_str()), 0)));
+        }
+        let mut after: Option<Cursor> = None;
+        loop {
+            let tally = in_time(self.store.tally(None, after.as_ref(), PART)).await?;
+            for Tallied { operation, state, count } in tally.counts {
+                let key = self.metrics.with_label(&operation, |label| (label.to_owned(), state.as_str()));
+                *sums.entry(key).or_insert(0) += count;
+            }
+            after = tally.next;
+            if after.is_none() {
+                let counted = &self.metrics.0.census;
+                let numbers = sums.iter().map(|((label, state), count)| {
+                    (vec![("operation", label.as_str()), ("state", *state)], *count)
+                });
+                counted.records.replace(numbers);
+                counted.walked_millis.store(tally.now.as_millis(), Ordering::Relaxed);
+                return Some(());
+            }
+            self.clock.sleep(REST).await;
+        }
+    }
+
+    async fn ask_for_hazards(&self) {
+        let hazards = in_time(self.store.hazards()).await.unwrap_or_default();
+        let severities = [
+            ("danger", Severity::Danger),
+            ("unverified", Severity::Unverified),
+            ("notice", Severity::Notice),
+        ];
+        let numbers = severities.map(|(name, severity)| {
+            let count = hazards.iter().filter(|hazard| hazard.severity == severity).count();
+            (vec![("severity", name)], count as u64)
+        });
+        self.metrics.0.census.hazards.replace(numbers);
+    }
+
+    fn labels(&self) -> BTreeMap<String, u64> {
+        let routes = self.metrics.0.routes.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        routes.iter().flat_map(semel_http::Routes::labels).map(|label| (label.to_owned(), 0)).collect()
+    }
+}
+
+/// An answer, where it comes in time.
+async fn in_time<T>(answer: impl Future<Output = Result<T, Error>>) -> Option<T> {
+    timeout(WITHIN, answer).await.ok()?.ok()
+}

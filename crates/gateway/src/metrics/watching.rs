@@ -1,0 +1,206 @@
+//! Which event adds to which number.
+//!
+//! What lives here: the two observers, of the layer and of the engine. What must never: a label that is not bounded: the layer's
+//! events name operations by their labels, the engine's by whatever stands in the record.
+
+use super::{CALLS, Metrics};
+use semel::Event;
+use semel_http::{What, Would};
+use std::sync::atomic::Ordering;
+
+/// Everything that should never happen.
+pub(super) const ALARMS: [&str; 12] = [
+    "archive_failed",
+    "clock_moved",
+    "failed_open",
+    "left_to_operator",
+    "odd_word",
+    "overran",
+    "panicked",
+    "record_lost",
+    "secrets_behind",
+    "unopened",
+    "unreadable",
+    "unstored",
+];
+
+impl Metrics {
+    fn alarm(&self, what: &str) {
+        debug_assert!(ALARMS.contains(&what), "{what} does not stand there from the beginning");
+        self.0.alarms.add(&[("what", what)]);
+    }
+}
+
+impl semel_http::Observer for Metrics {
+    fn observe(&self, event: &semel_http::Event<'_>) {
+        let numbers = &self.0;
+        let operation = ("operation", event.operation);
+        let outcome = match event.what {
+            What::Unprotected => "unprotected",
+            What::Ran(_) => "ran",
+            What::Replayed => "replayed",
+            What::Rebuilt => "rebuilt",
+            What::Accepted => "accepted",
+            What::Refused { code, caller } => {
+                if let Some(caller) = caller {
+                    numbers.mismatches.add(&[operation, ("caller", &caller.prefix())]);
+                }
+                numbers.refusals.add(&[("code", code.as_str())]);
+                code.as_str()
+            }
+            What::Unread(_) => "unread",
+            What::NotAuthorized => "not_authorized",
+            What::FailedOpen => {
+                self.alarm("failed_open");
+                "failed_open"
+            }
+            What::Shadow(would) => {
+                let would = match would {
+                    Would::Run => "run",
+                    Would::Replay => "replay",
+                    Would::Refuse(code) => code.as_str(),
+                    Would::RunAgain => "run_again",
+                    _ => "not_judged",
+                };
+                numbers.shadow.add(&[operation, ("would", would)]);
+                "shadow"
+            }
+            // These come beside what became of the request.
+            What::OddWord => return self.alarm("odd_word"),
+            _ => return,
+        };
+        numbers.claims.add(&[operation, ("outcome", outcome)]);
+        if matches!(event.what, What::Replayed | What::Rebuilt) {
+            numbers.replays.add(&[operation]);
+        }
+    }
+
+    fn began(&self, operation: &str) {
+        self.0.under_way.add(operation, 1);
+    }
+
+    fn ended(&self, operation: &str) {
+        self.0.under_way.add(operation, -1);
+    }
+}
+
+impl semel::Observer for Metrics {
+    fn observe(&self, event: &Event<'_>) {
+        let numbers = &self.0;
+        match event {
+            Event::Finished { operation, state } => self.with_label(operation, |label| {
+                numbers.ended.add(&[("operation", label), ("state", state.as_str())]);
+            }),
+            Event::Reconciled { state, .. } => numbers.reconciled.add(&[("state", state.as_str())]),
+            Event::QuotaExceeded { operation, caller } => self.with_label(operation, |label| {
+                numbers.quota.add(&[("operation", label), ("caller", &caller.prefix())]);
+            }),
+            Event::LeaseLost { .. } => numbers.lease_losses.add(&[]),
+            Event::Fenced { differs, .. } => {
+                numbers.fenced.add(&[("differs", if *differs { "true" } else { "false" })]);
+            }
+            Event::Asked { call, took, error } => {
+                if let Some(at) = CALLS.iter().position(|known| known == call) {
+                    numbers.store_took[at].record(*took);
+                }
+                if error.is_some() {
+                    numbers.store_errors.add(&[("call", call.name())]);
+                }
+            }
+            Event::Expired { operation } => {
+                self.with_label(operation, |label| numbers.expired.add(&[("operation", label)]));
+            }
+            Event::Swept(swept) => {
+                numbers.purged.add_many(&[], swept.purged);
+                let lag = u64::try_from(swept.lag.as_micros()).unwrap_or(u64::MAX);
+                numbers.sweep_lag_micros.store(lag, Ordering::Relaxed);
+                if let Some(at) = swept.at.filter(|_| !swept.stopped) {
+                    numbers.swept_millis.store(at.as_millis(), Ordering::Relaxed);
+                }
+            }
+            Event::RecordLost { .. } => self.alarm("record_lost"),
+            Event::Unreadable { .. } => self.alarm("unreadable"),
+            Event::Unopened { .. } => self.alarm("unopened"),
+            Event::Panicked { .. } => self.alarm("panicked"),
+            Event::Overran { .. } => self.alarm("overran"),
+            Event::Unstored { .. } => self.alarm("unstored"),
+            Event::ClockMoved { .. } => self.alarm("clock_moved"),
+            Event::SecretsBehind { .. } => self.alarm("secrets_behind"),
+            Event::ArchiveFailed { .. } => self.alarm("archive_failed"),
+            Event::LeftToOperator { .. } => self.alarm("left_to_operator"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel::core::id::CallerHash;
+    use semel::core::record::StateName;
+    use semel::core::time::Time;
+    use semel_http::{Routes, Terms};
+
+    fn metrics() -> Metrics {
+        let named = Terms { name: Some("charge".to_owned()), ..Terms::default() };
+        let routes = Routes::new(Terms::default())
+            .and_then(|routes| routes.with("/accounts/{id}/refunds", Terms::default()))
+            .and_then(|routes| routes.with("/charges", named))
+            .expect("fit for use");
+        let metrics = Metrics::new(Time::from_millis(1_500));
+        metrics.call_by(&routes);
+        metrics
+    }
+
+    fn told(metrics: &Metrics, event: Event<'_>) {
+        semel::Observer::observe(metrics, &event);
+    }
+
+    #[test]
+    fn no_path_of_a_record_becomes_a_label() {
+        let metrics = metrics();
+        for operation in ["POST /accounts/4711/refunds", "POST /accounts/4712/refunds", "charge", "PUT /x"] {
+            told(&metrics, Event::Finished { operation, state: StateName::Unknown });
+            told(&metrics, Event::Expired { operation });
+            let caller = CallerHash::from_bytes([7; 32]);
+            told(&metrics, Event::QuotaExceeded { operation, caller });
+        }
+        let text = metrics.text(0);
+        for line in [
+            "idempotency_attempts_total{operation=\"/accounts/{id}/refunds\",state=\"UNKNOWN\"} 2\n",
+            "idempotency_attempts_total{operation=\"charge\",state=\"UNKNOWN\"} 1\n",
+            "idempotency_attempts_total{operation=\"other\",state=\"UNKNOWN\"} 1\n",
+            "idempotency_expired_total{operation=\"/accounts/{id}/refunds\"} 2\n",
+            "idempotency_quota_refusals_total{operation=\"charge\",caller=\"07070707\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+        assert!(!text.contains("4711"), "{text}");
+    }
+
+    #[test]
+    fn what_alerts_look_at_stands_there_before_it_happens() {
+        let text = metrics().text(0);
+        for line in [
+            "process_start_time_seconds 1.5\n",
+            "idempotency_refusals_total{code=\"IDEMPOTENCY_RECORD_EXPIRED\"} 0\n",
+            "idempotency_alarms_total{what=\"unstored\"} 0\n",
+            "idempotency_fenced_writes_total{differs=\"true\"} 0\n",
+            "idempotency_lease_losses_total 0\n",
+            "idempotency_store_errors_total{call=\"insert\"} 0\n",
+            "idempotency_in_progress{operation=\"charge\"} 0\n",
+            "idempotency_store_up 0\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn work_is_in_progress_from_its_beginning_to_its_end() {
+        let metrics = metrics();
+        semel_http::Observer::began(&metrics, "charge");
+        assert!(metrics.text(1).contains("idempotency_in_progress{operation=\"charge\"} 1\n"));
+        semel_http::Observer::ended(&metrics, "charge");
+        assert!(metrics.text(0).contains("idempotency_in_progress{operation=\"charge\"} 0\n"));
+    }
+}

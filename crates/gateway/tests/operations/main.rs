@@ -1,0 +1,43 @@
+//! What people run the gateway with, and nobody here wrote: Prometheus and its rules, the dashboard's queries, the description of
+//! the admin address, packaging.
+//!
+//! Each of them is the real program; `cargo xtask tools` provides them. The gateway is the real program too.
+
+#[path = "../gateway/client.rs"]
+#[expect(dead_code, reason = "shared with the tests of the gateway itself, which use more of it")]
+mod client;
+mod otlp;
+mod packaging;
+mod prometheus;
+mod rules;
+mod schemathesis;
+#[path = "../clients/tools.rs"]
+#[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
+mod tools;
+#[path = "../gateway/upstream.rs"]
+#[expect(dead_code, reason = "shared with the tests of the gateway itself, which use more of it")]
+mod upstream;
+#[path = "../gateway/world.rs"]
+#[expect(dead_code, reason = "shared with the tests of the gateway itself, which use more of it")]
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file of this repository.
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Runs a program to its end, which has to be a good one; all that it said.
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "{command:?} ended with {}: {said}", output.status);
+    said
+}

@@ -1,0 +1,183 @@
+//! Traces: the client's is continued, the upstream's is its child, and the spans between are what a collector understands.
+
+use crate::client::Ask;
+use crate::upstream::{Act, Gate, Seen, Upstream, response};
+use crate::world::{KEY, World, charge, until};
+use crate::{repository, run, tools};
+use serde_json::Value;
+use std::process::Command;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CLIENT: &str = "00f067aa0ba902b7";
+
+/// A collector that writes down what it is sent.
+async fn collector() -> Upstream {
+    Upstream::start(|_| Act::Say(response("200 OK", &[("content-type", "application/json")], "{}"))).await
+}
+
+fn settings(collector: &Upstream, token: &str) -> String {
+    format!(
+        "[otlp]\nendpoint = \"http://{}/base\"\nservice = \"payments\"\n[[otlp.header]]\nname = \"x-token\"\nvalue = 'file:{token}'\n\
+         [admin]\naddress = \"127.0.0.1:0\"\n[[operation]]\nname = \"charge\"\npath = \"/charges\"\n",
+        collector.address
+    )
+}
+
+/// Every span that came so far, of one trace or of all.
+fn spans(collector: &Upstream, trace: Option<&str>) -> Vec<Value> {
+    let batches = collector.seen();
+    let batches = batches.iter().map(|seen| serde_json::from_slice::<Value>(&seen.body).expect("JSON"));
+    let spans = batches.flat_map(|batch| {
+        batch["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone()
+    });
+    spans.filter(|span| trace.is_none_or(|trace| span["traceId"] == trace)).collect()
+}
+
+fn named<'a>(spans: &'a [Value], name: &str) -> &'a Value {
+    spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("no {name} in {spans:?}"))
+}
+
+fn attribute<'a>(span: &'a Value, name: &str) -> Option<&'a Value> {
+    let attributes = span["attributes"].as_array().expect("attributes");
+    attributes.iter().find(|attribute| attribute["key"] == name).map(|attribute| &attribute["value"])
+}
+
+/// The place in a trace that reached the upstream.
+fn parent(seen: &Seen) -> (String, String, String) {
+    let header = seen.header("traceparent").expect("a traceparent");
+    let parts: Vec<_> = header.split('-').map(str::to_owned).collect();
+    (parts[1].clone(), parts[2].clone(), parts[3].clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector() {
+    let collector = collector().await;
+    let gate = Gate::new();
+    let opened = gate.clone();
+    let secrets = crate::world::Scratch::new();
+    let token = secrets.write("token", "s3cret\n");
+    let terms = settings(&collector, token.to_str().expect("text"));
+    let world = World::configured(&terms, move |_| {
+        let answer = response("201 Created", &[("traceparent", "00-1")], "charged");
+        Act::After(gate.clone(), Box::new(Act::Say(answer)))
+    })
+    .await;
+    let traced = |trace: &str| charge(5).with("traceparent", format!("00-{trace}-{CLIENT}-01"));
+    // A twin comes while the first one runs, under another trace: it is the same request all the same.
+    let other = "11111111111111111111111111111111";
+    let (first, twin) = tokio::join!(world.send(traced(TRACE).with("tracestate", "a=b")), async {
+        world.upstream.has_seen(1).await;
+        let twin = world.send(traced(other));
+        let opening = async {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            opened.open();
+        };
+        tokio::join!(twin, opening).0
+    });
+    assert_eq!((first.status, first.is_replay(), twin.status, twin.is_replay()), (201, false, 201, true));
+    assert!(twin.header("traceparent").is_none(), "whoever traced the first one did not trace this one");
+
+    until(async || (!spans(&collector, Some(other)).is_empty()).then_some(())).await;
+    let came = until(async || Some(spans(&collector, Some(TRACE))).filter(|came| came.len() >= 4)).await;
+    let request = named(&came, "request");
+    assert_eq!((&request["parentSpanId"], &request["kind"]), (&CLIENT.into(), &2.into()));
+    assert_eq!(
+        attribute(request, "http.response.status_code"),
+        Some(&serde_json::json!({"intValue": "201"}))
+    );
+    assert_eq!(attribute(request, "semel.operation"), Some(&serde_json::json!({"stringValue": "charge"})));
+    assert_eq!(attribute(request, "semel.outcome"), Some(&serde_json::json!({"stringValue": "ran"})));
+    let id = first.header("operation-id").expect("an id");
+    assert_eq!(attribute(request, "semel.operation_id"), Some(&serde_json::json!({"stringValue": id})));
+    for name in ["claim", "upstream", "finish"] {
+        assert_eq!(named(&came, name)["parentSpanId"], request["spanId"], "{name}");
+        let span = named(&came, name);
+        let moment = |name: &str| span[name].as_str().expect("a text").parse::<u64>().expect("a number");
+        assert!(moment("startTimeUnixNano") <= moment("endTimeUnixNano"));
+    }
+    let seen = world.upstream.seen();
+    let (trace, span, flags) = parent(&seen[0]);
+    assert_eq!((trace.as_str(), flags.as_str(), seen[0].header("tracestate")), (TRACE, "01", Some("a=b")));
+    assert_eq!(span, named(&came, "upstream")["spanId"].as_str().expect("an id"));
+    let twins = until(async || Some(spans(&collector, Some(other))).filter(|came| came.len() >= 2)).await;
+    assert_eq!(named(&twins, "wait")["parentSpanId"], named(&twins, "request")["spanId"]);
+    assert!(!twins.iter().any(|span| span["name"] == "upstream"), "{twins:?}");
+
+    // What is not sampled is continued all the same, and not sent.
+    let quiet = "22222222222222222222222222222222";
+    let unsampled = Ask::post("/charges")
+        .key("another-key-of-its-own")
+        .with("traceparent", format!("00-{quiet}-{CLIENT}-00"));
+    world.send(unsampled).await;
+    world.send(Ask::post("/charges").key("a-third-key-of-its-own")).await;
+    world.upstream.has_seen(3).await;
+    let seen = world.upstream.seen();
+    let (trace, span, flags) = parent(&seen[1]);
+    assert_eq!((trace.as_str(), flags.as_str()), (quiet, "00"));
+    assert_ne!(span, CLIENT);
+    let (begun, ..) = parent(&seen[2]);
+    until(async || Some(spans(&collector, Some(&begun))).filter(|came| came.len() >= 4)).await;
+    assert_eq!(spans(&collector, Some(quiet)).len(), 0);
+
+    let sent = collector.seen();
+    assert!(sent.iter().all(
+        |seen| seen.line.starts_with("POST /base/v1/traces ") && seen.header("x-token") == Some("s3cret")
+    ));
+    let bodies: Vec<_> = sent.iter().map(|seen| String::from_utf8_lossy(&seen.body).into_owned()).collect();
+    assert!(bodies.iter().all(|body| !body.contains(KEY) && !body.contains("amount")), "{bodies:?}");
+    let Some(python) = tools::python() else { return };
+    let scratch = crate::world::Scratch::new();
+    let script = repository("crates/gateway/tests/operations/scripts/otlp.py");
+    let files: Vec<_> =
+        bodies.iter().enumerate().map(|(at, body)| scratch.write(&format!("{at}.json"), body)).collect();
+    let said = run(Command::new(python).arg(script).args(files));
+    assert!(said.ends_with("done\n"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_that_is_down_is_counted_and_nobody_waits_for_it() {
+    let collector = collector().await;
+    let secrets = crate::world::Scratch::new();
+    let terms = settings(&collector, secrets.write("token", "s3cret").to_str().expect("text"));
+    drop(collector);
+    let mut world = World::configured(&terms, |_| Act::Say(response("201 Created", &[], "charged"))).await;
+    let admin = world.gateway.admin();
+    assert_eq!(world.charge(5).await.status, 201);
+    until(async || {
+        let shown = Ask::get("/metrics").send(admin).await.expect("an answer");
+        let failed =
+            shown.text().lines().find_map(|line| line.strip_prefix("semel_spans_total{what=\"failed\"} "));
+        failed.is_some_and(|failed| failed != "0").then_some(())
+    })
+    .await;
+    assert!(world.charge(5).await.is_replay());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_collector_a_trace_passes_as_it_came_and_log_lines_name_it() {
+    let world = World::new(&["--log", "json"], |seen| match seen.number {
+        1 => Act::End,
+        _ => Act::Say(response("201 Created", &[], "charged")),
+    })
+    .await;
+    let came = format!("00-{TRACE}-{CLIENT}-01");
+    assert_eq!(world.send(charge(5).with("traceparent", &came)).await.status, 502);
+    assert_eq!(world.upstream.seen()[0].header("traceparent"), Some(came.as_str()));
+    // Under the same key and in no trace at all: refused, and not run.
+    assert_eq!(world.charge(5).await.code().as_deref(), Some("IDEMPOTENCY_OUTCOME_UNKNOWN"));
+    assert_eq!(world.charge(6).await.status, 422);
+    let log = until(async || Some(world.log()).filter(|log| log.contains("DIFFERENT_REQUEST"))).await;
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told = |outcome: &str| {
+        let line = lines.iter().find(|line| line["fields"]["outcome"] == outcome);
+        line.unwrap_or_else(|| panic!("no {outcome} in {log}"))["fields"].clone()
+    };
+    let unknown = told("unknown");
+    assert_eq!((&unknown["operation"], &unknown["trace_id"]), (&"other".into(), &TRACE.into()));
+    let refused = told("IDEMPOTENCY_OUTCOME_UNKNOWN");
+    assert_eq!((&refused["key"], &refused["operation_id"]), (&unknown["key"], &unknown["operation_id"]));
+    assert_eq!(refused["key"].as_str().map(str::len), Some(8));
+    assert!(refused["trace_id"].is_null());
+    assert!(told("IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST")["caller"].is_string());
+    assert!(!log.contains(KEY) && !log.contains("amount") && !log.contains("/charges"), "{log}");
+}

@@ -1,0 +1,188 @@
+//! Prometheus scrapes a gateway that runs; its rules fire on trouble that is really there.
+
+use crate::client::Ask;
+use crate::upstream::{Act, Upstream, response};
+use crate::world::{Gateway, Scratch, until};
+use crate::{text, tools};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A Prometheus that scrapes one gateway every second. Ended with the test.
+struct Prometheus {
+    process: Child,
+    address: SocketAddr,
+    folder: PathBuf,
+}
+
+impl Prometheus {
+    /// `None` where there is none on this machine.
+    fn start(scraped: SocketAddr) -> Option<Self> {
+        static FOLDERS: AtomicU32 = AtomicU32::new(0);
+        let program = tools::program("prometheus")?;
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("prometheus-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("alerts.yml"), hasty(&text("docs/operations/alerts.yml")))
+            .expect("written");
+        let settings = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [alerts.yml]\n\
+             scrape_configs: [{{job_name: semel, static_configs: [{{targets: ['{scraped}']}}]}}]\n"
+        );
+        std::fs::write(folder.join("prometheus.yml"), settings).expect("written");
+        let mut process = Command::new(program)
+            .args([
+                "--config.file=prometheus.yml",
+                "--storage.tsdb.path=data",
+                "--web.listen-address=127.0.0.1:0",
+            ])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("Prometheus starts");
+        let mut lines = BufReader::new(process.stderr.take().expect("it was asked for")).lines();
+        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let (_, address) = line.split_once("msg=\"Listening on\" address=")?;
+            address.split(' ').next()?.parse().ok()
+        });
+        // Reads on: a program that cannot log may well end.
+        std::thread::spawn(move || lines.for_each(drop));
+        let address = address.expect("Prometheus says where it listens");
+        Some(Self { process, address, folder })
+    }
+
+    /// It listens before it answers.
+    async fn is_ready(&self) {
+        until(async || {
+            let reply = Ask::get("/-/ready").send(self.address).await;
+            reply.is_ok_and(|reply| reply.status == 200).then_some(())
+        })
+        .await;
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let reply = Ask::get(path).send(self.address).await.expect("an answer");
+        let answer = reply.json();
+        assert_eq!(answer["status"], "success", "{path}: {answer}");
+        answer["data"].clone()
+    }
+
+    /// What a query comes to.
+    async fn query(&self, query: &str) -> Vec<Value> {
+        let escaped: Vec<_> = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let escaped = escaped.concat();
+        let data = self.get(&format!("/api/v1/query?query={escaped}")).await;
+        data["result"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The names of the alerts that are firing.
+    async fn firing(&self) -> BTreeSet<String> {
+        let data = self.get("/api/v1/alerts").await;
+        let alerts = data["alerts"].as_array().into_iter().flatten();
+        let firing = alerts.filter(|alert| alert["state"] == "firing");
+        firing.filter_map(|alert| alert["labels"]["alertname"].as_str().map(str::to_owned)).collect()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// The rules, without the time that trouble has to last.
+fn hasty(rules: &str) -> String {
+    let hurried = rules.lines().map(|line| match line.split_once("for: ") {
+        Some((before, _)) if before.trim().is_empty() => format!("{before}for: 0s\n"),
+        _ => format!("{line}\n"),
+    });
+    hurried.collect()
+}
+
+/// Names of metrics of ours in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|symbol: char| !symbol.is_ascii_alphanumeric() && symbol != '_');
+    let ours = ["idempotency_", "semel_", "process_"];
+    words.filter(|word| ours.iter().any(|start| word.starts_with(start)) && !word.ends_with('_')).collect()
+}
+
+/// Every query of the dashboard, with its variables filled in as Grafana would.
+fn dashboard() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&text("docs/operations/grafana.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries: Vec<_> = targets
+        .map(|target| target["expr"].as_str().expect("a query"))
+        .map(|query| {
+            query.replace("$job", ".*").replace("$operation", ".*").replace("$__rate_interval", "1m")
+        })
+        .collect();
+    assert!(queries.len() > 20 && !queries.iter().any(|query| query.contains('$')), "{queries:?}");
+    queries
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answered() {
+    let scratch = Scratch::new();
+    let upstream = Upstream::start(|seen| {
+        if seen.line.contains("/broken") {
+            // After the request has come to its last byte: what became of it, nobody can tell.
+            Act::End
+        } else {
+            Act::Say(response("201 Created", &[], "charged"))
+        }
+    })
+    .await;
+    let mut gateway = Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);
+    let admin = gateway.admin();
+    let Some(prometheus) = Prometheus::start(admin) else { return };
+    prometheus.is_ready().await;
+    let send = async |path: &str, key: &str, body: String| {
+        Ask::post(path).key(key).json(&body).send(gateway.address).await.expect("an answer").status
+    };
+    assert_eq!(send("/charges", "an-ordinary-key-01", "{}".to_owned()).await, 201);
+    until(async || (!prometheus.query("idempotency_store_up == 1").await.is_empty()).then_some(())).await;
+    assert_eq!(prometheus.firing().await, BTreeSet::new(), "before there is any trouble");
+
+    assert_eq!(send("/broken", "a-key-that-breaks-off", "{}".to_owned()).await, 502);
+    until(async || prometheus.firing().await.contains("SemelOutcomeUnknown").then_some(())).await;
+    let unknown = prometheus.query("idempotency_unknown{operation=\"other\"}").await;
+    assert_eq!(unknown[0]["value"][1], "1", "{unknown:?}");
+
+    for amount in 0..30 {
+        assert_eq!(send("/charges", "an-ordinary-key-01", format!("{{\"amount\":{amount}}}")).await, 422);
+    }
+    until(async || prometheus.firing().await.contains("SemelMismatchBurst").then_some(())).await;
+    let trouble = ["SemelMismatchBurst", "SemelOutcomeUnknown"].map(str::to_owned);
+    assert_eq!(prometheus.firing().await, BTreeSet::from(trouble), "and nothing besides");
+
+    for query in dashboard() {
+        prometheus.query(&query).await;
+    }
+    let shown = Ask::get("/metrics").send(admin).await.expect("an answer");
+    let known = names(shown.text());
+    // Those that stand there only once something has happened have their lines of explanation from the beginning.
+    let (rules, board, runbook) = (
+        text("docs/operations/alerts.yml"),
+        text("docs/operations/grafana.json"),
+        text("docs/operations/runbook.md"),
+    );
+    for named in [&rules, &board, &runbook].into_iter().flat_map(|text| names(text)) {
+        assert!(known.contains(named), "there is no {named}");
+    }
+    for named in known.iter().filter(|name| !name.ends_with("_bucket") && !name.ends_with("_sum")) {
+        let family = named.strip_suffix("_count").unwrap_or(named);
+        assert!(runbook.contains(family), "{named} is not explained");
+    }
+
+    gateway.kill();
+    until(async || prometheus.firing().await.contains("SemelDown").then_some(())).await;
+}
