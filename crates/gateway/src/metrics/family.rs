@@ -2,10 +2,11 @@
 //!
 //! What lives here: counters and gauges by labels, histograms. What must never: a label whose values nobody bounds.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 /// How many label sets one family has at most; what comes on top is counted under `other`.
@@ -14,7 +15,7 @@ const SETS_MAX: usize = 1_000;
 /// A counter for each set of labels.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    by_labels: RwLock<BTreeMap<String, Arc<AtomicU64>>>,
+    by_labels: RwLock<BTreeMap<String, AtomicU64>>,
 }
 
 impl Counters {
@@ -25,16 +26,20 @@ impl Counters {
 
     /// Counts `many` more under these labels.
     pub(super) fn add_many(&self, labels: &[(&str, &str)], many: u64) {
-        let key = written(labels);
-        let known = |map: &BTreeMap<String, Arc<AtomicU64>>| map.get(&key).cloned();
-        let found = known(&self.by_labels.read().unwrap_or_else(PoisonError::into_inner));
-        let counter = found.unwrap_or_else(|| {
+        // Labels that were seen before, which almost all were, take no memory to be found.
+        with_written(labels, |key| {
+            let map = self.by_labels.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(counter) = map.get(key) {
+                counter.fetch_add(many, Ordering::Relaxed);
+                return;
+            }
+            drop(map);
             let mut map = self.by_labels.write().unwrap_or_else(PoisonError::into_inner);
-            let is_full = map.len() >= SETS_MAX && !map.contains_key(&key);
+            let is_full = map.len() >= SETS_MAX && !map.contains_key(key);
             let others: Vec<_> = labels.iter().map(|(name, _)| (*name, "other")).collect();
-            Arc::clone(map.entry(if is_full { written(&others) } else { key.clone() }).or_default())
+            let key = if is_full { written(&others) } else { key.to_owned() };
+            map.entry(key).or_default().fetch_add(many, Ordering::Relaxed);
         });
-        counter.fetch_add(many, Ordering::Relaxed);
     }
 
     /// Has them stand there from the beginning: who looks at the difference between two readings misses the first event of
@@ -80,18 +85,20 @@ impl Gauges {
 /// How much of something is under way, for each label.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
-    by_label: RwLock<BTreeMap<String, Arc<AtomicI64>>>,
+    by_label: RwLock<BTreeMap<String, AtomicI64>>,
 }
 
 impl UnderWay {
     /// Adds to the number of this label, of which there are no more than routes.
     pub(super) fn add(&self, label: &str, more: i64) {
-        let found = self.by_label.read().unwrap_or_else(PoisonError::into_inner).get(label).map(Arc::clone);
-        let number = found.unwrap_or_else(|| {
-            let mut map = self.by_label.write().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(map.entry(label.to_owned()).or_default())
-        });
-        number.fetch_add(more, Ordering::Relaxed);
+        let map = self.by_label.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = map.get(label) {
+            number.fetch_add(more, Ordering::Relaxed);
+            return;
+        }
+        drop(map);
+        let mut map = self.by_label.write().unwrap_or_else(PoisonError::into_inner);
+        map.entry(label.to_owned()).or_default().fetch_add(more, Ordering::Relaxed);
     }
 
     /// The family as Prometheus reads it.
@@ -107,15 +114,40 @@ impl UnderWay {
 /// Labels as Prometheus reads them: `{operation="charge"}`, nothing where there are none.
 fn written(labels: &[(&str, &str)]) -> String {
     let mut text = String::new();
+    write_labels(labels, &mut text);
+    text
+}
+
+/// Hands the same to `use_it`, written over what this thread wrote last.
+fn with_written(labels: &[(&str, &str)], use_it: impl FnOnce(&str)) {
+    thread_local! {
+        static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+    }
+    TEXT.with_borrow_mut(|text| {
+        text.clear();
+        write_labels(labels, text);
+        use_it(text);
+    });
+}
+
+fn write_labels(labels: &[(&str, &str)], text: &mut String) {
     for (name, value) in labels {
         text.push(if text.is_empty() { '{' } else { ',' });
-        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let _ = write!(text, "{name}=\"{value}\"");
+        text.push_str(name);
+        text.push_str("=\"");
+        for character in value.chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                other => text.push(other),
+            }
+        }
+        text.push('"');
     }
     if !text.is_empty() {
         text.push('}');
     }
-    text
 }
 
 /// The bounds of a histogram's buckets, in microseconds.
