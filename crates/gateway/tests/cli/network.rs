@@ -90,7 +90,9 @@ fn what_is_answered_decides_the_exit_code_and_steers_no_terminal() {
 fn a_token_that_may_read_answers_shows_them_only_where_that_is_asked_for() {
     let record = r#"{"operationId":"x","fingerprint":"f1ngerprint","response":{"protocol":"http","status":200,"retained":true,
         "headers":[["x-card","4711"]],"body":"card 4711"},"history":[]}"#;
-    for (more, is_shown) in [(&[][..], false), (&["--json"], false), (&["--body"], true), (&["--body", "--json"], true)] {
+    for (more, is_shown) in
+        [(&[][..], false), (&["--json"], false), (&["--body"], true), (&["--body", "--json"], true)]
+    {
         let (url, asked) = once(json("200 OK", record));
         let show = ["records", "show", "00000000-0000-8000-8000-000000000000", "--admin", &url];
         let told = semel(&[&show[..], more].concat()).exits(0).out;
