@@ -155,3 +155,42 @@ impl Visit for Fields {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Options, Tracer};
+    use super::*;
+    use crate::upstream::Target;
+    use http::{HeaderMap, HeaderValue, Method};
+    use semel::SystemClock;
+    use std::sync::atomic::Ordering;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    /// What three spans of a request come to, where the queue has room for `queue_max`.
+    fn dropped(queue_max: usize, flag: &str) -> u64 {
+        let endpoint = Target::parse("http://127.0.0.1:1").expect("a target");
+        let tracer = Tracer::new(Options { queue_max, ..Options::new(endpoint) });
+        let subscriber = tracing_subscriber::registry().with(tracer.spans(Arc::new(SystemClock)));
+        tracing::subscriber::with_default(subscriber, || {
+            let mut headers = HeaderMap::new();
+            let parent = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flag}");
+            headers.insert("traceparent", HeaderValue::try_from(parent).expect("a value"));
+            let (_, request) = tracer.begin(&Method::POST, &mut headers);
+            let _entered = request.enter();
+            for _ in 0..2 {
+                drop(tracing::trace_span!(target: semel::SPANS, "claim"));
+            }
+        });
+        tracer.counts().dropped.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn what_finds_no_room_is_dropped_and_counted_and_nobody_waits() {
+        assert_eq!((dropped(3, "01"), dropped(1, "01")), (0, 2));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_request_that_is_not_sampled() {
+        assert_eq!(dropped(1, "00"), 0);
+    }
+}
