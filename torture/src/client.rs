@@ -95,7 +95,7 @@ impl Client {
                 Ending::InDoubt
             }
         };
-        Ended { ending, local: origin }
+        Ended::new(ending, origin)
     }
 
     async fn effect(

@@ -18,6 +18,7 @@ use semel_core::machine;
 use semel_core::outcome::Outcome;
 use semel_core::record::Record;
 use semel_core::store::Reading;
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -32,11 +33,26 @@ pub struct Ended<L = ()> {
     pub ending: Ending,
     /// Handed to the call that ran the work, and to nobody else.
     pub local: L,
+    /// Why, in a few words for the record's history, which is what an operator goes by; empty where the state says it all.
+    pub why: Cow<'static, str>,
+}
+
+impl<L> Ended<L> {
+    /// Without a word about why.
+    pub const fn new(ending: Ending, local: L) -> Self {
+        Self { ending, local, why: Cow::Borrowed("") }
+    }
+
+    /// The same, and why. Nothing of a request or response belongs in there.
+    #[must_use]
+    pub fn because(self, why: impl Into<Cow<'static, str>>) -> Self {
+        Self { why: why.into(), ..self }
+    }
 }
 
 impl From<Ending> for Ended {
     fn from(ending: Ending) -> Self {
-        Self { ending, local: () }
+        Self::new(ending, ())
     }
 }
 
@@ -84,8 +100,8 @@ pub(crate) async fn conduct<L: Send>(
     // From here on an ending may stand in the store before this node knows that it does.
     place.show(Progress::Unsure(Standing { id: ownership.id, record: ownership.record() }));
     match came {
-        Came::Ended(Ended { ending, local }) => {
-            settle(&ownership, &place, reply, ending, local).await;
+        Came::Ended(ended) => {
+            settle(&ownership, &place, reply, ended).await;
         }
         came if telling::has_not_begun(&ownership.record()) => {
             let why = match came {
@@ -141,11 +157,12 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
 }
 
 /// Stores the ending; tells the caller once it is stored, or once it has waited long enough, and goes on trying.
-async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ending: Ending, local: L) {
+async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ended: Ended<L>) {
+    let Ended { ending, local, why } = ended;
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
     let kept = node.sealed_ending(ownership.id, ending.clone());
-    let mut finish = pin!(ownership.finish(kept.clone(), "").instrument(span!("finish")));
+    let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
     let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
         let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });
         answer(reply, &ownership.record(), told);

@@ -185,7 +185,7 @@ fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
         Err(Failed::Refused(why)) => Ending::FailedReplayable(text(why)),
         Err(Failed::InDoubt(_)) => Ending::InDoubt,
     };
-    Ended { ending, local: result }
+    Ended::new(ending, result)
 }
 
 /// The value that a stored outcome stands for, or the failure.

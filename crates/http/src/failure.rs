@@ -34,6 +34,16 @@ impl Failure {
         Self::Broken
     }
 
+    /// The same for a record's history.
+    pub(crate) const fn why(self) -> &'static str {
+        match self {
+            Self::Unreachable => "no connection, nothing was sent",
+            Self::ConnectTimeout => "no connection in time, nothing was sent",
+            Self::Broken => "the connection broke off, or nonsense came back",
+            Self::TimedOut => "no response in time",
+        }
+    }
+
     /// What the error of a response's body says. The response had begun: whatever it says, something was sent.
     pub(crate) fn of_body(error: &(dyn std::error::Error + 'static)) -> Self {
         match Self::told_by(error) {

@@ -20,6 +20,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use semel::Ended;
 use semel::core::classify::{Answer, Ending, Steer};
 use semel::core::outcome::{Fields, Outcome, Status};
+use std::borrow::Cow;
 
 /// What the call that ran the attempt gives its client, besides what was stored.
 pub(crate) enum Local {
@@ -72,7 +73,8 @@ where
         Read::Broken(error) => return failed(Failure::of_body(&*error)),
     };
     names::strip(&mut parts.headers);
-    Ended { ending, local: Local::Response(Box::new(Response::from_parts(parts, body))) }
+    let why = why(&ending, parts.status);
+    Ended::new(ending, Local::Response(Box::new(Response::from_parts(parts, body)))).because(why)
 }
 
 /// A response to HEAD has the length of its body and not the body.
@@ -84,7 +86,15 @@ pub(crate) fn to_head(response: &mut Response<Body>) {
 
 /// There is no response to the end of it, whose effect is in doubt.
 pub(crate) fn failed(failure: Failure) -> Ended<Local> {
-    Ended { ending: Ending::InDoubt, local: Local::Failed(failure) }
+    Ended::new(Ending::InDoubt, Local::Failed(failure)).because(failure.why())
+}
+
+/// What an operator should know of a response that is not simply replayed.
+fn why(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
+    match ending {
+        Ending::Succeeded(_) | Ending::FailedReplayable(_) | Ending::NotAppliedForGood(_) => Cow::Borrowed(""),
+        Ending::NotApplied(_) | Ending::InDoubt => format!("answered {}", status.as_u16()).into(),
+    }
 }
 
 /// What is kept of a response that was read to its end.

@@ -91,7 +91,7 @@ impl Speaker<'_> {
         let status = response.status().as_u16();
         let body = response.body().data().unwrap_or_default();
         let ending = Ending::NotApplied(Some(Outcome::http(status, headers, body)));
-        Ended { ending, local: Local::Failed(failure) }
+        Ended::new(ending, Local::Failed(failure)).because(failure.why())
     }
 
     /// How an attempt ended that had nothing to send.

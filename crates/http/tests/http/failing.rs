@@ -60,6 +60,27 @@ impl Told {
 }
 
 #[tokio::test]
+async fn the_history_of_a_doubt_says_where_it_came_from() {
+    for (answer, why) in [
+        (Ok(502), "answered 502"),
+        (Err(Failure::Broken), "the connection broke off, or nonsense came back"),
+        (Err(Failure::TimedOut), "no response in time"),
+        (Err(Failure::Unreachable), "no connection, nothing was sent"),
+        (Ok(429), "answered 429"),
+        (Ok(201), ""),
+    ] {
+        let engine = engine().await;
+        let told = Told::new(engine.clone(), Terms::default(), [answer]);
+        let reply = told.charge().await;
+        let id = reply.header("operation-id").expect("an id").parse().expect("an operation id");
+        let (_, item) = engine.store().find(id).await.expect("an answer");
+        let item = item.expect("it stands there");
+        let record = item.record().expect("readable");
+        assert_eq!(&*record.history().entries().last().expect("an entry").why, why);
+    }
+}
+
+#[tokio::test]
 async fn where_nothing_was_sent_the_next_request_is_the_next_attempt() {
     for (failure, status) in [(Failure::Unreachable, 502), (Failure::ConnectTimeout, 504)] {
         let told = Told::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
