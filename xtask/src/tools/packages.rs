@@ -18,6 +18,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("npm", "npm"),
     ("prometheus", "prometheus"),
     ("python3", "python3"),
+    ("systemd-analyze", "systemd"),
 ];
 
 /// Where daemons lie, which is not in everybody's `PATH`.
