@@ -78,7 +78,9 @@ async fn a_body_that_finds_no_room_is_refused_and_nothing_of_it_is_passed_on() {
 
 #[tokio::test]
 async fn a_body_comes_to_its_end_in_time_or_not_at_all() {
-    let world = World::configured("[limits]\nbody_time_max = \"200ms\"\n", charged).await;
+    // Not by the listener's patience with its next byte.
+    let terms = "[listen]\nbody_timeout = \"10m\"\n[limits]\nbody_time_max = \"200ms\"\n";
+    let world = World::configured(terms, charged).await;
     let mut slow = unfinished(&world, 64).await;
     let mut answer = [0; 12];
     within(slow.read_exact(&mut answer)).await.expect("an answer");
