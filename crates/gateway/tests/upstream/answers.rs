@@ -40,18 +40,22 @@ async fn a_head_over_the_limit_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_head_of_many_lines_is_an_answer() {
+async fn a_head_of_many_lines_is_an_answer_up_to_the_limit_that_the_guide_names() {
     let script = Script::new(|_, peer| {
-        while peer.request().is_some() {
+        while let Some(request) = peer.request() {
+            let lines: usize = request.split([' ', '/']).nth(2).expect("a path").parse().expect("a number");
             peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n");
-            for line in 0..1000 {
+            for line in 1..lines {
                 peer.say(&format!("x-line-{line}: 1\r\n"));
             }
             peer.say("\r\nok");
         }
     });
-    let reply = ask(&script.upstream(), get("/")).await.expect("an answer");
-    assert_eq!((reply.text(), reply.headers.len()), ("ok", 1001));
+    let reply = ask(&script.upstream(), get("/256")).await.expect("an answer");
+    assert_eq!((reply.text(), reply.headers.len()), ("ok", 256));
+    assert_eq!(ask(&script.upstream(), get("/257")).await, Err(Failure::Broken));
+    let guide = include_str!("../../../../docs/guide/src/errors/UPSTREAM_FAILED.md");
+    assert!(guide.contains("more than 256 header lines"));
 }
 
 #[tokio::test]
