@@ -21,7 +21,7 @@ use crate::ask::{Directory, Ways};
 use crate::config::Mistake;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
 use crate::identity::{self, Live};
-use crate::listen::{Bound, ClientCertificate, Peer};
+use crate::listen::{self, Bound, ClientCertificate, Credentials, Fresh, Peer};
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
 use crate::stores::Opened;
@@ -95,7 +95,8 @@ impl Gateway {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
         let (seat, directory) = (self.desk.as_ref().map(Desk::seat), self.directory.clone());
         let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
-        Reloading { plan, engine, entrance, directory, seat, metrics, shadow }
+        let credentials = self.bound.credentials();
+        Reloading { plan, engine, entrance, directory, seat, credentials, metrics, shadow }
     }
 
     /// Where clients reach it.
@@ -266,29 +267,58 @@ pub struct Reloading {
     entrance: Entrance,
     directory: Directory,
     seat: Option<Seat>,
+    credentials: Option<Credentials>,
     metrics: Metrics,
     shadow: Tally,
 }
 
 impl Reloading {
-    /// Has every request from now on served under `plan`, and no request that has begun. Gives back what of it cannot change
-    /// before the next start, and was kept as it is. On an error nothing has changed.
+    /// Has every request from now on served under `plan`, and no request that has begun; and every handshake from now on go by
+    /// the files of TLS that it names, as they are now. Gives back what of it cannot change before the next start, and was kept
+    /// as it is. On an error nothing has changed.
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
-        plan.check_certificates(&self.plan.listen)?;
+        let listen = self.plan.listen.renewed(&plan.listen);
+        plan.check_certificates(&listen)?;
+        let shown =
+            read_anew(self.credentials.as_ref(), plan.listen.tls.as_ref(), plan.listen.clients.as_ref())?;
         let sides = Sides::of(&plan).await?;
         let seated = match (&self.seat, &plan.admin) {
-            (Some(seat), Some(admin)) => Some((seat, seat.made(&admin.options)?)),
+            (Some(seat), Some(admin)) => {
+                let shown = read_anew(seat.credentials(), admin.tls.as_ref(), None)?;
+                Some((seat, seat.made(&admin.options)?, shown))
+            }
             _ => None,
         };
         // Nothing fails from here on.
-        if let Some((seat, made)) = seated {
+        if let Some((seat, made, shown)) = seated {
             seat.replace(made);
+            if let Some((credentials, fresh)) = shown {
+                credentials.replace(fresh);
+            }
+        }
+        if let Some((credentials, fresh)) = shown {
+            credentials.replace(fresh);
+        }
+        self.plan.listen = listen;
+        if let (Some(old), Some(new)) = (&mut self.plan.admin, &plan.admin) {
+            old.renew(new);
         }
         self.directory.replace(sides.routes.clone());
         self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics, &self.shadow));
         // What is in use stays what is compared with, or the second reload would not tell.
         Ok(plan.held_back(&self.plan))
     }
+}
+
+/// The files of TLS as they are now, for a socket that speaks it and is to go on with it.
+fn read_anew<'c>(
+    credentials: Option<&'c Credentials>,
+    tls: Option<&listen::Tls>,
+    clients: Option<&listen::Clients>,
+) -> Result<Option<(&'c Credentials, Fresh)>, String> {
+    let (Some(credentials), Some(tls)) = (credentials, tls) else { return Ok(None) };
+    let fresh = Fresh::read(tls, clients).map_err(|error| error.to_string())?;
+    Ok(Some((credentials, fresh)))
 }
 
 /// Reads the configuration anew: a plan, or everything that is wrong.
