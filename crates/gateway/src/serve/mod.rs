@@ -199,7 +199,8 @@ impl Sides {
             Some(Client { address: address.ip(), is_tls: *is_tls })
         });
         let outbound = Outbound::new(upstream.clone(), forwarding);
-        let ways = Ways { upstream, outbound: outbound.clone(), credentials: plan.credentials() };
+        let (credentials, prefix) = (plan.credentials(), plan.prefix.clone());
+        let ways = Ways { upstream, outbound: outbound.clone(), credentials, prefix };
         let routes = plan.routes(&ways)?;
         let peer = |extensions: &http::Extensions| {
             let Peer { address, .. } = extensions.get::<Peer>()?;

@@ -185,8 +185,8 @@ impl Plan {
         held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
     }
 
-    /// What no client may have taken off a request by naming it in `Connection`: whatever its key, its fingerprint and its
-    /// caller are read from.
+    /// What no client may have taken off a request by naming it in `Connection`, whatever its key, its fingerprint and its
+    /// caller are read from; and where the problems of unprotected requests are explained.
     pub(super) fn rules(&self) -> forward::Rules {
         let mut end_to_end: Vec<HeaderName> = Vec::new();
         for terms in self.all_terms() {
@@ -195,7 +195,7 @@ impl Plan {
             end_to_end.extend(counted.iter().filter_map(|name| name.parse().ok()));
         }
         end_to_end.extend(self.credentials());
-        forward::Rules { end_to_end, ..forward::Rules::default() }
+        forward::Rules { end_to_end, prefix: self.prefix.clone() }
     }
 }
 
