@@ -328,10 +328,12 @@ pub type Reread = dyn Fn() -> Result<Plan, Vec<Mistake>> + Send + Sync;
 /// Serves until the process is asked to end; a second time ends it at once. Takes a new plan from `reread`, where there is
 /// one, whenever the process is asked to.
 pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
+    // A reload that is asked for while the store opens is done once it is open, and ends nothing.
+    let hangups = reread.map(|reread| (reread, signals::Reloads::new()));
     let gateway = Gateway::open(plan).await?;
-    // Before anybody is told that there is a process to signal.
+    // Before anybody is told that there is a process to signal. Until then it ends as any process does: nothing is under way.
     let (to_drain, once) = (signals::asked_to_end(), signals::asked_to_end());
-    let reloads = reread.map(|reread| (gateway.reloading(), reread, signals::Reloads::new()));
+    let reloads = hangups.map(|(reread, asked)| (gateway.reloading(), reread, asked));
     say(&format!("semel {}\n\n{}", env!("CARGO_PKG_VERSION"), gateway.announcement().await));
     let stop = async {
         to_drain.await;
