@@ -1,6 +1,7 @@
 //! The default file, and every kind of mistake with its place and its words.
 
 mod desk;
+pub(crate) mod pem;
 
 use super::table::{Page, Table};
 use super::*;

@@ -35,6 +35,20 @@ impl Fresh {
     }
 }
 
+impl Tls {
+    /// Whether certificate and key can be used, and belong together.
+    pub fn check(&self) -> Result<(), Error> {
+        config(self, None).map(drop)
+    }
+}
+
+impl Clients {
+    /// Whether clients can be verified by these authorities.
+    pub fn check(&self) -> Result<(), Error> {
+        verifier(self, &Arc::new(rustls::crypto::ring::default_provider())).map(drop)
+    }
+}
+
 impl Credentials {
     pub(super) fn new(Fresh(config): Fresh) -> Self {
         Self(Arc::new(RwLock::new(config)))

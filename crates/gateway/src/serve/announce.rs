@@ -390,7 +390,8 @@ mod tests {
         let (told, warning) = warned("address = \"0.0.0.0:9090\"\n");
         assert_eq!(told, "http://0.0.0.0:9090 (by token: ops)");
         assert!(warning.contains("danger: tokens and answers cross the network in the clear"), "{warning}");
-        let tls = "tls_cert = \"Cargo.toml\"\ntls_key = \"Cargo.toml\"\n";
+        let pem = crate::config::tests::pem::Pem::new();
+        let tls = pem.tls();
         let (told, warning) = warned(&format!("address = \"0.0.0.0:9090\"\n{tls}"));
         assert!(told.starts_with("https://") && !warning.contains("in the clear"), "{warning}");
         assert!(!warned("address = \"127.0.0.1:9090\"\n").1.contains("in the clear"));
