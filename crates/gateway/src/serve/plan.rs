@@ -179,7 +179,8 @@ impl Plan {
             ("[store]", self.store != old.store || self.keeping.is_other_store(&old.keeping)),
             ("[sweep]", self.keeping.is_swept_otherwise(&old.keeping)),
             ("[quotas]", self.quotas != old.quotas),
-            ("[otlp]", is_other(&self.tracer, &old.tracer)),
+            // Not by what is shown of them: secrets are not.
+            ("[otlp]", self.tracer.as_ref().map(Tracer::options) != old.tracer.as_ref().map(Tracer::options)),
             ("[sealing]", self.sealing != old.sealing),
         ];
         held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
