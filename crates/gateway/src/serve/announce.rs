@@ -2,7 +2,7 @@
 //!
 //! What lives here: the words. What must never: a sentence that is not read from the plan or the store.
 
-use super::{Admin, Hashing, Operation, Plan};
+use super::{Admin, Hashing, Next, Operation, Plan};
 use crate::ask::{self, Questions};
 use crate::cli::{size, span};
 use crate::identity::{Source, Tenant};
@@ -93,9 +93,14 @@ fn admitted(desk: SocketAddr, admin: &Admin) -> String {
 fn hashed(plan: &Plan) -> Option<&'static str> {
     let Hashing { secret, next } = &plan.keeping.hashing;
     match (secret, next) {
-        (_, Some(_)) => Some("keys and callers, by a secret that is being replaced with hashing_secret_next"),
-        (Some(_), None) => Some("keys and callers, by hashing_secret, which the store does not hold"),
-        (None, None) => None,
+        (_, Next::Secret(_)) => {
+            Some("keys and callers, by a secret that is being replaced with hashing_secret_next")
+        }
+        (_, Next::Withdrawn) => {
+            Some("keys and callers, by a secret of which no replacement is announced any more")
+        }
+        (Some(_), Next::None) => Some("keys and callers, by hashing_secret, which the store does not hold"),
+        (None, Next::None) => None,
     }
 }
 

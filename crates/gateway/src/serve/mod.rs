@@ -14,7 +14,7 @@ mod plan;
 mod rotation;
 mod signals;
 
-pub use keeping::{Hashing, Keeping, Limits};
+pub use keeping::{Hashing, Keeping, Limits, Next};
 pub use plan::{Admin, Operation, Plan};
 
 use crate::ask::{Directory, Ways};
@@ -69,6 +69,10 @@ impl Gateway {
         plan.check_certificates(&plan.listen)?;
         let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
+        let next = &plan.keeping.hashing.next;
+        if *next == Next::Withdrawn {
+            rotation::withdraw(&*store.store).await?;
+        }
         let metrics = Metrics::new(SystemClock.now());
         if let Some(tracer) = &plan.tracer {
             metrics.count_spans(tracer.counts());
@@ -81,7 +85,10 @@ impl Gateway {
             .observer(observers)
             .reconcilers(move |operation| asked.reconciler_of(operation));
         let engine = builder.build().await;
-        let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
+        let engine = engine.map_err(|error| {
+            let remedy = rotation::remedy(&error, next);
+            format!("{} cannot be used: {error}{remedy}", plan.store)
+        })?;
         let is_draining = Arc::new(AtomicBool::new(false));
         let desk = desk
             .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
@@ -124,8 +131,10 @@ impl Gateway {
         let mut asked_at = None;
         let (leave, left) = oneshot::channel::<()>();
         let served = desk.map(|desk| tokio::spawn(desk.run(async { drop(left.await) })));
-        let rotation = plan.keeping.hashing.next.clone();
-        let rotation = rotation.map(|next| tokio::spawn(rotation::run(Arc::clone(&store.store), next)));
+        let rotation = match &plan.keeping.hashing.next {
+            Next::Secret(next) => Some(tokio::spawn(rotation::run(Arc::clone(&store.store), next.clone()))),
+            Next::None | Next::Withdrawn => None,
+        };
         // Whoever cannot be asked need not count.
         let census = served.as_ref().map(|_| {
             let (store, clock) = (Arc::clone(engine.store()), Arc::new(SystemClock));

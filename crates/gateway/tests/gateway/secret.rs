@@ -20,9 +20,12 @@ impl World {
 
     /// Writes a configuration with these secrets, and gives the flags to start on it.
     fn configured(&self, secret: Option<&str>, next: Option<&str>) -> [String; 6] {
-        let at = |key: &str, name: Option<&str>| {
-            let file = name.map(|name| self.scratch.config().with_file_name(name));
-            file.map_or_else(String::new, |file| format!("{key} = 'file:{}'\n", file.display()))
+        let at = |key: &str, name: Option<&str>| match name {
+            None => String::new(),
+            Some("withdraw") => format!("{key} = \"withdraw\"\n"),
+            Some(name) => {
+                format!("{key} = 'file:{}'\n", self.scratch.config().with_file_name(name).display())
+            }
         };
         let (secret, next) = (at("hashing_secret", secret), at("hashing_secret_next", next));
         self.scratch.configure(&format!("[store]\n{secret}{next}"));
@@ -83,6 +86,23 @@ async fn a_replacement_is_asked_for_by_the_file_and_every_node_needs_the_next_se
     // Whether or not every node has confirmed it by now.
     let goes_on = "the hashing secret is being replaced: ";
     assert_eq!(world.charge(Some("first"), Some("second"), Some(goes_on)).await, "charge 1", "replayed");
+    assert_eq!(world.upstream.seen_count(), 1);
+}
+
+#[tokio::test]
+async fn a_replacement_that_was_announced_can_be_taken_back_as_the_refusal_says() {
+    let world = World::new().await;
+    assert_eq!(world.charge(Some("first"), None, None).await, "charge 1");
+    let announced = "the hashing secret is being replaced: announced";
+    assert_eq!(world.charge(Some("first"), Some("second"), Some(announced)).await, "charge 1", "replayed");
+    let behind = world.refused(Some("first"), None);
+    assert!(behind.contains("hashing_secret_next = \"withdraw\" under [store]"), "{behind}");
+    let taken = "that was announced was taken back";
+    assert_eq!(world.charge(Some("first"), Some("withdraw"), Some(taken)).await, "charge 1", "replayed");
+    let again = world.charge(Some("first"), Some("withdraw"), None).await;
+    assert_eq!(again, "charge 1", "there is nothing left to take back");
+    assert_eq!(world.scratch.logged().matches(taken).count(), 1);
+    assert_eq!(world.charge(Some("first"), None, None).await, "charge 1", "nor anything to say of it");
     assert_eq!(world.upstream.seen_count(), 1);
 }
 

@@ -5,6 +5,7 @@ use super::{mistakes, nothing, one_mistake, parsed};
 use crate::admin::{Address, Role};
 use crate::config::{Overrides, read};
 use crate::identity::{Named, Source};
+use crate::serve::Next;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -133,14 +134,18 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
     let both = "[store]\nhashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:NEXT\"\n";
     let config = with(both).expect("no mistake");
     assert_eq!(config.keeping.hashing.secret, Some(vec![0xa1; 32]));
-    assert_eq!(config.keeping.hashing.next, Some(vec![0xb2; 32]));
+    assert!(config.keeping.hashing.next == Next::Secret(vec![0xb2; 32]));
     assert!(format!("{config:?}").contains("Hashing(set, next set)"), "{config:?}");
     assert!(!format!("{config:?}").contains("161, 161"));
+    let withdrawn = with("[store]\nhashing_secret = \"env:OLD\"\nhashing_secret_next = \"withdraw\"\n");
+    assert!(withdrawn.expect("no mistake").keeping.hashing.next == Next::Withdrawn);
     for (text, what) in [
         ("hashing_secret = \"env:SHORT\"\n", "32"),
         ("hashing_secret = \"env:WORDS\"\n", "not written in hexadecimal digits"),
         ("hashing_secret = \"env:NOWHERE\"\n", "NOWHERE, which holds `hashing_secret`, is not set"),
         ("hashing_secret = \"a1a1\"\n", "does not say where the secret is"),
+        ("hashing_secret = \"withdraw\"\n", "does not say where the secret is"),
+        ("hashing_secret_next = 7\n", "`hashing_secret_next` is a whole number"),
         ("hashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:OLD\"\n", "in use already"),
     ] {
         let found = with(&format!("[store]\n{text}")).expect_err("a mistake");
