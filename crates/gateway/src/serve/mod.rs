@@ -12,26 +12,23 @@ mod keeping;
 mod lines;
 mod plan;
 mod rotation;
+mod sides;
 mod signals;
 
 pub use keeping::{Hashing, Keeping, Limits, Next};
 pub use plan::{Admin, Operation, Plan};
 
-use crate::ask::{Directory, Ways};
+use crate::ask::Directory;
 use crate::config::Mistake;
-use crate::forward::{self, Client, Inbound, Outbound, Trust};
-use crate::identity::{self, Live};
-use crate::listen::{self, Bound, ClientCertificate, Credentials, Fresh, Peer};
+use crate::listen::{self, Bound, Credentials, Fresh};
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
 use crate::stores::Opened;
-use crate::trace::Traced;
-use crate::upstream::Upstream;
 use desk::{Desk, Seat};
-use entrance::{Entrance, Known, Way};
+use entrance::Entrance;
 use semel::core::store::Clock as _;
 use semel::{Clock as _, Engine, Observer, SystemClock};
-use semel_http::{Callers, Layer, Routes};
+use sides::Sides;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -40,7 +37,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tower_layer::Layer as _;
 use tracing::{error, info, warn};
 
 /// A gateway that is bound to its address and has its store open.
@@ -187,86 +183,6 @@ impl Gateway {
         } else {
             info!("everything has ended");
         }
-    }
-}
-
-/// What has to be there before requests can pass from one side to the other. Making it touches no store.
-struct Sides {
-    outbound: Outbound,
-    live: Live,
-    routes: Routes,
-}
-
-impl Sides {
-    async fn of(plan: &Plan) -> Result<Self, String> {
-        let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
-        let upstream = upstream.map_err(|error| error.to_string())?;
-        let forwarded_by = plan.forwarded_by.clone();
-        let trust = Trust::of(move |address| forwarded_by.iter().any(|network| network.holds(address)));
-        let forwarding = forward::Options::default().host(plan.host).trust(trust).client(|extensions| {
-            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
-            Some(Client { address: address.ip(), is_tls: *is_tls })
-        });
-        let outbound = Outbound::new(upstream.clone(), forwarding);
-        let (credentials, prefix) = (plan.credentials(), plan.prefix.clone());
-        let ways = Ways { upstream, outbound: outbound.clone(), credentials, prefix };
-        let routes = plan.routes(&ways)?;
-        let peer = |extensions: &http::Extensions| {
-            let Peer { address, .. } = extensions.get::<Peer>()?;
-            let shown = extensions.get::<ClientCertificate>();
-            let certificate = shown.map(|ClientCertificate(certificate)| Arc::clone(certificate));
-            Some(identity::Peer { address: address.ip(), certificate })
-        };
-        let live = plan.identity.clone().start(Arc::new(SystemClock), peer).await;
-        let live = live.map_err(|found| {
-            let told: Vec<_> = found.iter().map(ToString::to_string).collect();
-            told.join("\n")
-        })?;
-        Ok(Self { outbound, live, routes })
-    }
-
-    /// Everything between the listener and the upstream.
-    fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics, shadow: &Tally) -> Way {
-        let Self { outbound, live, routes } = self;
-        metrics.call_by(&routes);
-        let watching = Both(Both(alarms::Alarms, lines::Lines), Both(metrics.clone(), shadow.clone()));
-        let layer = Layer::routed(engine.clone(), routes)
-            .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .observer(watching)
-            .bodies_bytes_max(plan.limits.bodies_bytes_max)
-            .body_time_max(plan.limits.body_time_max);
-        // Where nothing is protected there is nothing to publish, and every path is the upstream's.
-        let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
-        // The same rules as `live` would follow; the specification names these two by what they mean.
-        let layer = match plan.identity.tenant {
-            identity::Tenant::None if plan.identity.sources.is_empty() => {
-                layer.callers(Callers::by_authorization())
-            }
-            identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
-            _ => live.under(layer),
-        };
-        let guarded = layer.layer(Traced::new(outbound));
-        Inbound::new(Known::new(guarded, live), plan.rules())
-    }
-}
-
-/// Two who watch the layer.
-struct Both<A, B>(A, B);
-
-impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for Both<A, B> {
-    fn observe(&self, event: &semel_http::Event<'_>) {
-        self.0.observe(event);
-        self.1.observe(event);
-    }
-
-    fn began(&self, operation: &str) {
-        self.0.began(operation);
-        self.1.began(operation);
-    }
-
-    fn ended(&self, operation: &str) {
-        self.0.ended(operation);
-        self.1.ended(operation);
     }
 }
 
