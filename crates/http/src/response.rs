@@ -92,7 +92,9 @@ pub(crate) fn failed(failure: Failure) -> Ended<Local> {
 /// What an operator should know of a response that is not simply replayed.
 fn why(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
     match ending {
-        Ending::Succeeded(_) | Ending::FailedReplayable(_) | Ending::NotAppliedForGood(_) => Cow::Borrowed(""),
+        Ending::Succeeded(_) | Ending::FailedReplayable(_) | Ending::NotAppliedForGood(_) => {
+            Cow::Borrowed("")
+        }
         Ending::NotApplied(_) | Ending::InDoubt => format!("answered {}", status.as_u16()).into(),
     }
 }

@@ -42,7 +42,7 @@ use std::fmt;
 /// would answer what others sealed with it as not retained: add it as a further key everywhere first, then move it to
 /// the front), and keep the old one until the last outcome that it sealed is past its TTL. Nothing is sealed anew:
 /// terminal records are final.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRing {
     sealing: SealingKey,
     others: Vec<SealingKey>,

@@ -25,6 +25,8 @@ pub struct Ways {
     pub outbound: Outbound,
     /// What clients are known by, besides `Authorization` and `Cookie`.
     pub credentials: Vec<HeaderName>,
+    /// What stands before the paths that are published, where problems are explained.
+    pub prefix: String,
 }
 
 /// What goes along with every such question, where the client sent it.

@@ -45,21 +45,22 @@ impl Authorize {
     pub(super) fn asked(&self, ways: &Ways) -> semel_http::Authorize {
         let aside = Arc::new(Aside::new(ways, &self.headers, self.timeout, BYTES_MAX));
         let path = Arc::new(self.path.clone());
+        let prefix: Arc<str> = ways.prefix.as_str().into();
         semel_http::Authorize::by(move |retry| {
-            let (aside, path) = (Arc::clone(&aside), Arc::clone(&path));
-            async move { ask(&aside, &path, &retry).await }
+            let (aside, path, prefix) = (Arc::clone(&aside), Arc::clone(&path), Arc::clone(&prefix));
+            async move { ask(&aside, &path, &prefix, &retry).await }
         })
     }
 }
 
-async fn ask(aside: &Aside, path: &Template, retry: &Parts) -> Result<(), Response<Body>> {
+async fn ask(aside: &Aside, path: &Template, prefix: &str, retry: &Parts) -> Result<(), Response<Body>> {
     let id = retry.extensions.get::<OperationId>().copied();
     let unasked = || {
         let detail = "Whether you may still have the outcome could not be asked of the service. Nothing was run; retry \
                       later, with the same key.";
         let problem = Problem::new(Code::Unreachable, detail).with_status(503).retryable_after(RETRY_AFTER);
         let problem = id.into_iter().fold(problem, Problem::about);
-        problem.into_response(Form::of(&retry.headers), "")
+        problem.into_response(Form::of(&retry.headers), prefix)
     };
     let Some(path) = id.and_then(|id| path.fill(id, "")) else { return Err(unasked()) };
     let Some((head, body)) = aside.get(path, retry, told(retry)).await else { return Err(unasked()) };

@@ -3,14 +3,17 @@
 //! What lives here: from these tables to settings of the engine and the layer. What must never: a secret's bytes in a message.
 
 use super::records::hex;
-use super::table::Table;
+use super::table::{Span, Table};
 use crate::cli::span;
-use crate::serve::{Hashing, Keeping, Limits};
+use crate::serve::{Hashing, Keeping, Limits, Next};
 use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;
 use semel_http::Terms;
 use std::path::PathBuf;
+
+/// What stands in a secret's place to take back one that was announced.
+const WITHDRAW: &str = "withdraw";
 
 pub(super) fn store(table: &Table<'_, '_>, keeping: &mut Keeping) -> stores::Url {
     let settings = &mut keeping.settings;
@@ -24,9 +27,11 @@ pub(super) fn store(table: &Table<'_, '_>, keeping: &mut Keeping) -> stores::Url
         let what = format!("`timeout` is longer than any write may be under way ({})", span::text(in_flight));
         table.page.mistake(table.span_of("timeout").as_ref(), what, "write a shorter span, such as \"10s\"");
     }
-    let (secret, next) =
-        (hashing_secret(table, "hashing_secret"), hashing_secret(table, "hashing_secret_next"));
-    if secret.is_some() && secret == next {
+    let secret = table.text("hashing_secret").and_then(|at| hashing_secret(table, "hashing_secret", &at));
+    let next = next(table);
+    if let (Some(secret), Next::Secret(next)) = (&secret, &next)
+        && secret == next
+    {
         let what = "`hashing_secret_next` is the secret that is in use already";
         let mend = "make another one with openssl rand -hex 32, or take hashing_secret_next out";
         table.page.mistake(table.span_of("hashing_secret_next").as_ref(), what, mend);
@@ -35,8 +40,19 @@ pub(super) fn store(table: &Table<'_, '_>, keeping: &mut Keeping) -> stores::Url
     table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
 }
 
-fn hashing_secret(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<u8>> {
-    let written = table.secret(key)?;
+/// What the secret is to be replaced with, if anything.
+fn next(table: &Table<'_, '_>) -> Next {
+    let key = "hashing_secret_next";
+    match table.text(key) {
+        None => Next::None,
+        Some((WITHDRAW, _)) => Next::Withdrawn,
+        Some(at) => hashing_secret(table, key, &at).map_or(Next::None, Next::Secret),
+    }
+}
+
+/// The secret that a text refers to, which stands there under `key`.
+fn hashing_secret(table: &Table<'_, '_>, key: &str, (text, span): &(&str, Span)) -> Option<Vec<u8>> {
+    let written = table.secret_at(key, text, span)?;
     let bytes = hex(written.trim_ascii());
     let what = match &bytes {
         None => Some("the hashing secret is not written in hexadecimal digits".to_owned()),

@@ -32,7 +32,7 @@ mod table;
 mod terms;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use mistake::{Mistake, Place};
 pub use patch::Patch;

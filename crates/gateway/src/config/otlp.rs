@@ -1,7 +1,7 @@
 //! `[otlp]`: where spans are sent.
 //!
-//! What lives here: from that table to a tracer. What must never: a secret in the file itself, or one sent in clear to another
-//! machine without a word.
+//! What lives here: from that table to a tracer. What must never: a secret in the file itself. That one is sent in clear to
+//! another machine is told at start.
 
 use super::table::Table;
 use crate::trace::{Options, Tracer};

@@ -39,14 +39,19 @@ fn address(table: &Table<'_, '_>) -> Option<SocketAddr> {
 /// Which certificates clients are asked for, if any.
 fn clients(table: &Table<'_, '_>) -> Option<listen::Clients> {
     let is_required = table.choice("client_certs", &[("required", true), ("optional", false)]);
-    // Read for the sake of mistakes, as those of TLS are.
     let authorities = table.file("client_ca");
     if !table.has("client_ca") && table.has("client_certs") {
         let what = "`client_certs` is about certificates that the authorities of `client_ca` vouch for, and there are none";
         let mend = "write client_ca, the path of their certificates, or take client_certs out";
         table.page.mistake(table.span_of("client_certs").as_ref(), what, mend);
     }
-    Some(listen::Clients { authorities: authorities?.0, is_required: is_required.unwrap_or(true) })
+    let clients = listen::Clients { authorities: authorities?.0, is_required: is_required.unwrap_or(true) };
+    // The listener reads the file again; what is wrong with it is told here, where it has a line.
+    if let Err(error) = clients.check() {
+        let mend = "write the path of a PEM file with the authorities' certificates";
+        table.page.mistake(table.span_of("client_ca").as_ref(), error.to_string(), mend);
+    }
+    Some(clients)
 }
 
 /// Certificates are shown by TLS, whether the file or a flag sets it up.
@@ -60,7 +65,6 @@ pub(super) fn check_clients(table: &Table<'_, '_>, options: &listen::Options) {
 }
 
 pub(super) fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
-    // Read for the sake of mistakes; the listener reads them again when it starts.
     let (certificates, key) = (table.file("tls_cert"), table.file("tls_key"));
     let lone = match (table.has("tls_cert"), table.has("tls_key")) {
         (true, false) => Some("tls_cert"),
@@ -71,7 +75,24 @@ pub(super) fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
         let what = format!("`{lone}` stands alone: TLS needs a certificate and its key");
         table.page.mistake(table.span_of(lone).as_ref(), what, "write both tls_cert and tls_key, or neither");
     }
-    Some(listen::Tls { certificates: certificates?.0, key: key?.0 })
+    let tls = listen::Tls { certificates: certificates?.0, key: key?.0 };
+    // The listener reads the files again; what is wrong with them is told here, where it has a line.
+    if let Err(error) = tls.check() {
+        let (key, mend) = match &error {
+            listen::Error::OtherKey { .. } => {
+                ("tls_key", "write the path of the key that the certificate was made for")
+            }
+            listen::Error::NoKey(_) => ("tls_key", "write the path of a PEM file with the private key"),
+            listen::Error::Damaged(file, _) if *file == tls.key => {
+                ("tls_key", "write the path of a PEM file with the private key, which is not encrypted")
+            }
+            _ => {
+                ("tls_cert", "write the path of a PEM file with the certificate and those that vouch for it")
+            }
+        };
+        table.page.mistake(table.span_of(key).as_ref(), error.to_string(), mend);
+    }
+    Some(tls)
 }
 
 /// Where the upstream is, if that is said, and how it is reached.

@@ -8,7 +8,7 @@ use super::body::Body;
 use super::connection::Server;
 use super::error::Error;
 use super::options::Options;
-use super::tls;
+use super::tls::{Credentials, Fresh};
 use http::{Request, Response};
 use std::convert::Infallible;
 use std::future::Future;
@@ -41,7 +41,7 @@ pub(super) enum End {
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
-    tls: Option<Arc<rustls::ServerConfig>>,
+    tls: Option<Credentials>,
     options: Options,
 }
 
@@ -58,19 +58,24 @@ impl Bound {
     /// Reads the TLS files, if any, and takes the address.
     pub async fn bind(options: &Options) -> Result<Self, Error> {
         let clients = options.clients.as_ref();
-        let tls = options.tls.as_ref().map(|tls| tls::config(tls, clients)).transpose()?;
+        let tls = options.tls.as_ref().map(|tls| Fresh::read(tls, clients)).transpose()?;
         if clients.is_some() && tls.is_none() {
             return Err(Error::ClientsWithoutTls);
         }
         let address = options.address;
         let listener = TcpListener::bind(address).await.map_err(|error| Error::Address(address, error))?;
         let address = listener.local_addr().map_err(|error| Error::Address(address, error))?;
-        Ok(Self { listener, address, tls, options: options.clone() })
+        Ok(Self { listener, address, tls: tls.map(Credentials::new), options: options.clone() })
     }
 
     /// Where it listens; with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What it shows by TLS, and can be told to show instead; none where it speaks no TLS.
+    pub fn credentials(&self) -> Option<Credentials> {
+        self.tls.clone()
     }
 
     /// Serves until `stop` resolves. Then the socket is closed, running requests are answered, their connections closed, and

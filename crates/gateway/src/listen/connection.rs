@@ -7,6 +7,7 @@ use super::answer::{ClientCertificate, Line, Peer, answer};
 use super::body::Body;
 use super::options::Options;
 use super::taking::Streams;
+use super::tls::Credentials;
 use crate::wire::{Exchange, Protocol, Scanner, Stream};
 use http::{Request, Response};
 use hyper::server::conn::{http1, http2};
@@ -21,7 +22,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
 /// HTTP/2 peers that answer no ping for this long, asked every so often, are gone.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ const BODY_BUFFER: usize = 64 * 1024;
 /// What all connections of one socket share.
 pub(super) struct Server {
     options: Options,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Credentials>,
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
 }
@@ -69,8 +69,7 @@ impl<S> Service for S where
 }
 
 impl Server {
-    pub(super) fn new(options: Options, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
-        let tls = tls.map(TlsAcceptor::from);
+    pub(super) fn new(options: Options, tls: Option<Credentials>) -> Self {
         let mut http1 = http1::Builder::new();
         // Heads are timed by the stream below, which knows the idle from the slow.
         http1.timer(TokioTimer::new()).header_read_timeout(None);
@@ -117,7 +116,7 @@ impl Server {
     ) {
         let Some(tls) = &self.tls else { return self.scanned(service, tcp, (peer, None), place, end).await };
         peer.is_tls = true;
-        match timeout(self.options.handshake_timeout, tls.accept(tcp)).await {
+        match timeout(self.options.handshake_timeout, tls.acceptor().accept(tcp)).await {
             Ok(Ok(stream)) => {
                 let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let certificate = shown.map(|shown| ClientCertificate(shown.as_ref().into()));

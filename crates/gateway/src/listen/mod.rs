@@ -18,3 +18,4 @@ pub use answer::{ClientCertificate, Peer};
 pub use body::Body;
 pub use error::Error;
 pub use options::{Clients, Options, Tls};
+pub use tls::{Credentials, Fresh};

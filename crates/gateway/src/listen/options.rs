@@ -79,6 +79,17 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What a socket that is bound by these goes by once the files of `new` were read: those of TLS, where it speaks TLS and is
+    /// to go on with it. The rest is settled when it is bound.
+    #[must_use]
+    pub fn renewed(&self, new: &Self) -> Self {
+        let mut renewed = self.clone();
+        if self.tls.is_some() && new.tls.is_some() {
+            (renewed.tls, renewed.clients) = (new.tls.clone(), new.clients.clone());
+        }
+        renewed
+    }
+
     pub(super) fn limits(&self) -> Limits {
         Limits { head_bytes_max: self.head_bytes_max, headers_max: self.headers_max }
     }

@@ -1,7 +1,8 @@
 //! TLS of a listening socket.
 //!
-//! What lives here: from PEM files to a configuration. What must never: a handshake that goes on with anything but what the
-//! files say, or a client whose certificate was verified at some other time than now.
+//! What lives here: from PEM files to a configuration, and from one to the next while the socket listens. What must never: a
+//! handshake that goes on with anything but what the files say, or a client whose certificate was verified at some other time
+//! than now.
 
 use super::error::Error;
 use super::options::{Clients, Tls};
@@ -12,12 +13,59 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio_rustls::TlsAcceptor;
 
 /// What a client can choose from, best first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-pub(super) fn config(tls: &Tls, clients: Option<&Clients>) -> Result<Arc<ServerConfig>, Error> {
+/// What a listening socket shows its clients by TLS, and what it asks of them. Clones share it: what one replaces is replaced
+/// for all.
+#[derive(Debug, Clone)]
+pub struct Credentials(Arc<RwLock<Arc<ServerConfig>>>);
+
+/// What was read from the files of TLS, and fits together.
+#[derive(Debug)]
+pub struct Fresh(Arc<ServerConfig>);
+
+impl Fresh {
+    /// Reads the files. On an error nothing has changed anywhere.
+    pub fn read(tls: &Tls, clients: Option<&Clients>) -> Result<Self, Error> {
+        Ok(Self(config(tls, clients)?))
+    }
+}
+
+impl Tls {
+    /// Whether certificate and key can be used, and belong together.
+    pub fn check(&self) -> Result<(), Error> {
+        config(self, None).map(drop)
+    }
+}
+
+impl Clients {
+    /// Whether clients can be verified by these authorities.
+    pub fn check(&self) -> Result<(), Error> {
+        verifier(self, &Arc::new(rustls::crypto::ring::default_provider())).map(drop)
+    }
+}
+
+impl Credentials {
+    pub(super) fn new(Fresh(config): Fresh) -> Self {
+        Self(Arc::new(RwLock::new(config)))
+    }
+
+    /// Every handshake from now on goes by `fresh`, and no session that began before can be resumed. Connections that are open
+    /// go on.
+    pub fn replace(&self, Fresh(config): Fresh) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+fn config(tls: &Tls, clients: Option<&Clients>) -> Result<Arc<ServerConfig>, Error> {
     let certificates = certificates(&tls.certificates)?;
     let key = key(&tls.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -2,10 +2,12 @@
 //!
 //! What lives here: the words. What must never: a sentence that is not read from the plan or the store.
 
-use super::{Admin, Hashing, Operation, Plan};
+use super::{Admin, Hashing, Next, Operation, Plan};
 use crate::ask::{self, Questions};
 use crate::cli::{size, span};
 use crate::identity::{Source, Tenant};
+use crate::trace::{self, Tracer};
+use crate::upstream::Transport;
 use semel::core::classify::Rules;
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class};
@@ -68,6 +70,9 @@ pub(super) fn text(
         let prefix = &plan.prefix;
         say("published", &format!("{prefix}/.well-known/idempotency and {prefix}/operations/{{id}}"));
     }
+    if let Some(tracer) = &plan.tracer {
+        say("spans", &format!("to {}", tracer.options().endpoint));
+    }
     let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
     for warning in warnings(plan, store, &hazards) {
         let _ = writeln!(said, "\n  {warning}");
@@ -88,9 +93,14 @@ fn admitted(desk: SocketAddr, admin: &Admin) -> String {
 fn hashed(plan: &Plan) -> Option<&'static str> {
     let Hashing { secret, next } = &plan.keeping.hashing;
     match (secret, next) {
-        (_, Some(_)) => Some("keys and callers, by a secret that is being replaced with hashing_secret_next"),
-        (Some(_), None) => Some("keys and callers, by hashing_secret, which the store does not hold"),
-        (None, None) => None,
+        (_, Next::Secret(_)) => {
+            Some("keys and callers, by a secret that is being replaced with hashing_secret_next")
+        }
+        (_, Next::Withdrawn) => {
+            Some("keys and callers, by a secret of which no replacement is announced any more")
+        }
+        (Some(_), Next::None) => Some("keys and callers, by hashing_secret, which the store does not hold"),
+        (None, Next::None) => None,
     }
 }
 
@@ -285,6 +295,16 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
             options.address
         ));
     }
+    if let Some(trace::Options { endpoint, headers, .. }) = plan.tracer.as_ref().map(Tracer::options)
+        && !headers.is_empty()
+        && endpoint.transport() != Transport::Https
+        && !endpoint.is_loopback()
+    {
+        told.push(format!(
+            "danger: what [[otlp.header]] holds crosses the network in the clear, on its way to the collector {endpoint}\n    \
+             mend: send to https:// (with ca, where its authority is your own), or to a collector on this machine"
+        ));
+    }
     if !plan.is_any_protected() {
         told.push("warning: nothing is protected; requests are passed on as they come".to_owned());
         return told;
@@ -390,10 +410,44 @@ mod tests {
         let (told, warning) = warned("address = \"0.0.0.0:9090\"\n");
         assert_eq!(told, "http://0.0.0.0:9090 (by token: ops)");
         assert!(warning.contains("danger: tokens and answers cross the network in the clear"), "{warning}");
-        let tls = "tls_cert = \"Cargo.toml\"\ntls_key = \"Cargo.toml\"\n";
+        let pem = crate::config::tests::pem::Pem::new();
+        let tls = pem.tls();
         let (told, warning) = warned(&format!("address = \"0.0.0.0:9090\"\n{tls}"));
         assert!(told.starts_with("https://") && !warning.contains("in the clear"), "{warning}");
         assert!(!warned("address = \"127.0.0.1:9090\"\n").1.contains("in the clear"));
+    }
+
+    #[test]
+    fn where_spans_go_is_told_and_a_secret_that_crosses_a_network_in_the_clear_is_a_danger() {
+        let said = |endpoint: &str, header: &str| {
+            let target = Target::parse("http://127.0.0.1:1").expect("a target");
+            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let text = format!("[otlp]\nendpoint = \"{endpoint}\"\n{header}");
+            let config = crate::config::read(&text, &over, &|_| Some("s3cret".into()));
+            let plan = config.expect("no mistake").plan().expect("a plan");
+            let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+            text_of(&plan, store)
+        };
+        let header = "[[otlp.header]]\nname = \"authorization\"\nvalue = \"env:TOKEN\"\n";
+        let danger = "danger: what [[otlp.header]] holds crosses the network in the clear";
+        for (endpoint, header, is_dangerous) in [
+            ("http://collector:4318", header, true),
+            ("http://192.0.2.1:4318/base", header, true),
+            ("http://collector:4318", "", false),
+            ("https://collector:4318", header, false),
+            ("http://127.0.0.1:4318", header, false),
+            ("http://[::1]:4318", header, false),
+            ("http://localhost:4318", header, false),
+        ] {
+            let said = said(endpoint, header);
+            assert!(said.contains(&format!("  spans      to {endpoint}\n")), "{said}");
+            assert_eq!(said.contains(danger), is_dangerous, "{endpoint}: {said}");
+            assert!(!said.contains("s3cret"), "{said}");
+        }
+    }
+
+    fn text_of(plan: &Plan, store: Capabilities) -> String {
+        text(plan, plan.listen.address, None, store, Ok(Vec::new()))
     }
 
     #[test]

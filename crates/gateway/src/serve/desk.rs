@@ -1,11 +1,11 @@
 //! The admin address, opened.
 //!
-//! What lives here: how [`admin`](crate::admin) gets its socket, its numbers and its peers, and how new tokens take effect.
-//! What must never: what it answers.
+//! What lives here: how [`admin`](crate::admin) gets its socket, its numbers and its peers, and how new tokens and certificates take
+//! effect. What must never: what it answers.
 
 use super::Admin as Plan;
 use crate::admin::{self, Admin};
-use crate::listen::{self, Bound, Peer};
+use crate::listen::{self, Bound, Credentials, Peer};
 use crate::metrics::Metrics;
 use crate::shadow::Tally;
 use http::{Request, Response};
@@ -43,13 +43,14 @@ pub(super) struct Desk {
     seat: Seat,
 }
 
-/// Where a running admin address takes new tokens. Clones share it.
+/// Where a running admin address takes new tokens and certificates. Clones share it.
 #[derive(Clone)]
 pub(super) struct Seat {
     address: SocketAddr,
     engine: Engine,
     sources: admin::Sources,
     now: Arc<RwLock<Admin>>,
+    credentials: Option<Credentials>,
 }
 
 impl Desk {
@@ -72,7 +73,8 @@ impl Desk {
         let now = admin::service(engine.clone(), plan.options.clone(), sources.clone());
         let now = now.map_err(|error| error.to_string())?;
         let (address, engine) = (plan.options.address, engine.clone());
-        Ok(Self { bound, seat: Seat { address, engine, sources, now: Arc::new(RwLock::new(now)) } })
+        let (now, credentials) = (Arc::new(RwLock::new(now)), bound.credentials());
+        Ok(Self { bound, seat: Seat { address, engine, sources, now, credentials } })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -94,6 +96,11 @@ impl Seat {
     pub(super) fn made(&self, options: &admin::Options) -> Result<Admin, String> {
         let options = admin::Options { address: self.address, ..options.clone() };
         admin::service(self.engine.clone(), options, self.sources.clone()).map_err(|error| error.to_string())
+    }
+
+    /// What it shows by TLS, if it does.
+    pub(super) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
     }
 
     /// Has every request from now on answered by `admin`.

@@ -41,14 +41,31 @@ impl Keeping {
 pub struct Hashing {
     /// The secret in use.
     pub secret: Option<Vec<u8>>,
-    /// The one that it is to be replaced with.
-    pub next: Option<Vec<u8>>,
+    /// What it is to be replaced with, if anything.
+    pub next: Next,
+}
+
+/// What a hashing secret is to be replaced with.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: whoever announces another one is none of this node's business.
+    #[default]
+    None,
+    /// This one.
+    Secret(Vec<u8>),
+    /// Nothing, and what was announced before is taken back.
+    Withdrawn,
 }
 
 impl fmt::Debug for Hashing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |secret: &Option<Vec<u8>>| if secret.is_some() { "set" } else { "none" };
-        write!(f, "Hashing({}, next {})", told(&self.secret), told(&self.next))
+        let secret = if self.secret.is_some() { "set" } else { "none" };
+        let next = match self.next {
+            Next::None => "none",
+            Next::Secret(_) => "set",
+            Next::Withdrawn => "withdrawn",
+        };
+        write!(f, "Hashing({secret}, next {next})")
     }
 }
 
@@ -81,7 +98,7 @@ pub(super) fn builder(plan: &Plan, store: &Opened) -> Result<Builder, String> {
     if let Some(secret) = &hashing.secret {
         builder = builder.secret(secret.clone());
     }
-    if let Some(next) = &hashing.next {
+    if let Next::Secret(next) = &hashing.next {
         builder = builder.rotate_to(next.clone());
     }
     Ok(builder)

@@ -12,26 +12,23 @@ mod keeping;
 mod lines;
 mod plan;
 mod rotation;
+mod sides;
 mod signals;
 
-pub use keeping::{Hashing, Keeping, Limits};
+pub use keeping::{Hashing, Keeping, Limits, Next};
 pub use plan::{Admin, Operation, Plan};
 
-use crate::ask::{Directory, Ways};
+use crate::ask::Directory;
 use crate::config::Mistake;
-use crate::forward::{self, Client, Inbound, Outbound, Trust};
-use crate::identity::{self, Live};
-use crate::listen::{Bound, ClientCertificate, Peer};
+use crate::listen::{self, Bound, Credentials, Fresh};
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
 use crate::stores::Opened;
-use crate::trace::Traced;
-use crate::upstream::Upstream;
 use desk::{Desk, Seat};
-use entrance::{Entrance, Known, Way};
+use entrance::Entrance;
 use semel::core::store::Clock as _;
 use semel::{Clock as _, Engine, Observer, SystemClock};
-use semel_http::{Callers, Layer, Routes};
+use sides::Sides;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -40,7 +37,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tower_layer::Layer as _;
 use tracing::{error, info, warn};
 
 /// A gateway that is bound to its address and has its store open.
@@ -69,6 +65,10 @@ impl Gateway {
         plan.check_certificates(&plan.listen)?;
         let sides = Sides::of(&plan).await?;
         let store = Opened::open(&plan.store)?;
+        let next = &plan.keeping.hashing.next;
+        if *next == Next::Withdrawn {
+            rotation::withdraw(&*store.store).await?;
+        }
         let metrics = Metrics::new(SystemClock.now());
         if let Some(tracer) = &plan.tracer {
             metrics.count_spans(tracer.counts());
@@ -81,7 +81,10 @@ impl Gateway {
             .observer(observers)
             .reconcilers(move |operation| asked.reconciler_of(operation));
         let engine = builder.build().await;
-        let engine = engine.map_err(|error| format!("{} cannot be used: {error}", plan.store))?;
+        let engine = engine.map_err(|error| {
+            let remedy = rotation::remedy(&error, next);
+            format!("{} cannot be used: {error}{remedy}", plan.store)
+        })?;
         let is_draining = Arc::new(AtomicBool::new(false));
         let desk = desk
             .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
@@ -95,7 +98,8 @@ impl Gateway {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
         let (seat, directory) = (self.desk.as_ref().map(Desk::seat), self.directory.clone());
         let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
-        Reloading { plan, engine, entrance, directory, seat, metrics, shadow }
+        let credentials = self.bound.credentials();
+        Reloading { plan, engine, entrance, directory, seat, credentials, metrics, shadow }
     }
 
     /// Where clients reach it.
@@ -123,8 +127,10 @@ impl Gateway {
         let mut asked_at = None;
         let (leave, left) = oneshot::channel::<()>();
         let served = desk.map(|desk| tokio::spawn(desk.run(async { drop(left.await) })));
-        let rotation = plan.keeping.hashing.next.clone();
-        let rotation = rotation.map(|next| tokio::spawn(rotation::run(Arc::clone(&store.store), next)));
+        let rotation = match &plan.keeping.hashing.next {
+            Next::Secret(next) => Some(tokio::spawn(rotation::run(Arc::clone(&store.store), next.clone()))),
+            Next::None | Next::Withdrawn => None,
+        };
         // Whoever cannot be asked need not count.
         let census = served.as_ref().map(|_| {
             let (store, clock) = (Arc::clone(engine.store()), Arc::new(SystemClock));
@@ -180,85 +186,6 @@ impl Gateway {
     }
 }
 
-/// What has to be there before requests can pass from one side to the other. Making it touches no store.
-struct Sides {
-    outbound: Outbound,
-    live: Live,
-    routes: Routes,
-}
-
-impl Sides {
-    async fn of(plan: &Plan) -> Result<Self, String> {
-        let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
-        let upstream = upstream.map_err(|error| error.to_string())?;
-        let forwarded_by = plan.forwarded_by.clone();
-        let trust = Trust::of(move |address| forwarded_by.iter().any(|network| network.holds(address)));
-        let forwarding = forward::Options::default().host(plan.host).trust(trust).client(|extensions| {
-            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
-            Some(Client { address: address.ip(), is_tls: *is_tls })
-        });
-        let outbound = Outbound::new(upstream.clone(), forwarding);
-        let ways = Ways { upstream, outbound: outbound.clone(), credentials: plan.credentials() };
-        let routes = plan.routes(&ways)?;
-        let peer = |extensions: &http::Extensions| {
-            let Peer { address, .. } = extensions.get::<Peer>()?;
-            let shown = extensions.get::<ClientCertificate>();
-            let certificate = shown.map(|ClientCertificate(certificate)| Arc::clone(certificate));
-            Some(identity::Peer { address: address.ip(), certificate })
-        };
-        let live = plan.identity.clone().start(Arc::new(SystemClock), peer).await;
-        let live = live.map_err(|found| {
-            let told: Vec<_> = found.iter().map(ToString::to_string).collect();
-            told.join("\n")
-        })?;
-        Ok(Self { outbound, live, routes })
-    }
-
-    /// Everything between the listener and the upstream.
-    fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics, shadow: &Tally) -> Way {
-        let Self { outbound, live, routes } = self;
-        metrics.call_by(&routes);
-        let watching = Both(Both(alarms::Alarms, lines::Lines), Both(metrics.clone(), shadow.clone()));
-        let layer = Layer::routed(engine.clone(), routes)
-            .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
-            .observer(watching)
-            .bodies_bytes_max(plan.limits.bodies_bytes_max)
-            .body_time_max(plan.limits.body_time_max);
-        // Where nothing is protected there is nothing to publish, and every path is the upstream's.
-        let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
-        // The same rules as `live` would follow; the specification names these two by what they mean.
-        let layer = match plan.identity.tenant {
-            identity::Tenant::None if plan.identity.sources.is_empty() => {
-                layer.callers(Callers::by_authorization())
-            }
-            identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
-            _ => live.under(layer),
-        };
-        let guarded = layer.layer(Traced::new(outbound));
-        Inbound::new(Known::new(guarded, live), plan.rules())
-    }
-}
-
-/// Two who watch the layer.
-struct Both<A, B>(A, B);
-
-impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for Both<A, B> {
-    fn observe(&self, event: &semel_http::Event<'_>) {
-        self.0.observe(event);
-        self.1.observe(event);
-    }
-
-    fn began(&self, operation: &str) {
-        self.0.began(operation);
-        self.1.began(operation);
-    }
-
-    fn ended(&self, operation: &str) {
-        self.0.ended(operation);
-        self.1.ended(operation);
-    }
-}
-
 /// Where a running gateway takes a new plan.
 pub struct Reloading {
     plan: Plan,
@@ -266,23 +193,41 @@ pub struct Reloading {
     entrance: Entrance,
     directory: Directory,
     seat: Option<Seat>,
+    credentials: Option<Credentials>,
     metrics: Metrics,
     shadow: Tally,
 }
 
 impl Reloading {
-    /// Has every request from now on served under `plan`, and no request that has begun. Gives back what of it cannot change
-    /// before the next start, and was kept as it is. On an error nothing has changed.
+    /// Has every request from now on served under `plan`, and no request that has begun; and every handshake from now on go by
+    /// the files of TLS that it names, as they are now. Gives back what of it cannot change before the next start, and was kept
+    /// as it is. On an error nothing has changed.
     pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
-        plan.check_certificates(&self.plan.listen)?;
+        let listen = self.plan.listen.renewed(&plan.listen);
+        plan.check_certificates(&listen)?;
+        let shown =
+            read_anew(self.credentials.as_ref(), plan.listen.tls.as_ref(), plan.listen.clients.as_ref())?;
         let sides = Sides::of(&plan).await?;
         let seated = match (&self.seat, &plan.admin) {
-            (Some(seat), Some(admin)) => Some((seat, seat.made(&admin.options)?)),
+            (Some(seat), Some(admin)) => {
+                let shown = read_anew(seat.credentials(), admin.tls.as_ref(), None)?;
+                Some((seat, seat.made(&admin.options)?, shown))
+            }
             _ => None,
         };
         // Nothing fails from here on.
-        if let Some((seat, made)) = seated {
+        if let Some((seat, made, shown)) = seated {
             seat.replace(made);
+            if let Some((credentials, fresh)) = shown {
+                credentials.replace(fresh);
+            }
+        }
+        if let Some((credentials, fresh)) = shown {
+            credentials.replace(fresh);
+        }
+        self.plan.listen = listen;
+        if let (Some(old), Some(new)) = (&mut self.plan.admin, &plan.admin) {
+            old.renew(new);
         }
         self.directory.replace(sides.routes.clone());
         self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics, &self.shadow));
@@ -291,16 +236,29 @@ impl Reloading {
     }
 }
 
+/// The files of TLS as they are now, for a socket that speaks it and is to go on with it.
+fn read_anew<'c>(
+    credentials: Option<&'c Credentials>,
+    tls: Option<&listen::Tls>,
+    clients: Option<&listen::Clients>,
+) -> Result<Option<(&'c Credentials, Fresh)>, String> {
+    let (Some(credentials), Some(tls)) = (credentials, tls) else { return Ok(None) };
+    let fresh = Fresh::read(tls, clients).map_err(|error| error.to_string())?;
+    Ok(Some((credentials, fresh)))
+}
+
 /// Reads the configuration anew: a plan, or everything that is wrong.
 pub type Reread = dyn Fn() -> Result<Plan, Vec<Mistake>> + Send + Sync;
 
 /// Serves until the process is asked to end; a second time ends it at once. Takes a new plan from `reread`, where there is
 /// one, whenever the process is asked to.
 pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
+    // A reload that is asked for while the store opens is done once it is open, and ends nothing.
+    let hangups = reread.map(|reread| (reread, signals::Reloads::new()));
     let gateway = Gateway::open(plan).await?;
-    // Before anybody is told that there is a process to signal.
+    // Before anybody is told that there is a process to signal. Until then it ends as any process does: nothing is under way.
     let (to_drain, once) = (signals::asked_to_end(), signals::asked_to_end());
-    let reloads = reread.map(|reread| (gateway.reloading(), reread, signals::Reloads::new()));
+    let reloads = hangups.map(|(reread, asked)| (gateway.reloading(), reread, asked));
     say(&format!("semel {}\n\n{}", env!("CARGO_PKG_VERSION"), gateway.announcement().await));
     let stop = async {
         to_drain.await;

@@ -65,6 +65,13 @@ pub struct Admin {
 }
 
 impl Admin {
+    /// What a running address goes by once the files of `new` were read: its TLS, where it is to go on with TLS.
+    pub(super) fn renew(&mut self, new: &Self) {
+        if self.tls.is_some() && new.tls.is_some() {
+            self.tls.clone_from(&new.tls);
+        }
+    }
+
     /// Whether what cannot change before the next start is the same.
     pub(super) fn is_at_the_same_place(&self, other: &Self) -> bool {
         self.options.address == other.options.address && self.tls == other.tls
@@ -168,18 +175,19 @@ impl Plan {
         };
         let held = [
             ("[listen]", is_other(&self.listen, &old.listen)),
-            ("the address or TLS of [admin]", is_desk_other),
+            ("the address of [admin], or whether it speaks TLS,", is_desk_other),
             ("[store]", self.store != old.store || self.keeping.is_other_store(&old.keeping)),
             ("[sweep]", self.keeping.is_swept_otherwise(&old.keeping)),
             ("[quotas]", self.quotas != old.quotas),
-            ("[otlp]", is_other(&self.tracer, &old.tracer)),
-            ("[sealing]", is_other(&self.sealing, &old.sealing)),
+            // Not by what is shown of them: secrets are not.
+            ("[otlp]", self.tracer.as_ref().map(Tracer::options) != old.tracer.as_ref().map(Tracer::options)),
+            ("[sealing]", self.sealing != old.sealing),
         ];
         held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
     }
 
-    /// What no client may have taken off a request by naming it in `Connection`: whatever its key, its fingerprint and its
-    /// caller are read from.
+    /// What no client may have taken off a request by naming it in `Connection`, whatever its key, its fingerprint and its
+    /// caller are read from; and where the problems of unprotected requests are explained.
     pub(super) fn rules(&self) -> forward::Rules {
         let mut end_to_end: Vec<HeaderName> = Vec::new();
         for terms in self.all_terms() {
@@ -188,7 +196,7 @@ impl Plan {
             end_to_end.extend(counted.iter().filter_map(|name| name.parse().ok()));
         }
         end_to_end.extend(self.credentials());
-        forward::Rules { end_to_end, ..forward::Rules::default() }
+        forward::Rules { end_to_end, prefix: self.prefix.clone() }
     }
 }
 

@@ -3,9 +3,10 @@
 //! What lives here: which step is due, and how often to try it. What must never: an opinion on whether a step is safe: each is
 //! refused by [`rotation`] for as long as it is not, however many nodes try.
 
+use super::Next;
 use semel::core::store::Store;
 use semel::secrets::{Error, Phase, rotation};
-use semel::{Clock, SystemClock, SystemRandom};
+use semel::{BuildError, Clock, SystemClock, SystemRandom};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info};
@@ -50,6 +51,39 @@ pub(super) async fn run(store: Arc<dyn Store>, next: Vec<u8>) {
             told = line;
         }
         SystemClock.sleep(pause).await;
+    }
+}
+
+/// Takes back a secret that was announced. Done, too, where none is; refused once commands are claimed under it.
+pub(super) async fn withdraw(store: &dyn Store) -> Result<(), String> {
+    loop {
+        return match rotation::withdraw(store).await {
+            Ok(()) => {
+                info!("the hashing secret that was announced was taken back; the one in use stays");
+                Ok(())
+            }
+            // Somebody was faster: look again.
+            Err(Error::Changed) => continue,
+            // Nothing is announced, as in a store without a secret; of one that cannot be read, whoever opens it next tells.
+            Err(Error::Phase(Phase::Steady) | Error::Damaged(_) | Error::Newer(_)) => Ok(()),
+            Err(Error::Phase(phase)) => Err(format!(
+                "the next hashing secret cannot be taken back any more: its introduction is {phase}, and records are kept under \
+                 it. Write it as hashing_secret_next again, and have the replacement end"
+            )),
+            Err(other) => Err(format!("the hashing secret that was announced was not taken back: {other}")),
+        };
+    }
+}
+
+/// What else can be done about an engine that was not built.
+pub(super) fn remedy(error: &BuildError, next: &Next) -> &'static str {
+    match (error, next) {
+        (BuildError::Secrets(Error::Missing(_)), Next::None) => {
+            ", as hashing_secret, or as hashing_secret_next where it is one that was announced. One that was announced and is not \
+             wanted any more is taken back by hashing_secret_next = \"withdraw\" under [store], as long as no record is kept \
+             under it"
+        }
+        _ => "",
     }
 }
 
@@ -104,11 +138,18 @@ mod tests {
         assert!(matches!(step(&*store, &next).await, Ok(Step::Begun(Phase::Announced))));
         let waits = step(&*store, &next).await;
         assert!(matches!(waits, Ok(Step::Waits(Phase::Announced, Error::NodesBehind(_)))), "{waits:?}");
+        // Until commands move it can be taken back, as often as anybody likes, and announced again.
+        for _ in 0..2 {
+            withdraw(&*store).await.expect("taken back");
+        }
+        assert!(matches!(step(&*store, &next).await, Ok(Step::Begun(Phase::Announced))));
         // Once the node is gone nobody has to be waited for.
         node.leave().await.expect("signed off");
         for phase in [Phase::Moving, Phase::Settled, Phase::Steady] {
             let begun = step(&*store, &next).await;
             assert!(matches!(begun, Ok(Step::Begun(found)) if found == phase), "{phase}: {begun:?}");
+            let withdrawn = withdraw(&*store).await;
+            assert_eq!(withdrawn.is_ok(), phase == Phase::Steady, "{phase}: {withdrawn:?}");
         }
         assert!(matches!(step(&*store, &next).await, Ok(Step::Over)));
         // And whoever still goes by the old one alone is refused.
@@ -116,5 +157,10 @@ mod tests {
         let opened =
             semel::secrets::open(store, outdated, Arc::new(SystemClock), &SystemRandom, "b", terms).await;
         assert!(matches!(opened, Err(Error::Unknown { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_store_without_a_secret_has_none_to_take_back() {
+        assert_eq!(withdraw(&memory::Store::new()).await, Ok(()));
     }
 }

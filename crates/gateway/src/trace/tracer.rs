@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Where spans go, and which.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Options {
     /// The collector; spans are sent to `/v1/traces` below it.
     pub endpoint: Target,
@@ -97,6 +97,11 @@ impl Tracer {
     pub fn new(options: Options) -> Self {
         let (queue, queued) = mpsc::channel(options.queue_max.max(1));
         Self(Arc::new(Inner { options, counts: Arc::default(), queue, queued: Mutex::new(Some(queued)) }))
+    }
+
+    /// Where its spans go, and which.
+    pub fn options(&self) -> &Options {
+        &self.0.options
     }
 
     /// What makes spans of what happens in the process.

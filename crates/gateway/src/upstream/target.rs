@@ -7,6 +7,7 @@ use http::Uri;
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use rustls::pki_types::ServerName;
 use std::fmt;
+use std::net::IpAddr;
 
 /// How many bytes a target may have, path and query: what is left of the longest that there can be (65,534) below the
 /// longest base path.
@@ -88,6 +89,12 @@ impl Target {
     /// The host's name or address, an IPv6 address without its brackets.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Whether it is on this machine by its very name, so that nobody on the way can read along.
+    pub fn is_loopback(&self) -> bool {
+        let is_address = self.host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
+        is_address || self.host.eq_ignore_ascii_case("localhost")
     }
 
     /// The port, the scheme's own where the URL names none.

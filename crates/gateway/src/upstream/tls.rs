@@ -12,7 +12,7 @@ const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// The certificate authorities that an `https://` upstream's certificate must come from.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     authorities: Vec<CertificateDer<'static>>,
     is_private: bool,

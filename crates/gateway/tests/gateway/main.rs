@@ -17,6 +17,7 @@ mod passing;
 mod rebuild;
 mod reconcile;
 mod reload;
+mod renewed;
 mod sealed;
 mod secret;
 mod secure;

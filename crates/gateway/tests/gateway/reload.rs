@@ -2,9 +2,10 @@
 
 use crate::client::Ask;
 use crate::upstream::{Act, Gate, Seen, charged};
-use crate::world::{World, until, within};
+use crate::world::{Scratch, Starting, World, until, within};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::net::TcpListener;
 
 const STRICT: &str = "[[operation]]\npath = \"/strict\"\nkey = \"required\"\n";
 
@@ -76,4 +77,25 @@ async fn a_bad_file_keeps_the_old_one_and_every_mistake_is_logged() {
     world.reconfigure("[quotas]\nnew_per_caller = \"1/1h\"\n");
     until(async || world.log().contains("[quotas] has changed").then_some(())).await;
     assert!(!is_strict(&world).await, "the rest of it holds at once");
+}
+
+#[tokio::test]
+async fn a_reload_that_is_asked_for_during_the_start_ends_nothing_and_is_done_after_it() {
+    // The start waits for an issuer's keys, and so goes no further than the test lets it.
+    let keys = TcpListener::bind("127.0.0.1:0").await.expect("an address");
+    let at = keys.local_addr().expect("an address");
+    let scratch = Scratch::new();
+    scratch.configure(&format!(
+        "[upstream]\nurl = \"http://127.0.0.1:1\"\n[store]\nurl = \"memory:\"\n[identity]\nsources = [\"jwt\"]\n\
+         [[identity.issuer]]\nname = \"i\"\naudience = [\"a\"]\njwks_url = \"http://{at}/keys\"\n"
+    ));
+    let config = scratch.config();
+    let starting = Starting::begin(&scratch, &["--config", config.to_str().expect("text")]);
+    let (asked, _) = within(keys.accept()).await.expect("it asks for keys");
+    starting.hang_up();
+    drop((asked, keys));
+    let gateway = tokio::task::spawn_blocking(|| starting.listens());
+    let _gateway = within(gateway).await.expect("it starts");
+    until(async || scratch.logged().contains("the configuration was read anew, and holds").then_some(()))
+        .await;
 }

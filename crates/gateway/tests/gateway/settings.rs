@@ -2,7 +2,7 @@
 
 use crate::client::Ask;
 use crate::secure::Authority;
-use crate::upstream::{Upstream, charged};
+use crate::upstream::{Act, Upstream, charged, response};
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until, within};
 use std::process::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,6 +24,24 @@ async fn published_paths_can_be_moved_and_the_usual_ones_are_the_services_own_th
         "the service's own"
     );
     assert_eq!(world.send(Ask::get(&format!("/operations/{id}"))).await.text(), "charge 3");
+}
+
+#[tokio::test]
+async fn every_problem_points_to_where_it_is_explained_however_far_the_published_paths_were_moved() {
+    let terms = "[published]\nprefix = \"/pay\"\n[defaults.authorize]\npath = \"/session\"\n";
+    // No connection is left over on which the service could still be reached.
+    let closing = |_: &_| Act::SayAndEnd(response("201 Created", &[("connection", "close")], "charged"));
+    let mut world = World::configured(terms, closing).await;
+    assert_eq!(world.charge(7).await.status, 201);
+    world.upstream.refuse().await;
+    let unprotected = Ask::new("DELETE", "/charges/1");
+    let (unkeyed, unasked) = (world.send(unprotected).await, world.charge(7).await);
+    for (reply, status) in [(unkeyed, 502), (unasked, 503)] {
+        world.is_problem(&reply, status, "UPSTREAM_UNREACHABLE", true).await;
+        let problem = reply.json();
+        let place = problem["type"].as_str().expect("a type");
+        assert!(place.starts_with("/pay/.well-known/idempotency"), "{place}");
+    }
 }
 
 #[tokio::test]

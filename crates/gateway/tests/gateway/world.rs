@@ -72,6 +72,63 @@ impl Drop for Scratch {
     }
 }
 
+/// A process `semel serve` that has not said yet where it listens. Killed when it is dropped.
+pub(crate) struct Starting(Option<Child>);
+
+impl Starting {
+    pub(crate) fn begin(scratch: &Scratch, flags: &[&str]) -> Self {
+        let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
+        let process = Command::new(env!("CARGO_BIN_EXE_semel"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(flags)
+            // Whatever is asked for otherwise, a flag outranks this.
+            .env("SEMEL_ADMIN", "127.0.0.1:0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("semel starts");
+        Self(Some(process))
+    }
+
+    /// Asks it to read its configuration anew.
+    pub(crate) fn hang_up(&self) {
+        signal(self.0.as_ref().expect("it runs").id(), "HUP");
+    }
+
+    /// Waits until it says where it listens.
+    pub(crate) fn listens(mut self) -> Gateway {
+        let process = self.0.as_mut().expect("it runs");
+        let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
+        let id = process.id();
+        let mut said = String::new();
+        let address = loop {
+            let from = said.len();
+            let read = stdout.read_line(&mut said).expect("text");
+            assert!(read > 0, "semel did not start: {:?}, {said}", process.wait());
+            if let Some(address) = said[from..].trim().strip_prefix("listening") {
+                let (_, address) = address.trim().split_once("://").expect("a URL");
+                break address.parse().expect("an address");
+            }
+        };
+        Gateway { process: self.0.take(), id, address, stdout }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.0.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn signal(id: u32, name: &str) {
+    let asked = Command::new("sh").arg("-c").arg(format!("kill -{name} {id}")).status();
+    assert!(asked.expect("a shell").success(), "semel is gone already");
+}
+
 /// A process `semel serve`. Killed when it is dropped.
 pub(crate) struct Gateway {
     process: Option<Child>,
@@ -106,30 +163,7 @@ impl Gateway {
 
     /// Starts it with these flags, and reads where it listens.
     pub(crate) fn run(scratch: &Scratch, flags: &[&str]) -> Self {
-        let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_semel"))
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(flags)
-            // Whatever is asked for otherwise, a flag outranks this.
-            .env("SEMEL_ADMIN", "127.0.0.1:0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("semel starts");
-        let mut stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
-        let id = process.id();
-        let mut said = String::new();
-        let address = loop {
-            let from = said.len();
-            let read = stdout.read_line(&mut said).expect("text");
-            assert!(read > 0, "semel did not start: {:?}, {said}", process.wait());
-            if let Some(address) = said[from..].trim().strip_prefix("listening") {
-                let (_, address) = address.trim().split_once("://").expect("a URL");
-                break address.parse().expect("an address");
-            }
-        };
-        Self { process: Some(process), id, address, stdout }
+        Starting::begin(scratch, flags).listens()
     }
 
     /// Where operators find it, as it goes on to print.
@@ -181,8 +215,7 @@ impl Gateway {
     }
 
     fn signal(&self, name: &str) {
-        let asked = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.id)).status();
-        assert!(asked.expect("a shell").success(), "semel is gone already");
+        signal(self.id, name);
     }
 
     /// Waits for the end.

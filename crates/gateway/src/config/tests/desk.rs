@@ -1,9 +1,11 @@
 //! `[admin]`, client certificates, hashing secrets, and what else concerns the process as a whole.
 
+use super::pem::Pem;
 use super::{mistakes, nothing, one_mistake, parsed};
 use crate::admin::{Address, Role};
 use crate::config::{Overrides, read};
 use crate::identity::{Named, Source};
+use crate::serve::Next;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -68,15 +70,14 @@ fn a_token_that_lets_nobody_in_or_anybody_is_told_and_never_repeated() {
 
 #[test]
 fn certificates_are_asked_for_by_tls_only_and_used_only_where_they_are_asked_for() {
-    let tls = "tls_cert = \"Cargo.toml\"\ntls_key = \"Cargo.toml\"\n";
-    let config =
-        parsed(&format!("[listen]\n{tls}client_ca = \"Cargo.toml\"\n[identity]\nsources = [\"mtls:uri\"]\n"));
+    let pem = Pem::new();
+    let (tls, ca) = (pem.tls(), pem.line("client_ca", "cert.pem"));
+    let config = parsed(&format!("[listen]\n{tls}{ca}[identity]\nsources = [\"mtls:uri\"]\n"));
     assert!(config.listen.clients.is_some_and(|clients| clients.is_required));
     assert_eq!(config.identity.sources, [Source::Mtls(Named::Uri)]);
-    let optional =
-        parsed(&format!("[listen]\n{tls}client_ca = \"Cargo.toml\"\nclient_certs = \"optional\"\n"));
+    let optional = parsed(&format!("[listen]\n{tls}{ca}client_certs = \"optional\"\n"));
     assert!(optional.listen.clients.is_some_and(|clients| !clients.is_required));
-    one_mistake("[listen]\nclient_ca = \"Cargo.toml\"\n", "2:1", &["by TLS only", "tls_cert and tls_key"]);
+    one_mistake(&format!("[listen]\n{ca}"), "2:1", &["by TLS only", "tls_cert and tls_key"]);
     one_mistake("[listen]\nclient_certs = \"optional\"\n", "2:1", &["there are none", "client_ca"]);
     one_mistake(
         "[listen]\nclient_ca = \"/nowhere/ca.pem\"\n",
@@ -91,6 +92,29 @@ fn certificates_are_asked_for_by_tls_only_and_used_only_where_they_are_asked_for
         );
     }
     one_mistake("[identity]\nsources = [\"mtls:fingerprint\"]\n", "2:12", &["no caller can be told by"]);
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_told_before_anything_starts() {
+    let pem = Pem::new();
+    let (certificate, key) = (pem.line("tls_cert", "cert.pem"), pem.line("tls_key", "key.pem"));
+    for table in ["[listen]\n", "[admin]\n"] {
+        parsed(&format!("{table}{certificate}{key}"));
+        let with_key = |file: &str| format!("{table}{certificate}{}", pem.line("tls_key", file));
+        one_mistake(&with_key("text.pem"), "3:1", &["text.pem: there is no private key", "PEM"]);
+        one_mistake(&with_key("cert.pem"), "3:1", &["cert.pem: there is no private key", "PEM"]);
+        one_mistake(&with_key("other.pem"), "3:1", &["other.pem: the key does not belong", "made for"]);
+        for (file, what) in
+            [("text.pem", "text.pem: there is no certificate"), ("damaged.pem", "damaged.pem: ")]
+        {
+            one_mistake(&format!("{table}{}{key}", pem.line("tls_cert", file)), "2:1", &[what, "PEM"]);
+        }
+    }
+    for (file, what) in [("text.pem", "text.pem: there is no certificate"), ("damaged.pem", "damaged.pem: ")]
+    {
+        let text = format!("[listen]\n{certificate}{key}{}", pem.line("client_ca", file));
+        one_mistake(&text, "4:1", &[what, "authorities' certificates"]);
+    }
 }
 
 fn secrets(name: &str) -> Option<OsString> {
@@ -110,14 +134,18 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
     let both = "[store]\nhashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:NEXT\"\n";
     let config = with(both).expect("no mistake");
     assert_eq!(config.keeping.hashing.secret, Some(vec![0xa1; 32]));
-    assert_eq!(config.keeping.hashing.next, Some(vec![0xb2; 32]));
+    assert!(config.keeping.hashing.next == Next::Secret(vec![0xb2; 32]));
     assert!(format!("{config:?}").contains("Hashing(set, next set)"), "{config:?}");
     assert!(!format!("{config:?}").contains("161, 161"));
+    let withdrawn = with("[store]\nhashing_secret = \"env:OLD\"\nhashing_secret_next = \"withdraw\"\n");
+    assert!(withdrawn.expect("no mistake").keeping.hashing.next == Next::Withdrawn);
     for (text, what) in [
         ("hashing_secret = \"env:SHORT\"\n", "32"),
         ("hashing_secret = \"env:WORDS\"\n", "not written in hexadecimal digits"),
         ("hashing_secret = \"env:NOWHERE\"\n", "NOWHERE, which holds `hashing_secret`, is not set"),
         ("hashing_secret = \"a1a1\"\n", "does not say where the secret is"),
+        ("hashing_secret = \"withdraw\"\n", "does not say where the secret is"),
+        ("hashing_secret_next = 7\n", "`hashing_secret_next` is a whole number"),
         ("hashing_secret = \"env:OLD\"\nhashing_secret_next = \"env:OLD\"\n", "in use already"),
     ] {
         let found = with(&format!("[store]\n{text}")).expect_err("a mistake");

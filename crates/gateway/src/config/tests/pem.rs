@@ -1,0 +1,47 @@
+//! Certificates in files, for settings that name some.
+
+use rcgen::{CertificateParams, KeyPair};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory with a certificate and keys, gone afterwards.
+pub(crate) struct Pem(PathBuf);
+
+impl Pem {
+    pub(crate) fn new() -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("semel-pem-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let (key, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
+        let params = CertificateParams::new(vec!["semel.example".to_owned()]).expect("a name");
+        let certificate = params.self_signed(&key).expect("a certificate").pem();
+        let files = [
+            ("cert.pem", certificate.as_str()),
+            ("key.pem", &key.serialize_pem()),
+            ("other.pem", &other.serialize_pem()),
+            ("damaged.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            ("text.pem", "no certificate\n"),
+        ];
+        for (name, text) in files {
+            std::fs::write(directory.join(name), text).expect("a file");
+        }
+        Self(directory)
+    }
+
+    /// `key = 'path of that file'`, and the line's end.
+    pub(crate) fn line(&self, key: &str, file: &str) -> String {
+        format!("{key} = '{}'\n", self.0.join(file).display())
+    }
+
+    /// TLS as it should be.
+    pub(crate) fn tls(&self) -> String {
+        self.line("tls_cert", "cert.pem") + &self.line("tls_key", "key.pem")
+    }
+}
+
+impl Drop for Pem {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}

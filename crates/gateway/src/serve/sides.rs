@@ -1,0 +1,99 @@
+//! The client's side and the upstream's, and the layer that joins them.
+//!
+//! What lives here: what requests pass through, in its order, made from a plan. What must never: a socket that is bound, or a store
+//! that is touched: a reload makes all of this anew, and may throw it away.
+
+use super::entrance::{Known, Way};
+use super::{Plan, alarms, lines};
+use crate::ask::Ways;
+use crate::forward::{self, Client, Inbound, Outbound, Trust};
+use crate::identity::{self, Live};
+use crate::listen::{ClientCertificate, Peer};
+use crate::metrics::Metrics;
+use crate::shadow::Tally;
+use crate::trace::Traced;
+use crate::upstream::Upstream;
+use semel::{Engine, SystemClock};
+use semel_http::{Callers, Layer, Routes};
+use std::sync::Arc;
+use tower_layer::Layer as _;
+
+/// What has to be there before requests can pass from one side to the other. Making it touches no store.
+pub(super) struct Sides {
+    outbound: Outbound,
+    live: Live,
+    pub(super) routes: Routes,
+}
+
+impl Sides {
+    pub(super) async fn of(plan: &Plan) -> Result<Self, String> {
+        let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
+        let upstream = upstream.map_err(|error| error.to_string())?;
+        let forwarded_by = plan.forwarded_by.clone();
+        let trust = Trust::of(move |address| forwarded_by.iter().any(|network| network.holds(address)));
+        let forwarding = forward::Options::default().host(plan.host).trust(trust).client(|extensions| {
+            let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
+            Some(Client { address: address.ip(), is_tls: *is_tls })
+        });
+        let outbound = Outbound::new(upstream.clone(), forwarding);
+        let (credentials, prefix) = (plan.credentials(), plan.prefix.clone());
+        let ways = Ways { upstream, outbound: outbound.clone(), credentials, prefix };
+        let routes = plan.routes(&ways)?;
+        let peer = |extensions: &http::Extensions| {
+            let Peer { address, .. } = extensions.get::<Peer>()?;
+            let shown = extensions.get::<ClientCertificate>();
+            let certificate = shown.map(|ClientCertificate(certificate)| Arc::clone(certificate));
+            Some(identity::Peer { address: address.ip(), certificate })
+        };
+        let live = plan.identity.clone().start(Arc::new(SystemClock), peer).await;
+        let live = live.map_err(|found| {
+            let told: Vec<_> = found.iter().map(ToString::to_string).collect();
+            told.join("\n")
+        })?;
+        Ok(Self { outbound, live, routes })
+    }
+
+    /// Everything between the listener and the upstream.
+    pub(super) fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics, shadow: &Tally) -> Way {
+        let Self { outbound, live, routes } = self;
+        metrics.call_by(&routes);
+        let watching = Both(Both(alarms::Alarms, lines::Lines), Both(metrics.clone(), shadow.clone()));
+        let layer = Layer::routed(engine.clone(), routes)
+            .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
+            .observer(watching)
+            .bodies_bytes_max(plan.limits.bodies_bytes_max)
+            .body_time_max(plan.limits.body_time_max);
+        // Where nothing is protected there is nothing to publish, and every path is the upstream's.
+        let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
+        // The same rules as `live` would follow; the specification names these two by what they mean.
+        let layer = match plan.identity.tenant {
+            identity::Tenant::None if plan.identity.sources.is_empty() => {
+                layer.callers(Callers::by_authorization())
+            }
+            identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
+            _ => live.under(layer),
+        };
+        let guarded = layer.layer(Traced::new(outbound));
+        Inbound::new(Known::new(guarded, live), plan.rules())
+    }
+}
+
+/// Two who watch the layer.
+struct Both<A, B>(A, B);
+
+impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for Both<A, B> {
+    fn observe(&self, event: &semel_http::Event<'_>) {
+        self.0.observe(event);
+        self.1.observe(event);
+    }
+
+    fn began(&self, operation: &str) {
+        self.0.began(operation);
+        self.1.began(operation);
+    }
+
+    fn ended(&self, operation: &str) {
+        self.0.ended(operation);
+        self.1.ended(operation);
+    }
+}
