@@ -105,7 +105,8 @@ pub(super) async fn ask(
 ) -> Result<Value, Stop> {
     let Reply { status, retry_after, document } = desk.ask(method, path, body).await?;
     if (200..300).contains(&status) {
-        return Ok(document);
+        // Whatever is asked of the API, it answers with an object.
+        return if document.is_object() { Ok(document) } else { Err(foreign()) };
     }
     if is_json {
         crate::serve::say(&document.to_string());
@@ -122,6 +123,23 @@ pub(super) async fn ask(
         401 => Stop::failed(format!("{why} Put it into {TOKEN_VARIABLE}, or a file for --token-file.")),
         _ => Stop::failed(why),
     })
+}
+
+/// Asks for a record, or for what came of a word about one.
+pub(super) async fn ask_record(
+    desk: &Desk,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+    is_json: bool,
+) -> Result<Value, Stop> {
+    let record = ask(desk, method, path, body, is_json).await?;
+    if record["operationId"].is_string() { Ok(record) } else { Err(foreign()) }
+}
+
+/// What was answered is JSON, and nothing that the API would say.
+pub(super) fn foreign() -> Stop {
+    Stop::failed("the answer is not the admin API's: is this an admin address?")
 }
 
 /// The keys of a configuration file.

@@ -4,7 +4,7 @@
 //! out because it cannot be read.
 
 use super::super::moment::{age, parse};
-use super::super::place::ask;
+use super::super::place::{ask, foreign};
 use super::super::stop::Stop;
 use super::super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
 use super::tone;
@@ -83,8 +83,8 @@ impl Args {
                 let _ = write!(path, "&after={}", encoded(cursor));
             }
             let mut page = ask(desk, Method::GET, &path, None, is_json).await?;
-            let records = taken(&mut page, "records");
-            let unreadable = taken(&mut page, "unreadable");
+            let records = taken(&mut page, "records").ok_or_else(foreign)?;
+            let unreadable = taken(&mut page, "unreadable").unwrap_or_default();
             left = left.saturating_sub(records.len());
             after = page["next"].as_str().map(str::to_owned);
             out.take(records, unreadable);
@@ -122,11 +122,8 @@ impl Args {
     }
 }
 
-fn taken(page: &mut Value, name: &str) -> Vec<Value> {
-    match page[name].take() {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    }
+fn taken(page: &mut Value, name: &str) -> Option<Vec<Value>> {
+    page.get_mut(name)?.as_array_mut().map(std::mem::take)
 }
 
 /// Where records go as they come.

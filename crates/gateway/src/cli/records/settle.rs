@@ -3,7 +3,7 @@
 //! What lives here: an operator's word, from flags to the document that the admin API takes. What must never: an action
 //! without a reason.
 
-use super::super::place::{Place, ask, read};
+use super::super::place::{Place, ask_record, read};
 use super::super::stop::Stop;
 use super::super::table::Screen;
 use super::tone;
@@ -127,7 +127,7 @@ impl Release {
 
 async fn tell(desk: &Desk, id: OperationId, action: &str, word: &Value, is_json: bool) -> Result<(), Stop> {
     let path = format!("/v1/records/{id}/{action}");
-    let record = ask(desk, Method::POST, &path, Some(word), is_json).await?;
+    let record = ask_record(desk, Method::POST, &path, Some(word), is_json).await?;
     if is_json {
         say(&record.to_string());
         return Ok(());
