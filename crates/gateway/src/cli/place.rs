@@ -5,11 +5,10 @@
 
 use super::config::{text, told};
 use super::stop::Stop;
-use crate::admin_client::{Desk, Local, Remote, Reply, Url};
+use crate::admin_client::{Desk, Keys, Local, Remote, Reply, Url};
 use crate::config::{self, Overrides};
 use crate::stores;
 use http::Method;
-use semel::sealing::KeyRing;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +40,8 @@ pub(super) struct Place {
     /// which sweeps nothing
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<stores::Url>,
-    /// With --store: the gateway's configuration file, for the keys that stored answers are sealed with
+    /// With --store: the gateway's configuration file, for the secret that keys are hashed with and the keys that stored answers
+    /// are sealed with, where it names them
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "admin", help_heading = "Where")]
     config: Option<PathBuf>,
 }
@@ -89,8 +89,8 @@ impl Place {
             }
             return self.gateway.desk();
         };
-        let sealing = self.config.as_deref().map(sealing).transpose()?.flatten();
-        let local = Local::open(url, sealing, &who(), with_bodies).await?;
+        let keys = self.config.as_deref().map(keys).transpose()?.unwrap_or_default();
+        let local = Local::open(url, keys, &who(), with_bodies).await?;
         Ok(Desk::Local(Box::new(local)))
     }
 }
@@ -143,9 +143,10 @@ pub(super) fn foreign() -> Stop {
 }
 
 /// The keys of a configuration file.
-pub(super) fn sealing(file: &Path) -> Result<Option<KeyRing>, Stop> {
+fn keys(file: &Path) -> Result<Keys, Stop> {
     let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
-    Ok(read.map_err(|mistakes| told(file, &mistakes))?.sealing)
+    let config = read.map_err(|mistakes| told(file, &mistakes))?;
+    Ok(Keys { sealing: config.sealing, hashing: config.keeping.hashing })
 }
 
 fn token(file: &Path) -> Result<String, Stop> {
