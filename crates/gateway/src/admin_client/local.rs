@@ -13,7 +13,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full, Limited};
 use semel::core::history::WHO_BYTES_MAX;
-use semel::core::store::Clock as _;
+use semel::core::store::{Clock as _, Store as _};
 use semel::sealing::KeyRing;
 use semel::{BuildError, Engine, Random as _, Settings, Sweep, SystemClock, SystemRandom, secrets};
 use semel_sql::sqlite::{self, Look};
@@ -45,7 +45,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Opens the store, which has to be there. `who` stands in the history of what is done. `keys`:
+    /// Opens the store, which has to be there and to have been worked on. `who` stands in the history of what is done. `keys`:
     /// what gateways on it are configured with; `with_bodies`: show stored answers.
     pub async fn open(url: &Url, keys: Keys, who: &str, with_bodies: bool) -> Result<Self, String> {
         let Url::Sqlite(path) = url else {
@@ -59,7 +59,14 @@ impl Local {
         if schema.have == 0 {
             return Err(format!("{url} holds no records of Semel, and nothing was changed in it"));
         }
+        let settings = look.settings().await.map_err(|error| unusable(&error))?;
         drop(look);
+        // Whoever works on it first decides what keys are hashed with: that is for a gateway to do.
+        if settings.iter().all(|(name, _)| name != "secrets") {
+            return Err(format!(
+                "{url} holds no records: no gateway has worked on it yet, and nothing was changed in it"
+            ));
+        }
         let store = Opened::open(url)?;
         // What is past its time is archived and removed by those who are configured for it.
         let settings = Settings {

@@ -193,3 +193,23 @@ fn a_store_with_a_configured_hashing_secret_is_worked_on_with_the_gateways_file(
     assert_eq!(ids(&list(&["--config", &turning]).exits(0).json()), [reply.id()]);
     drop(gateway);
 }
+
+#[test]
+fn looking_for_records_decides_nothing_for_a_store_that_no_gateway_has_worked_on() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    semel(&["schema", "apply", "--store", &scratch.store()]).exits(0);
+    let before = std::fs::read(scratch.file()).expect("read");
+    let secret = format!("hashing_secret = 'file:{}'\n", scratch.write("secret", "a1".repeat(32)));
+    let config = configured(&scratch, &upstream, "semel.toml", &secret);
+    for more in [&[][..], &["--config", &config]] {
+        let asked = semel(&[&["records", "list", "--store", &scratch.store()], more].concat()).exits(1);
+        assert!(asked.err.contains("no gateway has worked on it yet"), "{asked:?}");
+    }
+    assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
+    let settings: i64 = rusqlite::Connection::open(scratch.file())
+        .and_then(|raw| raw.query_row("SELECT count(*) FROM semel_settings", [], |row| row.get(0)))
+        .expect("a count");
+    assert_eq!(settings, 0);
+    let gateway = Gateway::start(&["--config", &config]);
+    assert_eq!(post(gateway.address, "/charges", Some(&key(1)), "{}").status, 201);
+}
