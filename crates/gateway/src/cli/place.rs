@@ -7,7 +7,7 @@ use super::config::{text, told};
 use super::stop::Stop;
 use crate::admin_client::{Desk, Keys, Local, Remote, Reply, Url};
 use crate::config::{self, Overrides};
-use crate::stores;
+use crate::{logging, stores};
 use http::Method;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,8 @@ impl Place {
             }
             return self.gateway.desk();
         };
+        // Here this process is what logs what was done; elsewhere the gateway is.
+        logging::begin(logging::Form::Text, logging::Level::Info, None);
         let keys = self.config.as_deref().map(keys).transpose()?.unwrap_or_default();
         let local = Local::open(url, keys, &who(), with_bodies).await?;
         Ok(Desk::Local(Box::new(local)))

@@ -213,3 +213,21 @@ fn looking_for_records_decides_nothing_for_a_store_that_no_gateway_has_worked_on
     let gateway = Gateway::start(&["--config", &config]);
     assert_eq!(post(gateway.address, "/charges", Some(&key(1)), "{}").status, 201);
 }
+
+#[test]
+fn what_is_done_to_a_store_is_logged_where_it_is_done() {
+    let world = World::new();
+    let doubted = world.post("/doubt", Some(&key(1)), "{}");
+    let resolve =
+        ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "seen in the ledger"];
+    let done = world.in_store(&resolve).exits(0);
+    for part in ["semel::audit", "cli:ada", "resolve", doubted.id(), "seen in the ledger"] {
+        assert!(done.err.contains(part), "{part} is not in {done:?}");
+    }
+    assert!(!done.out.contains("semel::audit"), "{done:?}");
+    // A running gateway logs for itself.
+    let reply = world.post("/doubt", Some(&key(2)), "{}");
+    let resolve =
+        ["records", "resolve", reply.id(), "--outcome", "not-applied", "--reason", "it is not there"];
+    assert_eq!(world.at_admin(&resolve).exits(0).err, "");
+}
