@@ -231,3 +231,11 @@ fn what_is_done_to_a_store_is_logged_where_it_is_done() {
         ["records", "resolve", reply.id(), "--outcome", "not-applied", "--reason", "it is not there"];
     assert_eq!(world.at_admin(&resolve).exits(0).err, "");
 }
+
+#[test]
+fn the_beginning_of_a_hash_is_refused_with_where_the_whole_is() {
+    for flag in ["--caller", "--key-hash"] {
+        let refused = semel(&["records", "list", flag, "a81b22d0"]).exits(2);
+        assert!(refused.err.contains("first 8") && refused.err.contains("records show"), "{refused:?}");
+    }
+}

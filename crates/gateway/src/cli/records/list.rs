@@ -29,13 +29,13 @@ pub(super) struct Args {
     /// Of this operation: its name, or method and path as in `POST /charges`
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
-    /// Of the caller with this hash
+    /// Of the caller with this hash, all 64 digits of it
     #[arg(long, value_name = "HASH", value_parser = hash)]
     caller: Option<String>,
     /// Of this key, which is hashed where the records are
     #[arg(long, value_name = "KEY", conflicts_with = "key_hash")]
     key: Option<String>,
-    /// Of the key with this hash
+    /// Of the key with this hash, all 64 digits of it
     #[arg(long, value_name = "HASH", value_parser = hash)]
     key_hash: Option<String>,
     /// Last written then or later: 2026-11-15T19:05:00Z, or how long ago, as in 2h
@@ -67,7 +67,11 @@ const STATES: [&str; 7] = [
 
 fn hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hash.then(|| text.to_owned()).ok_or_else(|| "a hash has 64 hexadecimal digits".to_owned())
+    is_hash.then(|| text.to_owned()).ok_or_else(|| {
+        "a hash has 64 hexadecimal digits. Tables, logs and metrics show the first 8 of them, by which nothing can be looked \
+         up: the whole is in `semel records show`, and in each line of `semel records list --all --json`"
+            .to_owned()
+    })
 }
 
 impl Args {
