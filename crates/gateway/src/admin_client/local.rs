@@ -86,9 +86,10 @@ impl Local {
             builder = builder.rotate_to(next);
         }
         let engine = builder.build().await.map_err(|error| match error {
-            BuildError::Secrets(secrets::Error::Missing(_)) => {
-                format!("{}; its file is named by --config FILE", unusable(&error))
-            }
+            BuildError::Secrets(secrets::Error::Missing(id)) => format!(
+                "{url} cannot be used without the hashing secret {id}, which its gateways are configured with: name their \
+                 file, --config FILE"
+            ),
             error => unusable(&error),
         })?;
         let token = format!("{:032x}", SystemRandom.bits());
