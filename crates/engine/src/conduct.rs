@@ -113,12 +113,12 @@ pub(crate) async fn conduct<L: Send>(
         }
         // Never a release, and no word of the owner's either: it stands as it is until its lease dies.
         Came::Panicked => {
-            node.observe(&Event::Panicked { operation_id });
+            node.observe(&Event::Panicked { operation_id, operation: record.operation() });
             drop(place);
             answer(reply, &record, Told::Unknown);
         }
         Came::Overran => {
-            node.observe(&Event::Overran { operation_id });
+            node.observe(&Event::Overran { operation_id, operation: record.operation() });
             in_doubt(&ownership, &place, reply, "the work took longer than its deadline").await;
         }
         Came::Closing => in_doubt(&ownership, &place, reply, "the process was shut down").await,
@@ -201,19 +201,14 @@ fn concluded<L>(
 pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Reading) -> Told<L> {
     let node = &ownership.node;
     let record = ownership.record();
-    let (found, operation_id) = (reading.found(), record.operation_id());
+    let (found, operation_id, operation) = (reading.found(), record.operation_id(), record.operation());
     let open = |outcome: &Outcome| node.opened(ownership.id, operation_id, outcome);
     let differs = machine::contradicts(found, ending, |stands, known| open(stands) == open(known));
-    node.observe(&Event::Fenced { operation_id, differs });
+    node.observe(&Event::Fenced { operation_id, operation, differs });
     if machine::outlived(&record, found) {
-        node.observe(&Event::RecordLost { operation_id });
+        node.observe(&Event::RecordLost { operation_id, operation });
     }
-    let subject = Subject {
-        id: ownership.id,
-        operation_id,
-        operation: record.operation(),
-        caller: record.caller_hash(),
-    };
+    let subject = Subject { id: ownership.id, operation_id, operation, caller: record.caller_hash() };
     telling::told(node, &subject, found, machine::overtaken(&record, found))
 }
 

@@ -116,12 +116,16 @@ pub enum Event<'a> {
     LeaseLost {
         /// Which command.
         operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
     },
     /// A finish was refused because the record is no longer its attempt's. `differs`: what stands there is not what
     /// the attempt led to. Somebody has to look.
     Fenced {
         /// Which command.
         operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
         /// Whether the record says otherwise than the attempt.
         differs: bool,
     },
@@ -129,6 +133,8 @@ pub enum Event<'a> {
     Unstored {
         /// Which command.
         operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
         /// Why not yet.
         error: &'a store::Error,
     },
@@ -136,6 +142,8 @@ pub enum Event<'a> {
     RecordLost {
         /// Which command.
         operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
     },
     /// Something stands in the store that this node cannot read. Alarm.
     Unreadable {
@@ -151,11 +159,15 @@ pub enum Event<'a> {
     Panicked {
         /// Which command.
         operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
     },
     /// The work took longer than its deadline and was dropped.
     Overran {
         /// Which command.
         operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
     },
     /// A call to the store was answered.
     Asked {
@@ -202,4 +214,25 @@ pub enum Event<'a> {
         /// Which command.
         operation_id: OperationId,
     },
+}
+
+impl<'a> Event<'a> {
+    /// The operation's name, where the event has one.
+    pub const fn operation(&self) -> Option<&'a str> {
+        match *self {
+            Self::Claimed { operation, .. }
+            | Self::Finished { operation, .. }
+            | Self::Replayed { operation }
+            | Self::Refused { operation, .. }
+            | Self::QuotaExceeded { operation, .. }
+            | Self::LeaseLost { operation, .. }
+            | Self::Fenced { operation, .. }
+            | Self::Unstored { operation, .. }
+            | Self::RecordLost { operation, .. }
+            | Self::Panicked { operation, .. }
+            | Self::Overran { operation, .. }
+            | Self::Expired { operation } => Some(operation),
+            _ => None,
+        }
+    }
 }

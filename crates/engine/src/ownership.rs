@@ -118,8 +118,9 @@ impl Ownership {
                 Err(Unwritten::Store(_)) => lease / 20,
                 Err(Unwritten::Refused(_)) => {
                     self.close();
-                    let operation_id = self.record().operation_id();
-                    self.node.observe(&Event::LeaseLost { operation_id });
+                    let record = self.record();
+                    let (operation_id, operation) = (record.operation_id(), record.operation());
+                    self.node.observe(&Event::LeaseLost { operation_id, operation });
                     return;
                 }
             };
@@ -154,8 +155,9 @@ impl Ownership {
                 drop(self.renew().await);
             }
             if !told {
-                let operation_id = self.record().operation_id();
-                self.node.observe(&Event::Unstored { operation_id, error: &error });
+                let record = self.record();
+                let (operation_id, operation) = (record.operation_id(), record.operation());
+                self.node.observe(&Event::Unstored { operation_id, operation, error: &error });
                 told = true;
             }
             let pause = backoff.next_span(self.node.random.bits());

@@ -107,6 +107,7 @@ pub use response::is_endless;
 pub use route::Routes;
 pub use semel::core::classify::Steer;
 pub use service::Service;
+pub use shadow::is_shadow;
 pub use source::KeySource;
 pub use terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};
 pub use unread::{TooSlow, Unread};

@@ -46,6 +46,13 @@ const SHADOW: &str = "(shadow)";
 /// The same for requests without a key, which are told apart by their payload.
 const UNKEYED: &str = "(shadow, without a key)";
 
+/// Whether a record of this operation is shadow mode's own: nobody is answered from it, and nothing hangs on its ending.
+pub fn is_shadow(operation: &str) -> bool {
+    [SHADOW, UNKEYED]
+        .iter()
+        .any(|marker| operation.strip_prefix(marker).is_some_and(|rest| rest.starts_with(' ')))
+}
+
 impl Asking {
     /// Hands a request on as if there were no layer, and has it judged aside.
     pub(crate) async fn in_shadow<S, B, R>(

@@ -277,6 +277,12 @@ fn unfingerprintable(error: &fingerprint::Error) -> semel_http::Problem {
 
 fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
     named("operation", &wanted.operation)?;
+    // Of such records no alarm is raised.
+    if semel_http::is_shadow(&wanted.operation) {
+        return Err(Problem::invalid(
+            "operation begins as the records of shadow mode do: choose another name.",
+        ));
+    }
     let key = Key::from_source(&wanted.key).map_err(|error| {
         Problem::from(semel_http::Problem::new(Code::Invalid, format!("Nothing was claimed. {error}")))
     })?;

@@ -5,6 +5,7 @@
 
 use super::{ANSWER_BYTES_MAX, Reply, reply};
 use crate::admin::{self, Admin, Role, Token, TokenHash};
+use crate::serve::Hashing;
 use crate::shadow::Tally;
 use crate::stores::{Opened, Url};
 use bytes::Bytes;
@@ -12,9 +13,9 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full, Limited};
 use semel::core::history::WHO_BYTES_MAX;
-use semel::core::store::Clock as _;
+use semel::core::store::{Clock as _, Store as _};
 use semel::sealing::KeyRing;
-use semel::{Engine, Random as _, Settings, Sweep, SystemClock, SystemRandom};
+use semel::{BuildError, Engine, Random as _, Settings, Sweep, SystemClock, SystemRandom, secrets};
 use semel_sql::sqlite::{self, Look};
 use serde_json::Value;
 use std::fmt;
@@ -26,6 +27,15 @@ use tower_service::Service as _;
 /// How long signing off from the store may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// What gateways on a store are configured with, where they are.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    /// What stored answers are sealed with.
+    pub sealing: Option<KeyRing>,
+    /// What keys and callers are hashed with.
+    pub hashing: Hashing,
+}
+
 /// A store that was opened to be operated on.
 pub struct Local {
     store: Opened,
@@ -35,14 +45,9 @@ pub struct Local {
 }
 
 impl Local {
-    /// Opens the store, which has to be there. `who` stands in the history of what is done. `sealing`: what stored answers are
-    /// sealed with; `with_bodies`: show them.
-    pub async fn open(
-        url: &Url,
-        sealing: Option<KeyRing>,
-        who: &str,
-        with_bodies: bool,
-    ) -> Result<Self, String> {
+    /// Opens the store, which has to be there and to have been worked on. `who` stands in the history of what is done. `keys`:
+    /// what gateways on it are configured with; `with_bodies`: show stored answers.
+    pub async fn open(url: &Url, keys: Keys, who: &str, with_bodies: bool) -> Result<Self, String> {
         let Url::Sqlite(path) = url else {
             return Err(format!(
                 "{url} lives in the process that made it: ask its admin address, --admin URL"
@@ -51,9 +56,16 @@ impl Local {
         let unusable = |error: &dyn fmt::Display| format!("{url} cannot be used: {error}");
         let look = Look::open(path, sqlite::Options::default()).map_err(|error| unusable(&error))?;
         let schema = look.schema().map_err(|error| unusable(&error))?;
-        drop(look);
         if schema.have == 0 {
             return Err(format!("{url} holds no records of Semel, and nothing was changed in it"));
+        }
+        let settings = look.settings().await.map_err(|error| unusable(&error))?;
+        drop(look);
+        // Whoever works on it first decides what keys are hashed with: that is for a gateway to do.
+        if settings.iter().all(|(name, _)| name != "secrets") {
+            return Err(format!(
+                "{url} holds no records: no gateway has worked on it yet, and nothing was changed in it"
+            ));
         }
         let store = Opened::open(url)?;
         // What is past its time is archived and removed by those who are configured for it.
@@ -63,10 +75,23 @@ impl Local {
             ..Settings::default()
         };
         let mut builder = Engine::builder(Arc::clone(&store.store)).settings(settings).name(named(who));
+        let Keys { sealing, hashing } = keys;
         if let Some(ring) = sealing {
             builder = builder.sealing(ring);
         }
-        let engine = builder.build().await.map_err(|error| unusable(&error))?;
+        if let Some(secret) = hashing.secret {
+            builder = builder.secret(secret);
+        }
+        if let Some(next) = hashing.next {
+            builder = builder.rotate_to(next);
+        }
+        let engine = builder.build().await.map_err(|error| match error {
+            BuildError::Secrets(secrets::Error::Missing(id)) => format!(
+                "{url} cannot be used without the hashing secret {id}, which its gateways are configured with: name their \
+                 file, --config FILE"
+            ),
+            error => unusable(&error),
+        })?;
         let token = format!("{:032x}", SystemRandom.bits());
         let mut roles = vec![Role::Read, Role::Operate];
         if with_bodies {

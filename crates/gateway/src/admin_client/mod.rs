@@ -7,7 +7,7 @@
 mod local;
 mod remote;
 
-pub use local::Local;
+pub use local::{Keys, Local};
 pub use remote::{Remote, Url};
 
 use http::Method;

@@ -23,7 +23,7 @@ const EXIT_CODES: &str = "Exit codes: 0 nothing that somebody has to act on (the
 #[command(after_help = EXIT_CODES)]
 pub(super) struct Args {
     /// The store: sqlite:PATH. It is opened to be read only, also while gateways run on it
-    /// [default: the configuration's, or sqlite:semel.db]
+    /// [default: the configuration's, or sqlite:semel.db without one]
     #[arg(long, value_name = "URL", env = "SEMEL_STORE")]
     store: Option<Url>,
     /// The gateway's configuration file: it is checked, and its keys are tried on sealed answers
@@ -39,9 +39,12 @@ pub(super) struct Args {
 
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let mut findings = Vec::new();
-    let config = arguments.config.as_deref().map(|file| read(file, &mut findings));
+    let config = arguments.config.as_deref().map(|file| read(file, &mut findings)).transpose()?.flatten();
+    // A file with mistakes names no store that could be relied on, and another one is nobody's question.
+    if config.is_none() && arguments.config.is_some() && arguments.store.is_none() {
+        return told_all(arguments, Report::of_no_store(), findings);
+    }
     let is_configured = config.is_some();
-    let config = config.transpose()?.flatten();
     let named = config.as_ref().map(|config| config.store.clone());
     let url = arguments.store.clone().or_else(|| named.clone()).unwrap_or_default();
     if let Some(named) = named.filter(|named| *named != url) {
@@ -56,7 +59,12 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let ask = Ask { is_quick: arguments.quick, sealing, is_configured };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
-    let mut report = runtime.block_on(doctor::examine(&url, &ask));
+    let report = runtime.block_on(doctor::examine(&url, &ask));
+    told_all(arguments, report, findings)
+}
+
+/// Prints the report with what was found besides.
+fn told_all(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Result<ExitCode, Stop> {
     for finding in findings {
         report.find(finding);
     }
@@ -90,7 +98,7 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
     let mut fact = |what: &str, more: String| {
         lines.push(format!("  {} {}", screen.tinted(&format!("{what:<10}"), Tone::Quiet), clean(&more)));
     };
-    fact("store", report.store.clone());
+    fact("store", report.store.clone().unwrap_or_else(|| "none was looked at".to_owned()));
     if let (Some(file), Some(log)) = (report.file_bytes, report.log_bytes) {
         let text = |bytes: u64| size::text(usize::try_from(rounded(bytes)).unwrap_or(usize::MAX));
         fact("file", format!("{}, its log {}; SQLite {}", text(file), text(log), report.sqlite));

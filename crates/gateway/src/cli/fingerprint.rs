@@ -11,11 +11,15 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+const EXIT_CODES: &str = "Exit codes: 0 there is one body, or both are the same request; 1 they are not; 2 it cannot be told, or the \
+                          command line is wrong";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
 pub(super) struct Args {
     /// The request's body; - reads standard input.
     file: PathBuf,
-    /// Another body, to see where the two differ.
+    /// Another body, to see where the two differ: why a retry was refused.
     other: Option<PathBuf>,
     /// The content type that it is sent with.
     #[arg(long, value_name = "TYPE", default_value = "application/json")]
@@ -23,10 +27,10 @@ pub(super) struct Args {
     /// The content encoding that it is sent with: gzip, deflate, br or zstd.
     #[arg(long, value_name = "CODING")]
     content_encoding: Option<String>,
-    /// The method.
+    /// The request's method.
     #[arg(long, default_value = "POST")]
     method: String,
-    /// The path, and the query string if there is one.
+    /// The request's path, and the query string if there is one.
     #[arg(long, default_value = "/")]
     path: String,
     /// The operation's name, where it has one other than method and path.
@@ -38,7 +42,7 @@ pub(super) struct Args {
     /// Leave out what stands at this JSON pointer; may be given several times.
     #[arg(long, value_name = "POINTER")]
     exclude: Vec<String>,
-    /// For programs.
+    /// For programs: one JSON document.
     #[arg(long)]
     json: bool,
 }

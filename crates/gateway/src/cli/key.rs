@@ -31,13 +31,15 @@ pub(super) enum Command {
         #[arg(long)]
         readable: bool,
     },
-    /// Make a token for the admin address: the token, for its holder, and the lines for the configuration file, which hold its
-    /// hash only.
+    /// Make a token for the admin address.
+    ///
+    /// Prints the token, for its holder, and the lines for the configuration file, which hold its hash only. The token is kept
+    /// nowhere.
     Token {
         /// Who holds it; stands in histories and logs for what they do.
         #[arg(value_name = "NAME")]
         name: String,
-        /// What it is good for: read, operate, claim, bodies; may be given several times.
+        /// What it is good for: read, operate, claim or bodies; may be given several times.
         #[arg(long = "role", value_name = "ROLE", default_value = "read", value_parser = role)]
         roles: Vec<Role>,
     },

@@ -64,7 +64,7 @@ enum Command {
     Schema(schema::Command),
     /// What makes two requests the same: a body's canonical form and hash, and where two bodies differ.
     Fingerprint(fingerprint::Args),
-    /// Make idempotency keys.
+    /// Make idempotency keys, and tokens for the admin address.
     #[command(subcommand)]
     Key(key::Command),
     /// Print what a shell needs to complete commands and flags.

@@ -5,11 +5,10 @@
 
 use super::config::{text, told};
 use super::stop::Stop;
-use crate::admin_client::{Desk, Local, Remote, Reply, Url};
+use crate::admin_client::{Desk, Keys, Local, Remote, Reply, Url};
 use crate::config::{self, Overrides};
-use crate::stores;
+use crate::{logging, stores};
 use http::Method;
-use semel::sealing::KeyRing;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +40,8 @@ pub(super) struct Place {
     /// which sweeps nothing
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<stores::Url>,
-    /// With --store: the gateway's configuration file, for the keys that stored answers are sealed with
+    /// With --store: the gateway's configuration file, for the secret that keys are hashed with and the keys that stored answers
+    /// are sealed with, where it names them
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "admin", help_heading = "Where")]
     config: Option<PathBuf>,
 }
@@ -89,8 +89,10 @@ impl Place {
             }
             return self.gateway.desk();
         };
-        let sealing = self.config.as_deref().map(sealing).transpose()?.flatten();
-        let local = Local::open(url, sealing, &who(), with_bodies).await?;
+        // Here this process is what logs what was done; elsewhere the gateway is.
+        logging::begin(logging::Form::Text, logging::Level::Info, None);
+        let keys = self.config.as_deref().map(keys).transpose()?.unwrap_or_default();
+        let local = Local::open(url, keys, &who(), with_bodies).await?;
         Ok(Desk::Local(Box::new(local)))
     }
 }
@@ -105,7 +107,8 @@ pub(super) async fn ask(
 ) -> Result<Value, Stop> {
     let Reply { status, retry_after, document } = desk.ask(method, path, body).await?;
     if (200..300).contains(&status) {
-        return Ok(document);
+        // Whatever is asked of the API, it answers with an object.
+        return if document.is_object() { Ok(document) } else { Err(foreign()) };
     }
     if is_json {
         crate::serve::say(&document.to_string());
@@ -124,10 +127,28 @@ pub(super) async fn ask(
     })
 }
 
+/// Asks for a record, or for what came of a word about one.
+pub(super) async fn ask_record(
+    desk: &Desk,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+    is_json: bool,
+) -> Result<Value, Stop> {
+    let record = ask(desk, method, path, body, is_json).await?;
+    if record["operationId"].is_string() { Ok(record) } else { Err(foreign()) }
+}
+
+/// What was answered is JSON, and nothing that the API would say.
+pub(super) fn foreign() -> Stop {
+    Stop::failed("the answer is not the admin API's: is this an admin address?")
+}
+
 /// The keys of a configuration file.
-pub(super) fn sealing(file: &Path) -> Result<Option<KeyRing>, Stop> {
+fn keys(file: &Path) -> Result<Keys, Stop> {
     let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
-    Ok(read.map_err(|mistakes| told(file, &mistakes))?.sealing)
+    let config = read.map_err(|mistakes| told(file, &mistakes))?;
+    Ok(Keys { sealing: config.sealing, hashing: config.keeping.hashing })
 }
 
 fn token(file: &Path) -> Result<String, Stop> {

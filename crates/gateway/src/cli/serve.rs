@@ -152,7 +152,7 @@ pub(super) struct Args {
     /// How log lines look.
     #[arg(long, value_name = "FORM", env = "SEMEL_LOG", default_value = "text", help_heading = "Logs")]
     log: logging::Form,
-    /// Which log lines are written: these and worse. Info; with --demo, error.
+    /// Which log lines are written: these and worse [default: info; with --demo, error]
     #[arg(long, value_name = "LEVEL", env = "SEMEL_LOG_LEVEL", help_heading = "Logs")]
     log_level: Option<logging::Level>,
 }

@@ -77,6 +77,14 @@ fn name(table: &Table<'_, '_>, before: &[Read]) -> Option<String> {
         table.page.mistake(Some(&at), "the name is empty", "write a name, or leave the line out");
         return None;
     }
+    if semel_http::is_shadow(name) {
+        table.page.mistake(
+            Some(&at),
+            format!("`{name}` begins as the records of shadow mode do, of which no alarm is raised"),
+            "give it another name",
+        );
+        return None;
+    }
     if before.iter().any(|read| read.operation.terms.name.as_deref() == Some(name)) {
         table.page.mistake(
             Some(&at),

@@ -184,6 +184,8 @@ fn a_route_that_no_request_reaches_is_told() {
 fn two_operations_of_one_name_are_told() {
     let text = "[[operation]]\nname = \"pay\"\npath = \"/a\"\n[[operation]]\nname = \"pay\"\npath = \"/b\"\n";
     one_mistake(text, "5:8", &["called `pay` already", "a name of its own"]);
+    let text = "[[operation]]\npath = \"/a\"\nname = \"(shadow) POST /a\"\n";
+    one_mistake(text, "3:8", &["records of shadow mode", "another name"]);
 }
 
 #[test]

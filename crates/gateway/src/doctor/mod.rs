@@ -27,7 +27,7 @@ pub struct Ask {
     pub is_quick: bool,
     /// The keys that stored answers should be sealed with, where a configuration names them.
     pub sealing: Option<KeyRing>,
-    /// Whether there was a configuration.
+    /// Whether there was a configuration that could be read.
     pub is_configured: bool,
 }
 
@@ -35,8 +35,9 @@ pub struct Ask {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The store.
-    pub store: String,
+    /// The store, where one was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
     /// Its time when it was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
@@ -93,8 +94,13 @@ pub struct Named {
 
 impl Report {
     fn of(url: &Url) -> Self {
+        Self { store: Some(url.to_string()), ..Self::of_no_store() }
+    }
+
+    /// Nothing was looked at.
+    pub fn of_no_store() -> Self {
         Self {
-            store: url.to_string(),
+            store: None,
             now: None,
             sqlite: semel_sql::sqlite::version(),
             schema: None,

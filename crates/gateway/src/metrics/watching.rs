@@ -5,7 +5,7 @@
 
 use super::{CALLS, Metrics};
 use semel::Event;
-use semel_http::{What, Would};
+use semel_http::{What, Would, is_shadow};
 use std::sync::atomic::Ordering;
 
 /// Everything that should never happen.
@@ -87,6 +87,10 @@ impl semel_http::Observer for Metrics {
 impl semel::Observer for Metrics {
     fn observe(&self, event: &Event<'_>) {
         let numbers = &self.0;
+        // What shadow mode has seen is counted by the layer's events; its records are no work of anybody's.
+        if event.operation().is_some_and(is_shadow) {
+            return;
+        }
         match event {
             Event::Finished { operation, state } => self.with_label(operation, |label| {
                 numbers.ended.add(&[("operation", label), ("state", state.as_str())]);
@@ -136,7 +140,7 @@ impl semel::Observer for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use semel::core::id::CallerHash;
+    use semel::core::id::{CallerHash, OperationId};
     use semel::core::record::StateName;
     use semel::core::time::Time;
     use semel_http::{Routes, Terms};
@@ -176,6 +180,28 @@ mod tests {
             assert!(text.contains(line), "{line} is not in {text}");
         }
         assert!(!text.contains("4711"), "{text}");
+    }
+
+    #[test]
+    fn what_becomes_of_a_shadows_record_is_counted_nowhere_and_raises_no_alarm() {
+        let metrics = metrics();
+        let before = metrics.text(0);
+        let operation_id = OperationId::from_bytes([7; 16]);
+        for operation in ["(shadow) POST /charges", "(shadow, without a key) charge"] {
+            told(&metrics, Event::Finished { operation, state: StateName::Succeeded });
+            told(&metrics, Event::Expired { operation });
+            told(&metrics, Event::Overran { operation_id, operation });
+            told(&metrics, Event::LeaseLost { operation_id, operation });
+            told(&metrics, Event::Fenced { operation_id, operation, differs: true });
+        }
+        assert_eq!(steady(&metrics.text(0)), steady(&before));
+        told(&metrics, Event::Overran { operation_id, operation: "POST /charges" });
+        assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"overran\"} 1\n"));
+    }
+
+    /// What stays as it is while nothing happens.
+    fn steady(text: &str) -> Vec<&str> {
+        text.lines().filter(|line| !line.starts_with("process_")).collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! every request.
 
 use semel::{Event, Observer};
-use semel_http::{What, Would};
+use semel_http::{What, Would, is_shadow};
 use tracing::{error, info, warn};
 
 /// Writes log lines.
@@ -13,12 +13,16 @@ pub(super) struct Alarms;
 
 impl Observer for Alarms {
     fn observe(&self, event: &Event<'_>) {
+        // Whatever becomes of shadow mode's own records, the request was handed on and nobody is answered from them.
+        if event.operation().is_some_and(is_shadow) {
+            return;
+        }
         match event {
-            Event::Fenced { operation_id, differs: true } => error!(
+            Event::Fenced { operation_id, differs: true, .. } => error!(
                 operation = %operation_id,
                 "conflict: an attempt ended otherwise than its record says; somebody has to look"
             ),
-            Event::RecordLost { operation_id } => {
+            Event::RecordLost { operation_id, .. } => {
                 error!(operation = %operation_id, "the record of an attempt that took effect is gone from the store");
             }
             Event::Unreadable { operation_id } => {
@@ -27,16 +31,16 @@ impl Observer for Alarms {
             Event::Unopened { operation_id } => {
                 error!(operation = %operation_id, "a sealed outcome cannot be opened; it is answered as not retained");
             }
-            Event::Panicked { operation_id } => {
+            Event::Panicked { operation_id, .. } => {
                 error!(operation = %operation_id, "an attempt panicked; its outcome is unknown once its lease is over");
             }
-            Event::Overran { operation_id } => {
+            Event::Overran { operation_id, .. } => {
                 warn!(operation = %operation_id, "an attempt took longer than its deadline; its outcome is unknown");
             }
-            Event::LeaseLost { operation_id } => {
+            Event::LeaseLost { operation_id, .. } => {
                 warn!(operation = %operation_id, "an attempt lost its lease");
             }
-            Event::Unstored { operation_id, error } => {
+            Event::Unstored { operation_id, error, .. } => {
                 error!(operation = %operation_id, %error, "an outcome is not stored yet; trying on");
             }
             Event::ClockMoved { by_millis, .. } => {

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 pub enum Verdict {
     /// Nothing that should pass would have been turned away.
     Enforce,
-    /// Something would have been refused that clients do not expect: find out why before.
+    /// Something would have been refused that clients do not expect, or most could not be judged: find out why before.
     LookFirst,
     /// No request has a key: there is nothing to enforce yet.
     AskForKeys,
@@ -74,11 +74,21 @@ pub fn advise(route: &Route) -> Advice {
             reasons.push(format!("{count} would have been refused as {code}"));
         }
     }
-    if route.not_judged > 0 {
+    // What nobody could judge may be anything: where it is most of it, the rest says little.
+    let judged = route.requests - route.not_judged.min(route.requests);
+    let is_unjudged = route.not_judged > judged;
+    if is_unjudged {
+        reasons.push(format!(
+            "{} of {} could not be judged, more than could: the service does not read the body or answers too late, or too \
+             many came at once",
+            route.not_judged, route.requests
+        ));
+    } else if route.not_judged > 0 {
         reasons.push(format!("{} could not be judged", route.not_judged));
     }
     let without = route.requests - route.with_key.min(route.requests);
     let verdict = match () {
+        () if is_unjudged => Verdict::LookFirst,
         () if route.with_key == 0 => Verdict::AskForKeys,
         () if is_to_look_at => Verdict::LookFirst,
         () => Verdict::Enforce,
@@ -167,6 +177,18 @@ mod tests {
         for code in [Code::Missing, Code::Unknown] {
             assert_eq!(advise(&refusing(code)).verdict, Verdict::Enforce, "{code:?}");
         }
+    }
+
+    #[test]
+    fn what_is_mostly_not_judged_is_to_be_looked_at_before_anything_is_advised() {
+        for with_key in [0, 10] {
+            let advice = advise(&Route { not_judged: 6, ..route(10, with_key) });
+            assert_eq!((advice.verdict, advice.config), (Verdict::LookFirst, None));
+            assert!(advice.reasons[0].starts_with("6 of 10 could not be judged"), "{:?}", advice.reasons);
+        }
+        let half = advise(&Route { not_judged: 5, ..route(10, 10) });
+        assert_eq!(half.verdict, Verdict::Enforce);
+        assert_eq!(half.reasons, ["5 could not be judged"]);
     }
 
     #[test]

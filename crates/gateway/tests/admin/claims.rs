@@ -235,6 +235,7 @@ async fn a_claim_that_says_too_little_or_too_much_claims_nothing() {
         json!({ "operation": "", "key": "k", "payload": 1 }),
         json!({ "operation": long, "key": "k", "payload": 1 }),
         json!({ "operation": "a\nb", "key": "k", "payload": 1 }),
+        json!({ "operation": "(shadow) POST /charges", "key": "k", "payload": 1 }),
         json!({ "operation": "charge", "key": "", "payload": 1 }),
         json!({ "operation": "charge", "key": long, "payload": 1 }),
         json!({ "operation": "charge", "key": "k", "payload": 1, "caller": "" }),

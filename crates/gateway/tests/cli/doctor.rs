@@ -215,3 +215,31 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     let is_in = |bytes: &Vec<u8>| bytes.windows(16).any(|window| window == b"do not read this");
     assert!(!kept.iter().any(is_in), "it was stored as it is");
 }
+
+#[test]
+fn a_configuration_with_mistakes_says_nothing_of_keys_and_names_no_store() {
+    let scratch = Scratch::new();
+    let upstream = crate::upstream::Upstream::start();
+    scratch.write("key-a", "11".repeat(32));
+    let config = |name: &str, more: &str| {
+        let (store, upstream) = (scratch.store(), upstream.address);
+        let secret = scratch.path("key-a").display().to_string();
+        let text = format!(
+            "[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n\
+             [[sealing.key]]\nname = \"a\"\nsecret = 'file:{secret}'\n{more}"
+        );
+        scratch.write(name, text)
+    };
+    let gateway = crate::world::Gateway::start(&["--config", &config("right.toml", "")]);
+    assert_eq!(crate::world::post(gateway.address, "/charges", Some(&key(1)), "{}").status, 201);
+
+    let mistaken = config("mistaken.toml", "[nonsense]\n");
+    let named = codes(&doctor(&scratch, &["--config", &mistaken]).exits(1));
+    let expected = [("error", "config-mistakes"), ("notice", "answers-sealed")];
+    assert_eq!(named, expected.map(|(severity, code)| (severity.to_owned(), code.to_owned())));
+    let alone = semel(&["doctor", "--json", "--config", &mistaken]).exits(1);
+    assert_eq!(codes(&alone), [("error".to_owned(), "config-mistakes".to_owned())]);
+    assert_eq!(alone.json().get("store"), None);
+    let told = semel(&["doctor", "--config", &mistaken]).exits(1).out;
+    assert!(told.contains("none was looked at") && !told.contains("semel.db"), "{told}");
+}

@@ -126,3 +126,32 @@ fn an_https_address_is_believed_by_its_certificate_only() {
     let other_name = semel(&["records", "list", "--admin", &other_name, "--ca", &certificate]).exits(1);
     assert!(other_name.err.contains("TLS"), "{other_name:?}");
 }
+
+#[test]
+fn what_is_json_and_not_the_admin_apis_is_told_as_such() {
+    let id = "00000000-0000-8000-8000-000000000000";
+    let commands: [&[&str]; 4] = [
+        &["records", "list"],
+        &["records", "show", id],
+        &["records", "show", id, "--json"],
+        &["records", "release", id, "--reason", "to see"],
+    ];
+    for said in ["[1]", "\"hello\"", "7", "null", "{\"hello\":1}"] {
+        for command in commands {
+            let (url, asked) = once(json("200 OK", said));
+            let ran = semel(&[command, &["--admin", &url]].concat()).exits(1);
+            asked.join().expect("asked");
+            assert!(ran.err.contains("is this an admin address?") && ran.out.is_empty(), "{said}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_record_without_an_answer_is_shown_as_it_came() {
+    let record = r#"{"operationId":"x","state":"CLAIMED","history":[]}"#;
+    let (url, asked) = once(json("200 OK", record));
+    let show = ["records", "show", "00000000-0000-8000-8000-000000000000", "--json", "--admin", &url];
+    let shown = semel(&show).exits(0).json();
+    asked.join().expect("asked");
+    assert_eq!(shown, serde_json::from_str::<serde_json::Value>(record).expect("a document"));
+}

@@ -1,6 +1,7 @@
 //! Finding and showing.
 
-use crate::world::{World, key, semel};
+use crate::upstream::Upstream;
+use crate::world::{Gateway, Scratch, World, key, post, semel};
 use serde_json::Value;
 
 fn ids(found: &Value) -> Vec<&str> {
@@ -137,7 +138,7 @@ fn each_way_to_fail_has_its_exit_code() {
 
 #[test]
 fn a_store_is_neither_created_nor_given_tables_by_looking_for_records() {
-    let scratch = crate::world::Scratch::new();
+    let scratch = Scratch::new();
     let missing = semel(&["records", "list", "--store", &scratch.store()]).exits(1);
     assert!(missing.err.contains("cannot be used"), "{missing:?}");
     assert!(!scratch.file().exists());
@@ -149,4 +150,92 @@ fn a_store_is_neither_created_nor_given_tables_by_looking_for_records() {
     assert!(foreign.err.contains("holds no records"), "{foreign:?}");
     assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
     semel(&["records", "list", "--store", "memory:"]).exits(1);
+}
+
+/// A configuration file of a gateway on the scratch's store, with `more` under `[store]`.
+fn configured(scratch: &Scratch, upstream: &Upstream, name: &str, more: &str) -> String {
+    let (store, upstream) = (scratch.store(), upstream.address);
+    scratch.write(name, format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{more}"))
+}
+
+#[test]
+fn a_store_with_a_configured_hashing_secret_is_worked_on_with_the_gateways_file() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let secret = |setting: &str, digits: &str| {
+        let file = scratch.write(setting, digits.repeat(32));
+        format!("{setting} = 'file:{file}'\n")
+    };
+    let (now, next) = (secret("hashing_secret", "a1"), secret("hashing_secret_next", "b2"));
+    let steady = configured(&scratch, &upstream, "steady.toml", &now);
+    let turning = configured(&scratch, &upstream, "turning.toml", &format!("{now}{next}"));
+    let other = format!("hashing_secret = 'file:{}'\n", scratch.write("other", "c3".repeat(32)));
+    let other = configured(&scratch, &upstream, "other.toml", &other);
+    let store = scratch.store();
+    let raw = key(1);
+    let list = |more: &[&str]| {
+        semel(&[&["records", "list", "--json", "--key", &raw, "--store", &store], more].concat())
+    };
+
+    let gateway = Gateway::start(&["--config", &steady]);
+    let reply = post(gateway.address, "/charges", Some(&raw), "{}");
+    assert_eq!(ids(&list(&["--config", &steady]).exits(0).json()), [reply.id()]);
+    let without = list(&[]).exits(1);
+    assert!(without.err.contains("--config FILE"), "{without:?}");
+    let wrong = list(&["--config", &other]).exits(1);
+    assert!(wrong.err.contains("is not this store's"), "{wrong:?}");
+    drop(gateway);
+
+    // While it is being replaced, both are needed.
+    let gateway = Gateway::start(&["--config", &turning]);
+    let announced =
+        || semel(&["doctor", "--json", "--quick", "--store", &store]).json()["secret"]["phase"] != "steady";
+    crate::world::until(announced);
+    assert_eq!(ids(&list(&["--config", &turning]).exits(0).json()), [reply.id()]);
+    drop(gateway);
+}
+
+#[test]
+fn looking_for_records_decides_nothing_for_a_store_that_no_gateway_has_worked_on() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    semel(&["schema", "apply", "--store", &scratch.store()]).exits(0);
+    let before = std::fs::read(scratch.file()).expect("read");
+    let secret = format!("hashing_secret = 'file:{}'\n", scratch.write("secret", "a1".repeat(32)));
+    let config = configured(&scratch, &upstream, "semel.toml", &secret);
+    for more in [&[][..], &["--config", &config]] {
+        let asked = semel(&[&["records", "list", "--store", &scratch.store()], more].concat()).exits(1);
+        assert!(asked.err.contains("no gateway has worked on it yet"), "{asked:?}");
+    }
+    assert_eq!(std::fs::read(scratch.file()).expect("read"), before);
+    let settings: i64 = rusqlite::Connection::open(scratch.file())
+        .and_then(|raw| raw.query_row("SELECT count(*) FROM semel_settings", [], |row| row.get(0)))
+        .expect("a count");
+    assert_eq!(settings, 0);
+    let gateway = Gateway::start(&["--config", &config]);
+    assert_eq!(post(gateway.address, "/charges", Some(&key(1)), "{}").status, 201);
+}
+
+#[test]
+fn what_is_done_to_a_store_is_logged_where_it_is_done() {
+    let world = World::new();
+    let doubted = world.post("/doubt", Some(&key(1)), "{}");
+    let resolve =
+        ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "seen in the ledger"];
+    let done = world.in_store(&resolve).exits(0);
+    for part in ["semel::audit", "cli:ada", "resolve", doubted.id(), "seen in the ledger"] {
+        assert!(done.err.contains(part), "{part} is not in {done:?}");
+    }
+    assert!(!done.out.contains("semel::audit"), "{done:?}");
+    // A running gateway logs for itself.
+    let reply = world.post("/doubt", Some(&key(2)), "{}");
+    let resolve =
+        ["records", "resolve", reply.id(), "--outcome", "not-applied", "--reason", "it is not there"];
+    assert_eq!(world.at_admin(&resolve).exits(0).err, "");
+}
+
+#[test]
+fn the_beginning_of_a_hash_is_refused_with_where_the_whole_is() {
+    for flag in ["--caller", "--key-hash"] {
+        let refused = semel(&["records", "list", flag, "a81b22d0"]).exits(2);
+        assert!(refused.err.contains("first 8") && refused.err.contains("records show"), "{refused:?}");
+    }
 }

@@ -1,8 +1,10 @@
 //! What shadow mode has seen, and what to enforce.
 
 use crate::upstream::Upstream;
-use crate::world::{Gateway, Scratch, key, post, semel, until};
+use crate::world::{Gateway, Scratch, key, post, semel, send, until};
 use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 fn shadowing(scratch: &Scratch, upstream: &Upstream, terms: &str) -> Gateway {
     let (store, upstream) = (scratch.store(), upstream.address);
@@ -96,4 +98,34 @@ fn without_shadow_mode_there_is_nothing_to_tell() {
     assert!(told.starts_with("no request came in shadow mode"), "{told}");
     let unreachable = semel(&["shadow", "--admin", "http://127.0.0.1:1"]).exits(1);
     assert!(unreachable.err.contains("cannot be reached"), "{unreachable:?}");
+}
+
+#[test]
+fn a_stream_that_outlasts_the_deadline_in_shadow_mode_raises_no_alarm_and_is_no_attempt() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let (store, service) = (scratch.store(), upstream.address);
+    let text = format!(
+        "[upstream]\nurl = \"http://{service}\"\nconnect_timeout = \"1s\"\nresponse_timeout = \"1s\"\n\
+         [store]\nurl = '{store}'\n[defaults]\nmode = \"shadow\"\n"
+    );
+    let gateway = Gateway::start(&["--config", &scratch.write("semel.toml", text), "--admin", "127.0.0.1:0"]);
+    let admin = format!("http://{}", gateway.admin.expect("it has one"));
+    let seen = |path: &str| {
+        let told = semel(&["shadow", "--json", "--admin", &admin]).exits(0).json();
+        route(&told, path).map(|route| route["seen"].clone())
+    };
+    assert_eq!(post(gateway.address, "/charges", Some(&key(1)), "{}").status, 201);
+    let streaming = send(gateway.address, "/drip", Some(&key(2)), "{}");
+    until(|| seen("/charges").is_some_and(|seen| seen["wouldRun"] == 1));
+    // Its own record has run into the deadline by then; the response still streams.
+    until(|| seen("/drip").is_some_and(|seen| seen["notJudged"] == 1));
+    let address = gateway.admin.expect("it has one");
+    let mut asking = TcpStream::connect(address).expect("it listens");
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    asking.write_all(request.as_bytes()).expect("it reads");
+    let mut metrics = String::new();
+    asking.read_to_string(&mut metrics).expect("text");
+    drop(streaming);
+    assert!(metrics.contains("idempotency_alarms_total{what=\"overran\"} 0\n"), "{metrics}");
+    assert!(!metrics.contains("idempotency_attempts_total{"), "{metrics}");
 }

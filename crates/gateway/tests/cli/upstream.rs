@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// `/doubt` breaks off, `/busy` says 429, `/hang` never answers, and everything else is charged for.
+/// `/doubt` breaks off, `/busy` says 429, `/hang` never answers, `/drip` begins to and never ends, and everything else is
+/// charged for.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     calls: Arc<AtomicUsize>,
@@ -50,6 +51,10 @@ fn serve(mut stream: TcpStream, calls: &AtomicUsize, held: &Mutex<Vec<TcpStream>
         let said = match path.as_str() {
             "/doubt" => return,
             "/hang" => return lock(held).push(stream),
+            "/drip" => {
+                drop(stream.write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 100\r\n\r\ncharge"));
+                return lock(held).push(stream);
+            }
             "/busy" => "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n".to_owned(),
             _ => {
                 let body = format!("charge {call}");

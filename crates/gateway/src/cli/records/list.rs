@@ -4,7 +4,7 @@
 //! out because it cannot be read.
 
 use super::super::moment::{age, parse};
-use super::super::place::ask;
+use super::super::place::{ask, foreign};
 use super::super::stop::Stop;
 use super::super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
 use super::tone;
@@ -29,13 +29,13 @@ pub(super) struct Args {
     /// Of this operation: its name, or method and path as in `POST /charges`
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
-    /// Of the caller with this hash
+    /// Of the caller with this hash, all 64 digits of it
     #[arg(long, value_name = "HASH", value_parser = hash)]
     caller: Option<String>,
     /// Of this key, which is hashed where the records are
     #[arg(long, value_name = "KEY", conflicts_with = "key_hash")]
     key: Option<String>,
-    /// Of the key with this hash
+    /// Of the key with this hash, all 64 digits of it
     #[arg(long, value_name = "HASH", value_parser = hash)]
     key_hash: Option<String>,
     /// Last written then or later: 2026-11-15T19:05:00Z, or how long ago, as in 2h
@@ -67,7 +67,11 @@ const STATES: [&str; 7] = [
 
 fn hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hash.then(|| text.to_owned()).ok_or_else(|| "a hash has 64 hexadecimal digits".to_owned())
+    is_hash.then(|| text.to_owned()).ok_or_else(|| {
+        "a hash has 64 hexadecimal digits. Tables, logs and metrics show the first 8 of them, by which nothing can be looked \
+         up: the whole is in `semel records show`, and in each line of `semel records list --all --json`"
+            .to_owned()
+    })
 }
 
 impl Args {
@@ -83,8 +87,8 @@ impl Args {
                 let _ = write!(path, "&after={}", encoded(cursor));
             }
             let mut page = ask(desk, Method::GET, &path, None, is_json).await?;
-            let records = taken(&mut page, "records");
-            let unreadable = taken(&mut page, "unreadable");
+            let records = taken(&mut page, "records").ok_or_else(foreign)?;
+            let unreadable = taken(&mut page, "unreadable").unwrap_or_default();
             left = left.saturating_sub(records.len());
             after = page["next"].as_str().map(str::to_owned);
             out.take(records, unreadable);
@@ -122,11 +126,8 @@ impl Args {
     }
 }
 
-fn taken(page: &mut Value, name: &str) -> Vec<Value> {
-    match page[name].take() {
-        Value::Array(items) => items,
-        _ => Vec::new(),
-    }
+fn taken(page: &mut Value, name: &str) -> Option<Vec<Value>> {
+    page.get_mut(name)?.as_array_mut().map(std::mem::take)
 }
 
 /// Where records go as they come.

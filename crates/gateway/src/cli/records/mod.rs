@@ -20,7 +20,7 @@ pub(super) struct Args {
     command: Command,
     #[command(flatten)]
     place: Place,
-    /// For programs: one JSON document, as the admin API has it; of `list --all`, one record per line
+    /// For programs: one JSON document, as the admin API has it; `list --all` prints one record per line
     #[arg(long, global = true)]
     json: bool,
 }

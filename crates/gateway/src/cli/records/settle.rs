@@ -3,7 +3,7 @@
 //! What lives here: an operator's word, from flags to the document that the admin API takes. What must never: an action
 //! without a reason.
 
-use super::super::place::{Place, ask, read};
+use super::super::place::{Place, ask_record, read};
 use super::super::stop::Stop;
 use super::super::table::Screen;
 use super::tone;
@@ -31,13 +31,13 @@ pub(super) struct Resolve {
     /// What every retry is answered, as JSON with status, headers and body or `body_base64`; - reads standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["status", "header", "body"])]
     response: Option<PathBuf>,
-    /// The same by its parts: the status
+    /// Or the answer by its parts: its status
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(200..600))]
     status: Option<u16>,
-    /// A header, as in `Location: /charges/7`; may be given several times
+    /// One of its headers, as in `Location: /charges/7`; may be given several times
     #[arg(long, value_name = "LINE", requires = "status", value_parser = header)]
     header: Vec<(String, String)>,
-    /// The body, byte for byte; - reads standard input
+    /// Its body, byte for byte; - reads standard input
     #[arg(long, value_name = "FILE", requires = "status")]
     body: Option<PathBuf>,
 }
@@ -127,7 +127,7 @@ impl Release {
 
 async fn tell(desk: &Desk, id: OperationId, action: &str, word: &Value, is_json: bool) -> Result<(), Stop> {
     let path = format!("/v1/records/{id}/{action}");
-    let record = ask(desk, Method::POST, &path, Some(word), is_json).await?;
+    let record = ask_record(desk, Method::POST, &path, Some(word), is_json).await?;
     if is_json {
         say(&record.to_string());
         return Ok(());

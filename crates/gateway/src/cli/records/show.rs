@@ -3,7 +3,7 @@
 //! What lives here: one record, for people. What must never: what was answered, where nobody asked to see it.
 
 use super::super::moment::{away, written};
-use super::super::place::ask;
+use super::super::place::ask_record;
 use super::super::stop::Stop;
 use super::super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
 use super::tone;
@@ -30,7 +30,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
         let path = format!("/v1/records/{}", self.id);
-        let mut record = ask(desk, Method::GET, &path, None, is_json).await?;
+        let mut record = ask_record(desk, Method::GET, &path, None, is_json).await?;
         if !self.body {
             withhold(&mut record);
         }
@@ -52,7 +52,7 @@ fn withhold(record: &mut Value) {
     if let Some(record) = record.as_object_mut() {
         record.remove("fingerprint");
     }
-    if let Some(response) = record["response"].as_object_mut() {
+    if let Some(response) = record.get_mut("response").and_then(Value::as_object_mut) {
         response.retain(|name, _| ["protocol", "status", "retained"].contains(&name.as_str()));
     }
 }
