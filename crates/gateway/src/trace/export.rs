@@ -14,7 +14,6 @@ use semel_http::Body;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tower_service::Service as _;
 use tracing::warn;
 
 /// How many spans one request has at most.
@@ -142,7 +141,7 @@ impl Exporter {
         self.is_well = failed.is_none();
     }
 
-    async fn post(&mut self, batch: &[Span]) -> Result<(), String> {
+    async fn post(&self, batch: &[Span]) -> Result<(), String> {
         let body = Bytes::from(otlp::batch(&self.service, batch).to_string());
         let mut request = Request::post(self.path.clone())
             .header(HOST, self.host.clone())
@@ -153,7 +152,7 @@ impl Exporter {
             request = request.header(name, value);
         }
         let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
-        let response = self.collector.call(request).await.map_err(|failure| failure.to_string())?;
+        let response = self.collector.send_quietly(request).await?;
         let status = response.status();
         // To its end, so that the connection can be used again.
         let _ = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;

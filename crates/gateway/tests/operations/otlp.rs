@@ -135,22 +135,30 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_down_is_counted_and_nobody_waits_for_it() {
+async fn a_collector_that_is_down_is_counted_and_told_once_and_nobody_waits_for_it() {
     let collector = collector().await;
     let secrets = crate::world::Scratch::new();
     let terms = settings(&collector, secrets.write("token", "s3cret").to_str().expect("text"));
+    let address = collector.address.to_string();
     drop(collector);
     let mut world = World::configured(&terms, |_| Act::Say(response("201 Created", &[], "charged"))).await;
     let admin = world.gateway.admin();
+    let failed_beyond = async |before: u64| {
+        until(async || {
+            let shown = Ask::get("/metrics").send(admin).await.expect("an answer");
+            let mut lines = shown.text().lines();
+            let failed = lines.find_map(|line| line.strip_prefix("semel_spans_total{what=\"failed\"} "));
+            failed.and_then(|failed| failed.parse::<u64>().ok()).filter(|failed| *failed > before)
+        })
+        .await
+    };
     assert_eq!(world.charge(5).await.status, 201);
-    until(async || {
-        let shown = Ask::get("/metrics").send(admin).await.expect("an answer");
-        let failed =
-            shown.text().lines().find_map(|line| line.strip_prefix("semel_spans_total{what=\"failed\"} "));
-        failed.is_some_and(|failed| failed != "0").then_some(())
-    })
-    .await;
+    let failed = failed_beyond(0).await;
     assert!(world.charge(5).await.is_replay());
+    failed_beyond(failed).await;
+    let log = world.log();
+    let told = log.lines().filter(|line| line.contains(&address) || line.contains("spans")).count();
+    assert_eq!(told, 1, "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
