@@ -18,7 +18,8 @@ async fn collector() -> Upstream {
 fn settings(collector: &Upstream, token: &str) -> String {
     format!(
         "[otlp]\nendpoint = \"http://{}/base\"\nservice = \"payments\"\n[[otlp.header]]\nname = \"x-token\"\nvalue = 'file:{token}'\n\
-         [admin]\naddress = \"127.0.0.1:0\"\n[[operation]]\nname = \"charge\"\npath = \"/charges\"\n",
+         [admin]\naddress = \"127.0.0.1:0\"\n[[operation]]\nname = \"charge\"\npath = \"/charges\"\n\
+         wait = \"100ms\"\n",
         collector.address
     )
 }
@@ -63,19 +64,20 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
     })
     .await;
     let traced = |trace: &str| charge(5).with("traceparent", format!("00-{trace}-{CLIENT}-01"));
-    // A twin comes while the first one runs, under another trace: it is the same request all the same.
+    // A twin comes while the first one runs, under another trace: it is the same request all the same. It waits for the first one
+    // for as long as it may.
     let other = "11111111111111111111111111111111";
     let (first, twin) = tokio::join!(world.send(traced(TRACE).with("tracestate", "a=b")), async {
         world.upstream.has_seen(1).await;
-        let twin = world.send(traced(other));
-        let opening = async {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            opened.open();
-        };
-        tokio::join!(twin, opening).0
+        let twin = world.send(traced(other)).await;
+        opened.open();
+        twin
     });
-    assert_eq!((first.status, first.is_replay(), twin.status, twin.is_replay()), (201, false, 201, true));
-    assert!(twin.header("traceparent").is_none(), "whoever traced the first one did not trace this one");
+    assert_eq!((first.status, first.is_replay()), (201, false));
+    assert_eq!(twin.code().as_deref(), Some("IDEMPOTENCY_REQUEST_IN_PROGRESS"));
+    let late = world.send(traced("33333333333333333333333333333333")).await;
+    assert_eq!((late.status, late.is_replay()), (201, true));
+    assert!(late.header("traceparent").is_none(), "whoever traced the first one did not trace this one");
 
     until(async || (!spans(&collector, Some(other)).is_empty()).then_some(())).await;
     let came = until(async || Some(spans(&collector, Some(TRACE))).filter(|came| came.len() >= 4)).await;
