@@ -183,6 +183,11 @@ pub enum Event<'a> {
         /// The operation's name.
         operation: &'a str,
     },
+    /// The sweeper has been through one chunk of what is due, and lives; a round may have many.
+    SweptChunk {
+        /// The store's time when it was asked for the chunk.
+        at: Time,
+    },
     /// The sweeper has been through what was due.
     Swept(&'a crate::sweep::Swept),
     /// The store's time moved against the time that really passed. The sweeper stands still.

@@ -89,6 +89,7 @@ pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
             return Ok(swept);
         }
         chunk(node, &page, &mut swept).await;
+        node.observe(&Event::SweptChunk { at: page.now });
         let Some(next) = page.next else { return Ok(swept) };
         after = Some(next);
         throttle(node, page.items.len(), begun).await;

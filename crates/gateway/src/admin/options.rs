@@ -84,6 +84,9 @@ pub struct Token {
     pub roles: Vec<Role>,
 }
 
+/// Tokens that are no secret: nothing at all, and the one whose hash stands in every text about SHA-256 and gets copied from there.
+const KNOWN: [&str; 2] = ["", "abc"];
+
 /// Who acts at an address that has no tokens.
 pub const LOOPBACK: &str = "loopback";
 
@@ -139,6 +142,9 @@ impl Options {
             if token.roles.is_empty() {
                 return Err(OptionsError::NoRole(name()));
             }
+            if KNOWN.iter().any(|known| TokenHash::of(known).is(&token.hash)) {
+                return Err(OptionsError::KnownToken(name()));
+            }
             if self.tokens[..index].iter().any(|other| other.hash.is(&token.hash)) {
                 return Err(OptionsError::SameToken(name()));
             }
@@ -159,6 +165,8 @@ pub enum OptionsError {
     UnfitName(String),
     /// A token is good for nothing.
     NoRole(String),
+    /// A token is one that everybody knows.
+    KnownToken(String),
     /// A token was configured before, with other roles or under another name.
     SameToken(String),
     /// Claims were to be of the class `local`.
@@ -183,6 +191,11 @@ impl fmt::Display for OptionsError {
             Self::NoRole(name) => {
                 write!(f, "the token {name:?} has no role: give it one of read, operate, claim, bodies")
             }
+            Self::KnownToken(name) => write!(
+                f,
+                "the token {name:?} is one that everybody knows: its hash is that of an example or of nothing at all; make one \
+                 with `semel key token`"
+            ),
             Self::SameToken(name) => {
                 write!(
                     f,
@@ -241,6 +254,9 @@ mod tests {
             tokens(vec![Token { roles: vec![], ..token("a", "1") }]),
             Err(OptionsError::NoRole("a".into()))
         );
+        for known in ["", "abc"] {
+            assert_eq!(tokens(vec![token("a", known)]), Err(OptionsError::KnownToken("a".into())));
+        }
         assert_eq!(tokens(vec![token("a", "1"), token("a", "2")]), Ok(()), "one replaces the other");
         assert_eq!(tokens(vec![token("a", "1"), token("b", "1")]), Err(OptionsError::SameToken("b".into())));
         assert_eq!(

@@ -43,6 +43,7 @@ fn tokens(table: &Table<'_, '_>) -> Vec<Token> {
                 let (key, mend) = match error {
                     OptionsError::NoRole(_) => ("roles", "name at least one of read, operate, claim, bodies"),
                     OptionsError::SameToken(_) => ("hash", "take one of them out, or make another token"),
+                    OptionsError::KnownToken(_) => ("hash", "write the hash that `semel key token` prints"),
                     _ => ("name", "write a short name of who holds it"),
                 };
                 table.page.mistake(table.span_of(key).as_ref(), error.to_string(), mend);

@@ -117,6 +117,11 @@ impl Metrics {
         let _ = self.0.spans.set(Arc::clone(counts));
     }
 
+    /// Shows the sweeper, too: as one that has done nothing since the process began, until it does.
+    pub fn expect_sweeps(&self) {
+        self.0.swept_millis.store(self.0.began.as_millis(), Ordering::Relaxed);
+    }
+
     /// Calls operations by the labels of `routes` from now on.
     pub fn call_by(&self, routes: &Routes) {
         let numbers = &self.0;
@@ -251,7 +256,7 @@ impl Metrics {
             (
                 &numbers.swept_millis,
                 "idempotency_swept_timestamp_seconds",
-                "When the sweeper was last through.",
+                "When the sweeper last got through a chunk of what is due, or else when the process began.",
             ),
             (
                 &counted.looked_millis,

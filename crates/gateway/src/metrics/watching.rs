@@ -118,10 +118,8 @@ impl semel::Observer for Metrics {
                 numbers.purged.add_many(&[], swept.purged);
                 let lag = u64::try_from(swept.lag.as_micros()).unwrap_or(u64::MAX);
                 numbers.sweep_lag_micros.store(lag, Ordering::Relaxed);
-                if let Some(at) = swept.at.filter(|_| !swept.stopped) {
-                    numbers.swept_millis.store(at.as_millis(), Ordering::Relaxed);
-                }
             }
+            Event::SweptChunk { at } => numbers.swept_millis.store(at.as_millis(), Ordering::Relaxed),
             Event::RecordLost { .. } => self.alarm("record_lost"),
             Event::Unreadable { .. } => self.alarm("unreadable"),
             Event::Unopened { .. } => self.alarm("unopened"),
@@ -219,6 +217,22 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in {text}");
         }
+    }
+
+    #[test]
+    fn a_sweeper_that_never_got_anywhere_stands_there_from_the_beginning_of_the_process() {
+        let metrics = metrics();
+        let name = "idempotency_swept_timestamp_seconds";
+        assert!(!metrics.text(0).contains(&format!("{name} ")), "nothing is swept here");
+        metrics.expect_sweeps();
+        assert!(metrics.text(0).contains(&format!("{name} 1.5\n")));
+        // A round that goes on for long is no sweeper that stands still.
+        told(&metrics, Event::SweptChunk { at: Time::from_millis(61_500) });
+        assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
+        // Time that is not trusted is no progress.
+        let at = Some(Time::from_millis(90_000));
+        told(&metrics, Event::Swept(&semel::Swept { stopped: true, at, ..semel::Swept::default() }));
+        assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
     }
 
     #[test]

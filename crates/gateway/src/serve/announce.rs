@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn tokens_that_cross_a_network_in_the_clear_are_a_danger_that_is_told() {
         let token = "[[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\n\
-            hash = \"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n";
+            hash = \"sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736\"\n";
         let warned = |admin: &str| {
             let target = Target::parse("http://127.0.0.1:1").expect("a target");
             let over = crate::config::Overrides { target: Some(target), ..Default::default() };

@@ -73,6 +73,9 @@ impl Gateway {
         if let Some(tracer) = &plan.tracer {
             metrics.count_spans(tracer.counts());
         }
+        if !plan.keeping.settings.sweep.every.is_zero() {
+            metrics.expect_sweeps();
+        }
         let shadow = Tally::new(SystemClock.now());
         let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
         let directory = Directory::new(sides.routes.clone());

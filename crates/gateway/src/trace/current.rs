@@ -32,9 +32,44 @@ impl<F: Future> Future for Within<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<F::Output> {
-        let before = CURRENT.replace(Some(self.context));
-        let polled = self.work.as_mut().poll(context);
-        CURRENT.set(before);
-        polled
+        let _before = Before(CURRENT.replace(Some(self.context)));
+        self.work.as_mut().poll(context)
+    }
+}
+
+/// Puts back what was there, even where the work panics: the thread goes on with somebody else's.
+struct Before(Option<Context>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::pin;
+
+    fn context(trace: u128) -> Context {
+        Context { trace, span: 1, is_sampled: true }
+    }
+
+    #[test]
+    fn a_trace_ends_with_its_request_even_where_that_panics() {
+        let mut task = task::Context::from_waker(task::Waker::noop());
+        let mut outer = pin!(Within::new(context(1), async {
+            let mut inner = pin!(Within::new(context(2), async {
+                assert_eq!(current(), Some(context(2)));
+                panic!("in the middle of it");
+            }));
+            let mut task = task::Context::from_waker(task::Waker::noop());
+            let polled = catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(&mut task).is_ready()));
+            assert!(polled.is_err());
+            assert_eq!(current(), Some(context(1)));
+        }));
+        assert!(outer.as_mut().poll(&mut task).is_ready());
+        assert_eq!(current(), None);
     }
 }

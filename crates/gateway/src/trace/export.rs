@@ -1,7 +1,7 @@
 //! Sends spans to a collector: OTLP over HTTP, in JSON.
 //!
 //! What lives here: batches, and one request for each. What must never: a second try. A collector that is down must not make spans
-//! pile up, and what was lost is counted.
+//! pile up or a process linger, and what was lost is counted.
 
 use super::otlp::{self, Span};
 use super::tracer::{Counts, Options};
@@ -11,17 +11,17 @@ use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderName, HeaderValue, Request, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use semel_http::Body;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tower_service::Service as _;
+use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
 /// How many spans one request has at most.
 const BATCH_MAX: usize = 512;
 /// How long spans wait for others.
 const GATHER: Duration = Duration::from_secs(1);
+/// How long there is for everything that is left at the end.
+const LAST: Duration = Duration::from_secs(2);
 /// How much of an answer is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
@@ -61,18 +61,44 @@ impl Exporter {
         })
     }
 
+    /// Sends what there is until `stop`, and for a moment after it what is left.
     pub(super) async fn run(mut self, mut queued: mpsc::Receiver<Span>, stop: impl Future<Output = ()>) {
-        let mut stop = pin!(stop);
         let mut batch = Vec::with_capacity(BATCH_MAX);
+        let (stopping, stopped) = oneshot::channel();
+        let late = async {
+            stop.await;
+            // Where nobody hears it, everything is sent.
+            let _ = stopping.send(());
+            tokio::time::sleep(LAST).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.send_until(stopped, &mut queued, &mut batch) => {}
+            () = late => {
+                while let Ok(span) = queued.try_recv() {
+                    batch.push(span);
+                }
+                self.tell(batch.len(), Some("the process ends"));
+            }
+        }
+    }
+
+    /// Sends what comes, and once `stopped` what is left. `batch` is what was taken out of the queue and is not counted yet.
+    async fn send_until(
+        &mut self,
+        mut stopped: oneshot::Receiver<()>,
+        queued: &mut mpsc::Receiver<Span>,
+        batch: &mut Vec<Span>,
+    ) {
         loop {
             let gathered = async {
-                if queued.recv_many(&mut batch, BATCH_MAX).await > 0 && batch.len() < BATCH_MAX {
+                if queued.recv_many(batch, BATCH_MAX).await > 0 && batch.len() < BATCH_MAX {
                     tokio::time::sleep(GATHER).await;
                 }
             };
             let is_over = tokio::select! {
                 biased;
-                () = &mut stop => true,
+                _ = &mut stopped => true,
                 () = gathered => false,
             };
             loop {
@@ -84,7 +110,7 @@ impl Exporter {
                 if batch.is_empty() {
                     break;
                 }
-                self.send(&batch).await;
+                self.send(batch).await;
                 batch.clear();
             }
             if is_over {
@@ -100,17 +126,22 @@ impl Exporter {
             Ok(Err(why)) => Some(why),
             Err(_) => Some("no answer in time".to_owned()),
         };
+        self.tell(batch.len(), failed.as_deref());
+    }
+
+    /// Counts what became of that many spans, and tells the first that were lost.
+    fn tell(&mut self, spans: usize, failed: Option<&str>) {
         let counter = if failed.is_none() { &self.counts.sent } else { &self.counts.failed };
-        Counts::add(counter, batch.len());
-        if let Some(why) = &failed
+        Counts::add(counter, spans);
+        if let Some(why) = failed
             && self.is_well
         {
-            warn!(spans = batch.len(), "spans could not be sent and are lost: {why}");
+            warn!(spans, "spans could not be sent and are lost: {why}");
         }
         self.is_well = failed.is_none();
     }
 
-    async fn post(&mut self, batch: &[Span]) -> Result<(), String> {
+    async fn post(&self, batch: &[Span]) -> Result<(), String> {
         let body = Bytes::from(otlp::batch(&self.service, batch).to_string());
         let mut request = Request::post(self.path.clone())
             .header(HOST, self.host.clone())
@@ -121,10 +152,57 @@ impl Exporter {
             request = request.header(name, value);
         }
         let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
-        let response = self.collector.call(request).await.map_err(|failure| failure.to_string())?;
+        let response = self.collector.send_quietly(request).await?;
         let status = response.status();
         // To its end, so that the connection can be used again.
         let _ = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         if status.is_success() { Ok(()) } else { Err(format!("the collector answered {status}")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::otlp::Kind;
+    use crate::upstream::Target;
+    use std::sync::atomic::Ordering;
+    use tokio::net::TcpListener;
+
+    fn span() -> Span {
+        Span {
+            trace: 1,
+            id: 1,
+            parent: 0,
+            name: "request",
+            kind: Kind::Server,
+            begun_nanos: 0,
+            ended_nanos: 1,
+            attributes: Vec::new(),
+            is_error: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_says_nothing_does_not_keep_the_process_from_its_end() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = silent.local_addr().expect("an address");
+        let endpoint = Target::parse(&format!("http://{address}")).expect("a target");
+        let hour = Duration::from_hours(1);
+        let counts = Arc::new(Counts::default());
+        let options = Options { timeout: hour, ..Options::new(endpoint) };
+        let exporter = Exporter::new(&options, Arc::clone(&counts)).expect("no TLS");
+        let many = 3 * BATCH_MAX + 1;
+        let (queue, queued) = mpsc::channel(many);
+        for _ in 0..many {
+            queue.try_send(span()).expect("room");
+        }
+        // It ends while the first batch is under way; the others have not begun.
+        let mut held = None;
+        let stop = async { held = silent.accept().await.ok() };
+        let run = tokio::time::timeout(hour / 60, exporter.run(queued, stop));
+        run.await.expect("it ends long before the collector's time is over");
+        assert!(held.is_some(), "nothing was sent at all");
+        let counted = (counts.sent.load(Ordering::Relaxed), counts.failed.load(Ordering::Relaxed));
+        assert_eq!(counted, (0, many as u64));
     }
 }

@@ -114,7 +114,7 @@ impl Tracer {
         &self.0.counts
     }
 
-    /// Sends what there is, until `stop`, and then what is left. The second time it does nothing.
+    /// Sends what there is, until `stop`, and then what is left, for two seconds at most. The second time it does nothing.
     pub async fn export(&self, stop: impl Future<Output = ()>) -> Result<(), upstream::TlsError> {
         let queued = self.0.queued.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(queued) = queued else {

@@ -58,6 +58,15 @@ impl Upstream {
         Ok(Self { reach: Arc::new(Reach::new(target, options)?) })
     }
 
+    /// Sends a request that nobody's effect depends on, and leaves it to the caller to tell why there is no response.
+    pub(crate) async fn send_quietly(
+        &self,
+        request: Request<semel_http::Body>,
+    ) -> Result<Response<Body>, String> {
+        let sent = send(&self.reach, request, None).await;
+        sent.map_err(|failed| format!("{}: {}", failed.failure, failed.told()))
+    }
+
     /// Where it is.
     pub fn target(&self) -> &Target {
         &self.reach.target

@@ -18,7 +18,8 @@ async fn collector() -> Upstream {
 fn settings(collector: &Upstream, token: &str) -> String {
     format!(
         "[otlp]\nendpoint = \"http://{}/base\"\nservice = \"payments\"\n[[otlp.header]]\nname = \"x-token\"\nvalue = 'file:{token}'\n\
-         [admin]\naddress = \"127.0.0.1:0\"\n[[operation]]\nname = \"charge\"\npath = \"/charges\"\n",
+         [admin]\naddress = \"127.0.0.1:0\"\n[[operation]]\nname = \"charge\"\npath = \"/charges\"\n\
+         wait = \"100ms\"\n",
         collector.address
     )
 }
@@ -63,19 +64,20 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
     })
     .await;
     let traced = |trace: &str| charge(5).with("traceparent", format!("00-{trace}-{CLIENT}-01"));
-    // A twin comes while the first one runs, under another trace: it is the same request all the same.
+    // A twin comes while the first one runs, under another trace: it is the same request all the same. It waits for the first one
+    // for as long as it may.
     let other = "11111111111111111111111111111111";
     let (first, twin) = tokio::join!(world.send(traced(TRACE).with("tracestate", "a=b")), async {
         world.upstream.has_seen(1).await;
-        let twin = world.send(traced(other));
-        let opening = async {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            opened.open();
-        };
-        tokio::join!(twin, opening).0
+        let twin = world.send(traced(other)).await;
+        opened.open();
+        twin
     });
-    assert_eq!((first.status, first.is_replay(), twin.status, twin.is_replay()), (201, false, 201, true));
-    assert!(twin.header("traceparent").is_none(), "whoever traced the first one did not trace this one");
+    assert_eq!((first.status, first.is_replay()), (201, false));
+    assert_eq!(twin.code().as_deref(), Some("IDEMPOTENCY_REQUEST_IN_PROGRESS"));
+    let late = world.send(traced("33333333333333333333333333333333")).await;
+    assert_eq!((late.status, late.is_replay()), (201, true));
+    assert!(late.header("traceparent").is_none(), "whoever traced the first one did not trace this one");
 
     until(async || (!spans(&collector, Some(other)).is_empty()).then_some(())).await;
     let came = until(async || Some(spans(&collector, Some(TRACE))).filter(|came| came.len() >= 4)).await;
@@ -135,22 +137,30 @@ async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_that_is_down_is_counted_and_nobody_waits_for_it() {
+async fn a_collector_that_is_down_is_counted_and_told_once_and_nobody_waits_for_it() {
     let collector = collector().await;
     let secrets = crate::world::Scratch::new();
     let terms = settings(&collector, secrets.write("token", "s3cret").to_str().expect("text"));
+    let address = collector.address.to_string();
     drop(collector);
     let mut world = World::configured(&terms, |_| Act::Say(response("201 Created", &[], "charged"))).await;
     let admin = world.gateway.admin();
+    let failed_beyond = async |before: u64| {
+        until(async || {
+            let shown = Ask::get("/metrics").send(admin).await.expect("an answer");
+            let mut lines = shown.text().lines();
+            let failed = lines.find_map(|line| line.strip_prefix("semel_spans_total{what=\"failed\"} "));
+            failed.and_then(|failed| failed.parse::<u64>().ok()).filter(|failed| *failed > before)
+        })
+        .await
+    };
     assert_eq!(world.charge(5).await.status, 201);
-    until(async || {
-        let shown = Ask::get("/metrics").send(admin).await.expect("an answer");
-        let failed =
-            shown.text().lines().find_map(|line| line.strip_prefix("semel_spans_total{what=\"failed\"} "));
-        failed.is_some_and(|failed| failed != "0").then_some(())
-    })
-    .await;
+    let failed = failed_beyond(0).await;
     assert!(world.charge(5).await.is_replay());
+    failed_beyond(failed).await;
+    let log = world.log();
+    let told = log.lines().filter(|line| line.contains(&address) || line.contains("spans")).count();
+    assert_eq!(told, 1, "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

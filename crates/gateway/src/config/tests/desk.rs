@@ -2,14 +2,14 @@
 
 use super::pem::Pem;
 use super::{mistakes, nothing, one_mistake, parsed};
-use crate::admin::{Address, Role};
+use crate::admin::{Address, Role, TokenHash};
 use crate::config::{Overrides, read};
 use crate::identity::{Named, Source};
 use crate::serve::Next;
 use std::ffi::OsString;
 use std::time::Duration;
 
-const HASH: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+const HASH: &str = "sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736";
 
 fn token(name: &str, roles: &str, hash: &str) -> String {
     format!("[[admin.token]]\nname = \"{name}\"\nroles = [{roles}]\nhash = \"{hash}\"\n")
@@ -57,6 +57,10 @@ fn a_token_that_lets_nobody_in_or_anybody_is_told_and_never_repeated() {
     let twice = format!("{}{}", token("a", read, HASH), token("b", read, HASH));
     one_mistake(&twice, "8:1", &["configured twice"]);
     one_mistake("[[admin.token]]\nname = \"a\"\nroles = [\"read\"]\n", "1:1", &["a token has no hash"]);
+    for known in ["", "abc"] {
+        let known = format!("sha256:{}", TokenHash::of(known).digits());
+        one_mistake(&token("ops", read, &known), "4:1", &["everybody knows", "semel key token"]);
+    }
     for clear in ["semel_5ecret", &HASH[7..], "sha256:", "sha256:5ecret", "sha512:5ecret"] {
         let found = mistakes(&token("ops", read, clear));
         assert_eq!(found.len(), 1, "{found:?}");

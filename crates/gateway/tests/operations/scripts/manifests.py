@@ -1,4 +1,4 @@
-"""Looks at manifests: `shape FILE …` holds them to what the project promises, `config FILE` prints the configuration in one."""
+"""Looks at manifests: holds each FILE to what the project promises."""
 
 import sys
 
@@ -8,12 +8,6 @@ import yaml
 def documents(path):
     with open(path) as file:
         return [document for document in yaml.safe_load_all(file) if document]
-
-
-def config(path):
-    maps = [document for document in documents(path) if document["kind"] == "ConfigMap"]
-    assert len(maps) == 1, maps
-    print(maps[0]["data"]["semel.toml"], end="")
 
 
 def workload(path, document):
@@ -60,9 +54,6 @@ def shape(path):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "config":
-        config(sys.argv[2])
-    else:
-        for given in sys.argv[2:]:
-            shape(given)
-        print("done")
+    for given in sys.argv[1:]:
+        shape(given)
+    print("done")
