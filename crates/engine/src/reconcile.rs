@@ -10,7 +10,7 @@ use crate::tasks::Closing;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{self, Refusal, Verdict};
 use semel_core::record::{Record, State};
-use semel_core::store::{Reading, Written};
+use semel_core::store::Written;
 use semel_core::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -160,21 +160,31 @@ pub(crate) fn begin(node: &Arc<Node>) {
                     return;
                 }
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-                let asking = Arc::clone(&node);
+                let open = Open { node: Arc::clone(&node), id };
                 node.spawn.spawn(Box::pin(async move {
                     let _place = place;
-                    if let Ok(reading) = asking.get(id).await {
-                        ask(&asking, id, reading).await;
-                    }
-                    asking.reconcilers.answered(id);
+                    ask(&open.node, id).await;
                 }));
             }
         }
     }));
 }
 
+/// A question under way, for as long as this lives: one whose reconciler panics is put again like any other.
+struct Open {
+    node: Arc<Node>,
+    id: CommandId,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.node.reconcilers.answered(self.id);
+    }
+}
+
 /// Asks about one record, if it is still unknown, and stores what the answer is worth.
-async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
+async fn ask(node: &Arc<Node>, id: CommandId) {
+    let Ok(reading) = node.get(id).await else { return };
     let Some(record) = reading.record() else { return };
     let State::Unknown { since, probes, .. } = *record.state() else { return };
     let Some(reconcile) = node.reconcilers.of(record.operation()) else { return };

@@ -215,3 +215,21 @@ async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
     let unknown = semel::core::id::OperationId::from_bytes([9; 16]);
     assert!(matches!(engine.release(unknown, "ann", "?").await, Err(NotDone::NotFound)));
 }
+
+#[tokio::test]
+async fn a_provider_that_panics_is_asked_again() {
+    let world = World::new();
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&asked);
+    let asks = move |_: Case| {
+        let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            assert!(!is_first, "this one is to be survived");
+            Finding::Applied(Some(Outcome::value("7")))
+        }
+    };
+    let engine = world.engine_with(|builder| builder.reconciler("POST /charges", asks)).await;
+    lose(&engine).await;
+    world.pass(secs(120)).await;
+    assert_eq!((asked.load(Ordering::SeqCst), world.record().await.state_name()), (2, StateName::Succeeded));
+}
