@@ -77,17 +77,17 @@ fn name(table: &Table<'_, '_>, before: &[Read]) -> Option<String> {
         table.page.mistake(Some(&at), "the name is empty", "write a name, or leave the line out");
         return None;
     }
-    if name.starts_with('(') {
-        let what =
-            format!("`{name}` begins with a parenthesis, as the records of claims and of the shadow mode do");
-        table.page.mistake(Some(&at), what, "write a name that begins with something else");
-    }
     if before.iter().any(|read| read.operation.terms.name.as_deref() == Some(name)) {
         table.page.mistake(
             Some(&at),
             format!("another operation is called `{name}` already: a key used for one would be taken for the other's"),
             "give each operation a name of its own",
         );
+    }
+    if name.starts_with("(claim)") {
+        let what =
+            format!("`{name}` begins as the records of claims do, which no probe of a route is asked about");
+        table.page.mistake(Some(&at), what, "give it another name");
     }
     Some(name.to_owned())
 }

@@ -413,6 +413,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_of_the_service_is_told_with_each_operation() {
+        let config = "[[operation]]\npath = \"/a\"\nkept = \"minimal\"\n\
+            [operation.probe]\nurl = \"https://ledger/{operation_id}\"\nanswer = \"nothing\"\n[operation.authorize]\npath = \"/who\"\n\
+            [operation.rebuild]\nfrom = \"/by/{operation_id}\"\n";
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let said = told(&plan.operations[0]);
+        assert_eq!(
+            said[2..],
+            [
+                "what ends in doubt is looked up by GET https://ledger/{operation_id}, for 1d",
+                "replayed only where the service allows it at /who",
+                "replays are made anew from /by/{operation_id}",
+            ]
+        );
+    }
+
+    #[test]
     fn a_probes_secret_that_crosses_a_network_in_the_clear_is_a_danger_that_is_told() {
         let config = "[defaults.probe]\nurl = \"/x/{operation_id}\"\nanswer = \"nothing\"\n\
             headers = { authorization = \"env:TOKEN\" }\n";
@@ -436,24 +455,5 @@ mod tests {
         ] {
             assert!(!warned(target, &config).contains("secret headers"), "{target} {config}");
         }
-    }
-
-    #[test]
-    fn what_is_asked_of_the_service_is_told_with_each_operation() {
-        let config = "[[operation]]\npath = \"/a\"\nkept = \"minimal\"\n\
-            [operation.probe]\nurl = \"https://ledger/{operation_id}\"\nanswer = \"nothing\"\n[operation.authorize]\npath = \"/who\"\n\
-            [operation.rebuild]\nfrom = \"/by/{operation_id}\"\n";
-        let target = Target::parse("http://127.0.0.1:1").expect("a target");
-        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
-        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let said = told(&plan.operations[0]);
-        assert_eq!(
-            said[2..],
-            [
-                "what ends in doubt is looked up by GET https://ledger/{operation_id}, for 1d",
-                "replayed only where the service allows it at /who",
-                "replays are made anew from /by/{operation_id}",
-            ]
-        );
     }
 }

@@ -254,6 +254,15 @@ fn a_probe_that_nobody_would_see_to_be_due_is_told() {
 }
 
 #[test]
+fn no_operation_is_called_as_claims_are() {
+    one_mistake(
+        "[[operation]]\nname = \"(claim) pay\"\npath = \"/a\"\n",
+        "2:8",
+        &["begins as the records of claims do"],
+    );
+}
+
+#[test]
 fn a_question_that_can_never_come_up_is_told() {
     let operation = |more: &str| format!("[[operation]]\npath = \"/a\"\n{more}");
     let asked = "[operation.probe]\nurl = \"/x/{operation_id}\"\n";
