@@ -164,13 +164,18 @@ impl Builder {
         let patience = PATIENCE * self.settings.store_timeout;
         let first = self.store.get(CommandId::from_bytes([0; 32]));
         let told = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
-        let timeline = Timeline::new(told, asked, self.clock.uptime());
+        let received = self.clock.uptime();
+        let timeline = Timeline::new(told, asked, received);
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
         let configured = Configured { secret: self.secret.as_deref(), rotate_to: self.rotate_to.as_deref() };
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms);
         let secrets = bounded(&*self.clock, patience, secrets).await?.map_err(BuildError::Secrets)?;
-        let watch = ClockWatch::new(self.settings.sweep.skew, self.settings.sweep.steady_for);
+        let mut watch = ClockWatch::new(self.settings.sweep.skew, self.settings.sweep.steady_for);
+        // So that a jump before the first sweep is seen too.
+        if received.saturating_sub(asked) <= self.settings.sweep.skew / 2 {
+            watch.feed(told, received);
+        }
         let cache = Cache::new(self.settings.cache_bytes_max);
         let node = Arc::new(Node {
             store: self.store,

@@ -6,7 +6,7 @@
 use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::clockwatch::ClockWatch;
+use crate::clockwatch::{self, ClockWatch};
 use crate::observe::{Call, Event, Observer};
 use crate::quota::{Denied, Permit, QuotaKeeper};
 use crate::random::Random;
@@ -67,6 +67,31 @@ impl Node {
     /// The store's time, the latest that it can be.
     pub(crate) fn now_at_the_latest(&self) -> Time {
         self.timeline.latest(self.clock.uptime())
+    }
+
+    /// Whether leases and quiet periods are judged by a clock that every node shares.
+    pub(crate) fn has_own_clock(&self) -> bool {
+        self.store.capabilities().own_clock
+    }
+
+    /// Whether the store's time, as it was told to a question put at `asked`, goes with the time that really passed. Where it does
+    /// not, nothing is deleted and no absence is believed: a clock set a year ahead makes every outcome look expired, and one set two
+    /// minutes ahead makes every quiet period look over.
+    pub(crate) fn time_is_trusted(&self, now: Time, asked: Duration) -> bool {
+        let received = self.clock.uptime();
+        // An answer that was long under way tells too little about the clock.
+        if received.saturating_sub(asked) > self.settings.sweep.skew / 2 {
+            return false;
+        }
+        let verdict =
+            self.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner).feed(now, received);
+        let by = match verdict {
+            clockwatch::Verdict::Steady => return true,
+            clockwatch::Verdict::MovedForward(by) => i64::try_from(by.as_millis()).unwrap_or(i64::MAX),
+            clockwatch::Verdict::MovedBack(by) => i64::try_from(by.as_millis()).map_or(i64::MIN, |by| -by),
+        };
+        self.observe(&Event::ClockMoved { now, by_millis: by });
+        false
     }
 
     pub(crate) fn stamp<'a>(&'a self, now: Time, why: &'a str) -> Stamp<'a> {

@@ -10,7 +10,7 @@ use crate::tasks::Closing;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{self, Refusal, Verdict};
 use semel_core::record::{Record, State};
-use semel_core::store::{Reading, Written};
+use semel_core::store::Written;
 use semel_core::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -160,21 +160,34 @@ pub(crate) fn begin(node: &Arc<Node>) {
                     return;
                 }
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-                let asking = Arc::clone(&node);
+                let open = Open { node: Arc::clone(&node), id };
                 node.spawn.spawn(Box::pin(async move {
                     let _place = place;
-                    if let Ok(reading) = asking.get(id).await {
-                        ask(&asking, id, reading).await;
-                    }
-                    asking.reconcilers.answered(id);
+                    ask(&open.node, id).await;
                 }));
             }
         }
     }));
 }
 
+/// A question under way, for as long as this lives: one whose reconciler panics is put again like any other.
+struct Open {
+    node: Arc<Node>,
+    id: CommandId,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.node.reconcilers.answered(self.id);
+    }
+}
+
 /// Asks about one record, if it is still unknown, and stores what the answer is worth.
-async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
+async fn ask(node: &Arc<Node>, id: CommandId) {
+    let begun = node.clock.uptime();
+    let Ok(reading) = node.get(id).await else { return };
+    // Before anything else, so that time spent elsewhere is not taken for the answer's.
+    let is_dated = node.has_own_clock() || node.time_is_trusted(reading.now, begun);
     let Some(record) = reading.record() else { return };
     let State::Unknown { since, probes, .. } = *record.state() else { return };
     let Some(reconcile) = node.reconcilers.of(record.operation()) else { return };
@@ -201,6 +214,8 @@ async fn ask(node: &Arc<Node>, id: CommandId, reading: Reading) {
     let verdict = match finding {
         Finding::Applied(outcome) => Verdict::Applied(outcome),
         Finding::Failed(outcome) => Verdict::Failed(outcome),
+        // When it was asked is not known, so that nobody can say whether the quiet period was over.
+        Finding::NotFound if !is_dated => return left_to_operator(node, &record),
         Finding::NotFound => Verdict::NotApplied { asked_at },
         Finding::Refused => Verdict::Refused,
         Finding::NoAnswer => return left_to_operator(node, &record),
@@ -214,19 +229,23 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
     let verdict = node.sealed_verdict(id, verdict);
     let (mut record, mut now) = (asked.clone(), node.now());
     for _ in 0..ROUNDS_MAX {
-        let longer = record.owner_wrote_at() + quiet;
+        let longer = record.owner_wrote_at() + quiet_of(node, &record, quiet);
         let is_too_soon = matches!(verdict, Verdict::NotApplied { asked_at } if asked_at.min(now) <= longer);
         let judged = if is_too_soon {
-            Err(Refusal::QuietUntil(longer.max(record.owner_wrote_at() + record.policy().quiet())))
+            Err(Refusal::QuietUntil(longer))
         } else {
             machine::reconcile(&record, verdict.clone(), node.stamp(now, "reconciled"))
         };
         let write = match judged {
             Ok(write) => write,
-            // Absence proves nothing yet: ask again right after it does.
+            // Absence proves nothing yet: ask again right after it does, at the latest.
             Err(Refusal::QuietUntil(quiet_until)) => {
                 let at = quiet_until + Duration::from_millis(1);
-                postpone(node, id, &record, Some(at), now).await;
+                let is_sooner =
+                    matches!(*record.state(), State::Unknown { next_probe_at: Some(next), .. } if next <= at);
+                if !is_sooner {
+                    postpone(node, id, &record, Some(at), now).await;
+                }
                 return;
             }
             Err(_) => return,
@@ -247,6 +266,14 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
         }
         now = reading.now;
     }
+}
+
+/// How long nothing must have been heard of a record's owner before "it is not there" counts. Where the store has no clock of its
+/// own, several machines may have written by several clocks, and what the sweeper allows these is added.
+fn quiet_of(node: &Node, record: &Record, asked_for: Duration) -> Duration {
+    let policy = record.policy();
+    let skew = if node.has_own_clock() { Duration::ZERO } else { node.settings.sweep.skew };
+    policy.quiet().max(asked_for).saturating_add(skew.saturating_sub(policy.skew))
 }
 
 /// Moves the time of the next question on, as the one who asks now.
@@ -270,7 +297,7 @@ fn next_probe(probe: &Probe, since: Time, probes: u32, now: Time) -> Option<Time
         return None;
     }
     let pause = probe.min.saturating_mul(2_u32.saturating_pow(probes.min(31))).min(probe.max);
-    Some(now + pause.max(probe.timeout))
+    Some(now + pause)
 }
 
 fn left_to_operator(node: &Node, record: &Record) {

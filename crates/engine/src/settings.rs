@@ -46,7 +46,7 @@ pub struct Sweep {
 /// The reconciler's pace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// The pause after the first question that was not answered. 1 s.
+    /// The pause from the first question, if it is not answered, to the second. It doubles each time. 1 s.
     pub min: Duration,
     /// The longest pause between two questions. 10 min.
     pub max: Duration,
@@ -55,7 +55,8 @@ pub struct Probe {
     /// How long one question may take. 30 s.
     pub timeout: Duration,
     /// How long nothing must have been heard of an owner before "it is not there" counts, where that is longer than the
-    /// record's own [quiet period](semel_core::policy::Policy::quiet); a shorter one changes nothing. Zero.
+    /// record's own [quiet period](semel_core::policy::Policy::quiet); a shorter one changes nothing. Zero. On a store
+    /// without a clock of its own, [`Sweep::skew`] is added, and nothing counts while the sweeper would stop for the clock.
     pub quiet: Duration,
     /// How many questions are under way at once. 16.
     pub at_once_max: usize,

@@ -5,7 +5,6 @@
 //! does not call gone.
 
 use crate::archive::Archived;
-use crate::clockwatch::Verdict;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::tasks::Closing;
@@ -84,7 +83,7 @@ pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
         let begun = node.clock.uptime();
         let page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
         swept.at = Some(page.now);
-        if !time_is_trusted(node, page.now, begun) {
+        if !node.time_is_trusted(page.now, begun) {
             swept.stopped = true;
             return Ok(swept);
         }
@@ -94,24 +93,6 @@ pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
         after = Some(next);
         throttle(node, page.items.len(), begun).await;
     }
-}
-
-/// Whether the store's time goes with the time that really passed. Where it does not, nothing is touched: a clock set a
-/// year ahead makes every outcome look expired.
-fn time_is_trusted(node: &Node, now: Time, asked: Duration) -> bool {
-    let received = node.clock.uptime();
-    // An answer that was long under way tells too little about the clock.
-    if received.saturating_sub(asked) > node.settings.sweep.skew / 2 {
-        return false;
-    }
-    let verdict = node.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner).feed(now, received);
-    let by = match verdict {
-        Verdict::Steady => return true,
-        Verdict::MovedForward(by) => i64::try_from(by.as_millis()).unwrap_or(i64::MAX),
-        Verdict::MovedBack(by) => i64::try_from(by.as_millis()).map_or(i64::MIN, |by| -by),
-    };
-    node.observe(&Event::ClockMoved { now, by_millis: by });
-    false
 }
 
 /// Keeps what is about to lose its outcome, or to go. Tells whether it may.

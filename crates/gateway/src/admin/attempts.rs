@@ -104,7 +104,7 @@ impl Standing {
     fn of(record: &Record) -> Self {
         Self {
             operation_id: record.operation_id().to_string(),
-            operation: record.operation().to_string(),
+            operation: claimed(record.operation()).to_owned(),
             state: record.state_name().into(),
             attempt: record.attempt(),
             fence: record.fence(),
@@ -112,6 +112,12 @@ impl Standing {
             expires_at: record.expires_at().map(rfc3339::text),
         }
     }
+}
+
+/// An operation as a claim named it.
+fn claimed(operation: &str) -> &str {
+    let named = operation.strip_prefix(super::claims::CLAIM).and_then(|rest| rest.strip_prefix(' '));
+    named.unwrap_or(operation)
 }
 
 /// Shows how a command stands. What was answered is for those who claim it: by key and payload.

@@ -36,6 +36,10 @@ const SPAN_MAX: Duration = Duration::from_hours(366 * 24);
 /// The most characters that name an operation, a caller or a tenant.
 const NAME_MAX: usize = 255;
 
+/// A method that no request can have: a claim is never taken for a request to the gateway, and no probe of a route is asked about
+/// it.
+pub(super) const CLAIM: &str = "(claim)";
+
 /// How the effect happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -179,7 +183,8 @@ pub(super) async fn claim(
 ) -> Result<Response, Problem> {
     let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
     let policy = terms(&shared.options.claims, &wanted)?;
-    let (operation, class) = (wanted.operation.clone(), policy.class);
+    let class = policy.class;
+    let operation = Operation::route(CLAIM, wanted.operation.clone()).to_string();
     let intent = intent(wanted, policy)?.waiting(wait.unwrap_or_default());
     let engine = &shared.engine;
     let answer = match engine.claim(&intent).await.map_err(|error| not_run(&error))? {
@@ -293,7 +298,7 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
         }
         None => Caller::Anonymous,
     };
-    let scope = Scope::new(caller, Operation::named(wanted.operation));
+    let scope = Scope::new(caller, Operation::route(CLAIM, wanted.operation));
     let scope = match wanted.tenant {
         Some(tenant) => {
             named("tenant", &tenant)?;

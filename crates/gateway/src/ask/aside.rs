@@ -4,7 +4,7 @@
 //! anybody else, the client's key or body, or a header that the operator did not mean to pass on.
 
 use super::read::{Read, read};
-use crate::forward::Outbound;
+use crate::forward::{self, Outbound};
 use crate::listen::Peer;
 use crate::upstream::Upstream;
 use bytes::Bytes;
@@ -61,7 +61,8 @@ impl Aside {
         }
         let headers = request.headers_mut();
         for (name, value) in &retry.headers {
-            if self.passed.contains(name) {
+            // What a proxy told of where the client is stays so; the way there drops what is a stranger's word.
+            if self.passed.contains(name) || forward::is_told(name) {
                 headers.append(name, value.clone());
             }
         }

@@ -4,6 +4,7 @@
 //! or a byte of the stored response in a refusal.
 
 use super::aside::{Aside, Ways};
+use super::probe::uncached;
 use super::read::Read;
 use super::template::Template;
 use bytes::Bytes;
@@ -74,9 +75,10 @@ async fn ask(aside: &Aside, path: &Template, prefix: &str, retry: &Parts) -> Res
     }
 }
 
-/// What the client asked for.
+/// What the client asked for. Whether it may have that is for the service to say, and for no cache.
 fn told(retry: &Parts) -> HeaderMap {
     let mut told = HeaderMap::new();
+    uncached(&mut told);
     let target = retry.uri.path_and_query().map_or("/", |target| target.as_str());
     for (name, text) in [(METHOD, retry.method.as_str()), (TARGET, target)] {
         if let Ok(value) = HeaderValue::from_str(text) {

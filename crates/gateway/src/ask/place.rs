@@ -35,8 +35,12 @@ impl Place {
 
     /// Whether anybody on the way could read what is sent there, as far as the address tells.
     pub fn is_open(&self) -> bool {
-        let Some(target) = &self.target else { return false };
-        target.transport() != Transport::Https && !is_here(target.host())
+        self.target.as_ref().is_some_and(is_open)
+    }
+
+    /// The same, where `upstream` is what a path is below.
+    pub fn is_open_below(&self, upstream: &Target) -> bool {
+        is_open(self.target.as_ref().unwrap_or(upstream))
     }
 
     /// Whether it is the gateway itself that would be asked, which listens at `address`, as far as the address tells.
@@ -49,6 +53,10 @@ impl Place {
         let is_reached = address.ip().is_loopback() || address.ip().is_unspecified();
         target.port() == address.port() && (is_same || is_reached && is_here(target.host()))
     }
+}
+
+fn is_open(target: &Target) -> bool {
+    target.transport() != Transport::Https && !is_here(target.host())
 }
 
 /// Whether a host is this machine, without asking anybody.
@@ -107,6 +115,9 @@ mod tests {
         {
             assert!(!place(closed).is_open(), "{closed}");
         }
+        let below = |url: &str| place("/x").is_open_below(&Target::parse(url).expect("an upstream"));
+        assert!(below("http://service.internal:80") && !below("https://service.internal"));
+        assert!(!below("http://127.0.0.1:9"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Asking what became of an effect that nobody can prove.
 //!
 //! What lives here: the question, and from its answer to a finding. What must never: a client's credentials; a redirection
-//! followed; or a finding that the answer does not say in so many words. When it is asked, how often, and from when on "it is
+//! followed; an answer out of a cache; or a finding that the answer does not say in so many words. When it is asked, how often, and from when on "it is
 //! not there" counts, is the engine's.
 
 use super::aside::Ways;
@@ -10,7 +10,7 @@ use super::place::Place;
 use super::read::{Read, read};
 use crate::upstream::{Options, Tls, TlsError, Upstream};
 use bytes::Bytes;
-use http::header::USER_AGENT;
+use http::header::{AGE, CACHE_CONTROL, PRAGMA, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use semel::core::outcome::{Outcome, Status};
 use semel::{Case, Finding, Reconcile};
@@ -117,6 +117,11 @@ impl Prober {
         let Ok(response) = self.upstream.clone().call(request).await else { return Finding::NoAnswer };
         let (mut head, body) = response.into_parts();
         let status = head.status;
+        if !is_fresh(&head.headers) {
+            let why = "it comes out of a cache, which may not know yet";
+            warn!(operation = %operation_id, %status, "a probe's answer says nothing about the effect: {why}");
+            return Finding::NoAnswer;
+        }
         let body = match read(body, self.terms.response_bytes_max).await {
             Read::Whole(body) => Some(body),
             Read::TooLong => None,
@@ -156,7 +161,20 @@ impl Prober {
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("semel/", env!("CARGO_PKG_VERSION"))));
         headers.extend(self.probe.headers.clone());
+        uncached(headers);
         headers.insert(names::OPERATION_ID, id);
         Some(request)
     }
+}
+
+/// Asks every cache on the way, however old, to pass a question on.
+pub(super) fn uncached(headers: &mut HeaderMap) {
+    for name in [CACHE_CONTROL, PRAGMA] {
+        headers.insert(name, HeaderValue::from_static("no-cache"));
+    }
+}
+
+/// Whether an answer was made for this question, as far as it tells: what a cache had kept has an `Age`.
+fn is_fresh(headers: &HeaderMap) -> bool {
+    headers.get_all(AGE).iter().all(|age| age.as_bytes() == b"0")
 }

@@ -213,6 +213,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     store_table.end();
     let sweep_table = top.table("sweep", "[sweep]");
     keeping::sweep(&sweep_table, &mut keeping);
+    let unswept = keeping.settings.sweep.every.is_zero().then(|| sweep_table.span_of("every")).flatten();
     sweep_table.end();
     let published_table = top.table("published", "[published]");
     let prefix = keeping::prefix(&published_table);
@@ -232,7 +233,13 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let operations = operation::read(top.tables("operation", "[[operation]]"), &inherited);
     if terms.is_some() {
         let asked = operations.iter().map(|operation| &operation.questions);
-        asks.check_inherited(&defaults_table, asked.chain([&questions]));
+        let mut asked = asked.chain([&questions]);
+        asks.check_inherited(&defaults_table, asked.clone());
+        if unswept.is_some() && asked.any(|questions| questions.probe.is_some()) {
+            let what = "no probe would be asked by itself: it is the sweeper that sees when one is due";
+            let mend = "set every, or take the probes out";
+            defaults_table.page.mistake(unswept.as_ref(), what, mend);
+        }
     }
     defaults_table.end();
 

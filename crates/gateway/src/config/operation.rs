@@ -92,6 +92,11 @@ fn name(table: &Table<'_, '_>, before: &[Read]) -> Option<String> {
             "give each operation a name of its own",
         );
     }
+    if name.starts_with("(claim)") {
+        let what =
+            format!("`{name}` begins as the records of claims do, which no probe of a route is asked about");
+        table.page.mistake(Some(&at), what, "give it another name");
+    }
     Some(name.to_owned())
 }
 

@@ -16,5 +16,6 @@ mod refusal;
 mod tunnel;
 
 pub use inbound::{Inbound, Rules};
+pub(crate) use origin::is_told;
 pub use origin::{Client, Trust};
 pub use outbound::{Host, Options, Outbound};

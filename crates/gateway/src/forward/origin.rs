@@ -25,6 +25,11 @@ const OTHERS: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
+/// Whether a header is about where a request came from.
+pub(crate) fn is_told(name: &HeaderName) -> bool {
+    TOLD.contains(name) || OTHERS.contains(name)
+}
+
 /// The other end of the connection that a request came over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {

@@ -321,6 +321,13 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
                 .to_owned(),
         );
     }
+    if sends_secrets_openly(plan) {
+        told.push(format!(
+            "danger: the secret headers of a probe cross the network in the clear to {}\n    mend: write an https:// upstream, or a \
+             probe url of its own that begins with https://",
+            plan.target
+        ));
+    }
     if plan.is_anonymous() {
         told.push(
             "warning: whoever knows a key gets its outcome, and every caller's keys are the same".to_owned(),
@@ -345,6 +352,15 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
         told.push(format!("{loud}: {} ({})\n    mend: {}", hazard.what, hazard.code, hazard.mend));
     }
     told
+}
+
+/// Whether anybody on the way to the upstream could read what a probe shows it.
+fn sends_secrets_openly(plan: &Plan) -> bool {
+    let all = plan.operations.iter().map(|operation| &operation.questions).chain([&plan.questions]);
+    let mut probes = all.filter_map(|questions| questions.probe.as_ref());
+    probes.any(|probe| {
+        probe.headers.values().any(http::HeaderValue::is_sensitive) && probe.place.is_open_below(&plan.target)
+    })
 }
 
 fn unverified(error: &Error) -> Hazard {
@@ -453,7 +469,7 @@ mod tests {
     #[test]
     fn what_is_asked_of_the_service_is_told_with_each_operation() {
         let config = "[[operation]]\npath = \"/a\"\nkept = \"minimal\"\n\
-            [operation.probe]\nurl = \"https://ledger/{operation_id}\"\n[operation.authorize]\npath = \"/who\"\n\
+            [operation.probe]\nurl = \"https://ledger/{operation_id}\"\nanswer = \"nothing\"\n[operation.authorize]\npath = \"/who\"\n\
             [operation.rebuild]\nfrom = \"/by/{operation_id}\"\n";
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides { target: Some(target), ..Default::default() };
@@ -467,5 +483,31 @@ mod tests {
                 "replays are made anew from /by/{operation_id}",
             ]
         );
+    }
+
+    #[test]
+    fn a_probes_secret_that_crosses_a_network_in_the_clear_is_a_danger_that_is_told() {
+        let config = "[defaults.probe]\nurl = \"/x/{operation_id}\"\nanswer = \"nothing\"\n\
+            headers = { authorization = \"env:TOKEN\" }\n";
+        let warned = |target: &str, config: &str| {
+            let target = Target::parse(target).expect("a target");
+            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let config = crate::config::read(config, &over, &|_| Some("hunter2".into()));
+            let plan = config.expect("no mistake").plan().expect("a plan");
+            let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+            warnings(&plan, store, &[]).join("\n")
+        };
+        let told = warned("http://service.internal", config);
+        assert!(
+            told.contains("danger: the secret headers of a probe") && !told.contains("hunter2"),
+            "{told}"
+        );
+        for (target, config) in [
+            ("https://service.internal", config.to_owned()),
+            ("http://127.0.0.1:1", config.to_owned()),
+            ("http://service.internal", config.replace("authorization", "x-a").replace("env:TOKEN", "plain")),
+        ] {
+            assert!(!warned(target, &config).contains("secret headers"), "{target} {config}");
+        }
     }
 }

@@ -31,7 +31,8 @@ async fn records_are_found_by_everything_that_they_can_be_told_apart_by() {
     assert_eq!(found(&world, "").await, [a, b]);
     assert_eq!(found(&world, "state=UNKNOWN").await, [b]);
     assert_eq!(found(&world, "state=PROCESSING").await, [a]);
-    assert_eq!(found(&world, "operation=refund").await, [b]);
+    assert_eq!(found(&world, "operation=(claim)%20refund").await, [b]);
+    assert_eq!(found(&world, "operation=refund").await, NONE, "that is a route's name");
     assert_eq!(found(&world, "key=order-a").await, [a]);
     assert_eq!(found(&world, "key=order-c").await, NONE);
     assert_eq!(found(&world, &format!("updatedFrom={between}")).await, [b]);
@@ -42,7 +43,7 @@ async fn records_are_found_by_everything_that_they_can_be_told_apart_by() {
     assert_eq!(found(&world, &format!("keyHash={}", hash("keyHash").to_uppercase())).await, [a]);
     assert_eq!(found(&world, &format!("key=order-a&keyHash={}", hash("keyHash"))).await, [a]);
     assert_eq!(found(&world, &format!("key=order-b&keyHash={}", hash("keyHash"))).await, NONE);
-    assert_eq!(found(&world, "state=UNKNOWN&operation=charge").await, NONE);
+    assert_eq!(found(&world, "state=UNKNOWN&operation=(claim)%20charge").await, NONE);
 }
 
 #[tokio::test]
@@ -103,7 +104,7 @@ async fn a_record_is_shown_with_its_terms_and_its_history_and_without_its_token(
     let record = reply.json();
     assert_eq!(record["operationId"], attempt.id.as_str());
     assert_eq!((&record["state"], &record["class"]), (&json!("PROCESSING"), &json!("downstream")));
-    assert_eq!((&record["attempt"], &record["operation"]), (&json!(1), &json!("charge")));
+    assert_eq!((&record["attempt"], &record["operation"]), (&json!(1), &json!("(claim) charge")));
     assert_eq!(record["leaseExpiresAt"], rfc3339::text(world.now() + Duration::from_secs(5)));
     assert_eq!(record["quietUntil"], rfc3339::text(world.now() + Duration::from_secs(12)));
     assert_eq!(record["canResolve"], false);

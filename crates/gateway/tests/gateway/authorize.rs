@@ -1,8 +1,8 @@
 //! Asking the service before a replay whether its caller may still have it.
 
 use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Seen, charged, response};
-use crate::world::{World, charge};
+use crate::upstream::{Act, Seen, Upstream, charged, response};
+use crate::world::{Gateway, Scratch, World, charge};
 use std::sync::{Arc, Mutex};
 
 const ASKED: &str = "[defaults.authorize]\npath = \"/session/{operation_id}\"\nheaders = [\"x-device\"]\ntimeout = \"300ms\"\n";
@@ -63,6 +63,30 @@ async fn a_replay_passes_where_the_service_allows_it_and_the_client_is_known_by_
     assert_eq!((asked.header("idempotency-key"), asked.header("x-other")), (None, None));
     assert!(asked.body.is_empty() && asked.header("content-type").is_none(), "{asked:?}");
     assert!(asked.header("x-forwarded-for").is_some(), "told where it comes from, as of any request");
+    let fresh = (asked.header("cache-control"), asked.header("pragma"));
+    assert_eq!(fresh, (Some("no-cache"), Some("no-cache")), "no cache allows anything");
+}
+
+#[tokio::test]
+async fn what_a_trusted_proxy_told_of_the_client_goes_along_and_a_strangers_word_does_not() {
+    for (trusted, seen) in [("127.0.0.1", "203.0.113.7, 127.0.0.1"), ("127.0.0.9", "127.0.0.1")] {
+        let script = |seen: &Seen| if is_question(seen) { saying("204 Yes") } else { charged(seen) };
+        let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
+        scratch.configure(&format!(
+            "[upstream]\nurl = \"http://{}\"\nforwarded_by = [\"{trusted}\"]\n[store]\nurl = 'sqlite:{}'\n{ASKED}",
+            upstream.address,
+            scratch.file().display()
+        ));
+        let world = World { gateway: Gateway::configured(&scratch, &[]), upstream, scratch };
+        for _ in 0..2 {
+            world.send(alice().with("x-forwarded-for", "203.0.113.7")).await;
+        }
+        assert_eq!(sessions(&world)[0].header("x-forwarded-for"), Some(seen), "{trusted}");
+    }
+}
+
+fn is_question(seen: &Seen) -> bool {
+    seen.line.starts_with("GET /session/")
 }
 
 #[tokio::test]

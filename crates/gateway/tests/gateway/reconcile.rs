@@ -10,14 +10,14 @@ use std::time::Duration;
 
 const UNKNOWN: &str = "IDEMPOTENCY_OUTCOME_UNKNOWN";
 
-/// As short as can be: "it is not there" counts after 2.4 s.
+/// As short as can be: "it is not there" counts after 2.4 s, and one more for the clock.
 const SHORT: [&str; 8] =
     ["--lease", "1s", "--wait", "0s", "--connect-timeout", "100ms", "--response-timeout", "300ms"];
 
 /// A probe of these answers, below the upstream.
 fn probe(more: &str) -> String {
     format!(
-        "[defaults.probe]\nurl = \"/effects/{{operation_id}}\"\nnot_applied = [404]\ntimeout = \"200ms\"\n\
+        "[sweep]\nskew = \"1s\"\n[defaults.probe]\nurl = \"/effects/{{operation_id}}\"\nnot_applied = [404]\ntimeout = \"200ms\"\n\
          pause_min = \"100ms\"\npause_max = \"400ms\"\n{more}"
     )
 }
@@ -57,7 +57,7 @@ async fn what_the_service_knows_of_settles_a_doubt_and_its_answer_is_replayed_as
     let secret = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("probe-authorization");
     std::fs::write(&secret, "Bearer of-the-gateway\n").expect("a file");
     let more = format!(
-        "status = 201\nheaders = {{ authorization = 'file:{}', x-plain = \"yes\" }}\n",
+        "answer = \"probe\"\nstatus = 201\nheaders = {{ authorization = 'file:{}', x-plain = \"yes\" }}\n",
         secret.display()
     );
     let found = response("200 OK", &[("content-type", "application/json"), ("x-own", "1")], "{\"id\":7}");
@@ -123,10 +123,10 @@ async fn whatever_says_nothing_leaves_the_doubt_and_is_asked_again() {
     let script = doubted(move |_| {
         let json = |body: &str| response("200 OK", &[("content-type", "application/json")], body);
         let number = number.fetch_add(1, Ordering::SeqCst);
-        if number >= 9 && SystemClock.uptime() > begun + Duration::from_secs(4) {
+        if number >= 12 && SystemClock.uptime() > begun + Duration::from_secs(5) {
             return Act::Say(json("{\"state\":\"paid\"}"));
         }
-        match number % 9 {
+        match number % 12 {
             0 => Act::Say(response("500 Oops", &[], "")),
             1 => Act::Hang,
             2 => Act::End,
@@ -134,7 +134,10 @@ async fn whatever_says_nothing_leaves_the_doubt_and_is_asked_again() {
             4 => Act::Say(response("401 Who", &[], "")),
             5 => Act::Say(json("<html>")),
             6 => Act::Say(json("{\"state\":\"pending\"}")),
-            7 => {
+            7 => Act::Say(response("404 None", &[("age", "7")], "")),
+            8 => Act::Say(response("404 None", &[("age", "soon")], "")),
+            9 => Act::Say(response("200 OK", &[("age", "1")], "{\"state\":\"paid\"}")),
+            10 => {
                 Act::SayAndEnd(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"state\":\"paid\"}".to_vec())
             }
             _ => Act::SayAndEnd(b"nonsense\r\n\r\n".to_vec()),
@@ -145,9 +148,15 @@ async fn whatever_says_nothing_leaves_the_doubt_and_is_asked_again() {
     assert_eq!(world.charge(5).await.status, 500);
     let reply = settled(&world).await;
     assert_eq!((reply.status, reply.text()), (200, "{\"state\":\"paid\"}"));
-    assert!(count.load(Ordering::SeqCst) >= 10, "each was asked about again");
+    assert!(count.load(Ordering::SeqCst) >= 13, "each was asked about again");
     assert_eq!(charges(&world), 1);
     assert!(world.log().contains("a probe's answer says nothing about the effect"), "{}", world.log());
+    for asked in probes(&world) {
+        assert_eq!(
+            (asked.header("cache-control"), asked.header("pragma")),
+            (Some("no-cache"), Some("no-cache"))
+        );
+    }
 }
 
 async fn asked(ask: Ask, admin: std::net::SocketAddr) -> Reply {
@@ -239,4 +248,32 @@ async fn a_probe_that_is_configured_later_settles_what_is_in_doubt_already_also_
     world.reconfigure("");
     world.gateway.kill();
     assert_eq!((ledger.seen_count(), charges(&world)), (1, 1));
+}
+
+/// A worker's effect happens elsewhere than those of the route that has the same name.
+#[tokio::test]
+async fn a_claim_is_never_looked_up_by_the_probe_of_a_route_of_its_name() {
+    let route = format!("[[operation]]\nname = \"charge\"\npath = \"/charges\"\n{}", probe(""));
+    let config =
+        route.replace("[sweep]\nskew = \"1s\"\n", "").replace("[defaults.probe]", "[operation.probe]");
+    let config = format!("[sweep]\nskew = \"1s\"\n{config}");
+    let flags = [&SHORT[..], &["--admin", "127.0.0.1:0"]].concat();
+    let mut world = World::configured_with(&config, &flags, doubted(says("404 None"))).await;
+    let admin = world.gateway.admin();
+    let claim =
+        "{\"operation\":\"charge\",\"key\":\"job-1\",\"payload\":1,\"leaseMs\":500,\"workDeadlineMs\":1}";
+    let claim = || Ask::post("/v1/claims").json(claim);
+    let claimed = asked(claim(), admin).await;
+    assert_eq!(claimed.status, 201, "{claimed:?}");
+
+    // The route's own doubt, which began later and takes longer, is settled by the probe.
+    assert_eq!(world.charge(5).await.status, 500);
+    assert_eq!(settled(&world).await.status, 201);
+    let again = asked(claim(), admin).await;
+    assert_eq!((again.status, again.code().as_deref()), (409, Some(UNKNOWN)));
+    assert!(again.text().contains("\"retryable\":false"), "nobody is asked: {}", again.text());
+    let id = again.header("operation-id").map(str::to_owned);
+    let id = id.unwrap_or_else(|| claimed.text().split('"').nth(7).expect("an id").to_owned());
+    assert!(claimed.text().contains(&id), "{claimed:?}");
+    assert!(!probes(&world).iter().any(|seen| seen.line.contains(&id)), "asked about {id}");
 }

@@ -178,8 +178,8 @@ impl Asks {
             } else if name == "probe" && terms.policy.class == Class::Downstream {
                 table.page.mistake(
                     at.as_ref(),
-                    "a probe has no use in class downstream: what ended in doubt is sent again by the next request, and \
-                     the service recognises it",
+                    "a probe is not asked in class downstream: within dedup_window, what ended in doubt is sent again by the \
+                     next request; what is in doubt after that is left to an operator",
                     "take it out; where the service does not recognise repeats, the class is external",
                 );
             } else if name == "rebuild" && !matches!(terms.retain, Retain::Minimal(_)) {

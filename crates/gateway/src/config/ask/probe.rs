@@ -40,6 +40,12 @@ pub(super) fn read(table: &Table<'_, '_>, listen: SocketAddr) -> Option<Probe> {
             "write method = \"GET\"",
         );
     }
+    let is_privileged = probe.place.target.is_some() || probe.headers.values().any(HeaderValue::is_sensitive);
+    if is_privileged && !is_head && !table.has("answer") {
+        let what = "clients that retry would be given what this probe is answered, which is asked for with more rights than theirs";
+        let mend = "write answer = \"nothing\"; or answer = \"probe\", where the client may see all of it";
+        table.page.mistake(table.span_of("url").as_ref(), what, mend);
+    }
     probe.status = status(table);
     let pace = &mut probe.pace;
     pace.timeout = table.limit("timeout").unwrap_or(pace.timeout);

@@ -102,7 +102,10 @@ fn an_address_that_cannot_be_asked_is_told() {
     one_mistake(&url("ftp://x/{operation_id}"), "2:7", &["is no upstream"]);
     one_mistake("[defaults.probe]\ntimeout = \"1s\"\n", "1:11", &["a probe has no url to ask"]);
     one_mistake(
-        &format!("[listen]\naddress = \"127.0.0.1:8080\"\n{}", url("http://localhost:8080/{operation_id}")),
+        &format!(
+            "[listen]\naddress = \"127.0.0.1:8080\"\n{}",
+            url("http://localhost:8080/{operation_id}\"\nanswer = \"nothing")
+        ),
         "4:7",
         &["where this gateway itself listens"],
     );
@@ -129,7 +132,7 @@ fn an_address_that_cannot_be_asked_is_told() {
 
 #[test]
 fn a_secret_that_is_missing_or_would_be_seen_is_told() {
-    let with = |headers: &str| probe(&format!("headers = {{ {headers} }}\n"));
+    let with = |headers: &str| probe(&format!("headers = {{ {headers} }}\nanswer = \"nothing\"\n"));
     one_mistake(
         &with("authorization = \"env:NOWHERE\""),
         "3:29",
@@ -142,7 +145,7 @@ fn a_secret_that_is_missing_or_would_be_seen_is_told() {
     one_mistake(&with("idempotency-key = \"x\""), "3:13", &["`idempotency-key` is not for you"]);
     one_mistake(&with("x-a = 7"), "3:19", &["`x-a` is a whole number"]);
 
-    let open = "[defaults.probe]\nurl = \"http://ledger.internal/{operation_id}\"\nheaders = { x-a = \"env:TOKEN\" }\n";
+    let open = "[defaults.probe]\nurl = \"http://ledger.internal/{operation_id}\"\nheaders = { x-a = \"env:TOKEN\" }\nanswer = \"nothing\"\n";
     let there = |_: &str| Some(OsString::from("hunter2"));
     let found = read(open, &Overrides::default(), &there).expect_err("anybody could read it");
     assert!(
@@ -151,6 +154,15 @@ fn a_secret_that_is_missing_or_would_be_seen_is_told() {
     );
     let near = open.replace("ledger.internal", "127.0.0.1:9");
     assert!(read(&near, &Overrides::default(), &there).is_ok(), "nobody is on the way");
+    let told = "clients that retry would be given what this probe is answered";
+    let unsaid = near.replace("answer = \"nothing\"\n", "");
+    let found = read(&unsaid, &Overrides::default(), &there).expect_err("it has to be said");
+    assert!(found[0].what.contains(told) && found[0].mend.contains("answer = \"nothing\""), "{found:?}");
+    let below = probe("headers = { x-a = \"env:TOKEN\" }\n");
+    assert!(read(&below, &Overrides::default(), &there).is_err(), "with a secret, also of the upstream");
+    let elsewhere = "[defaults.probe]\nurl = \"https://ledger.internal/{operation_id}\"\n";
+    one_mistake(elsewhere, "2:1", &[told]);
+    parsed(&format!("{elsewhere}answer = \"probe\"\n"));
     one_mistake(&probe("ca = \"/nowhere/ca.pem\"\n"), "3:6", &["/nowhere/ca.pem", "cannot be read"]);
     one_mistake(
         &with("x-a = \"b\"")
@@ -229,13 +241,35 @@ fn spans_that_could_do_something_twice_or_never_end_anything_are_told() {
 }
 
 #[test]
+fn a_probe_that_nobody_would_see_to_be_due_is_told() {
+    let unswept = "[sweep]\nevery = \"0s\"\n";
+    one_mistake(
+        &format!("{unswept}{}", probe("")),
+        "2:1",
+        &["no probe would be asked by itself", "set every"],
+    );
+    let operation = "[[operation]]\npath = \"/a\"\n[operation.probe]\nurl = \"/x/{operation_id}\"\n";
+    one_mistake(&format!("{unswept}{operation}"), "2:1", &["no probe would be asked by itself"]);
+    parsed(unswept);
+}
+
+#[test]
+fn no_operation_is_called_as_claims_are() {
+    one_mistake(
+        "[[operation]]\nname = \"(claim) pay\"\npath = \"/a\"\n",
+        "2:8",
+        &["begins as the records of claims do"],
+    );
+}
+
+#[test]
 fn a_question_that_can_never_come_up_is_told() {
     let operation = |more: &str| format!("[[operation]]\npath = \"/a\"\n{more}");
     let asked = "[operation.probe]\nurl = \"/x/{operation_id}\"\n";
     one_mistake(
         &operation(&format!("class = \"downstream\"\n{asked}")),
         "4:12",
-        &["no use in class downstream"],
+        &["not asked in class downstream", "after that"],
     );
     one_mistake(
         &operation(&format!("key = \"off\"\n{asked}")),
