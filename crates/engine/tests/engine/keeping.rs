@@ -52,6 +52,7 @@ async fn a_sweep_goes_through_everything_that_is_due_in_chunks() {
     world.skip(DAY).await;
     let swept = engine.sweep().await.expect("swept");
     assert_eq!((swept.seen, swept.expired, swept.failed, swept.stopped), (100, 100, 0, false));
+    assert_eq!(world.times_seen("SweptChunk"), 15, "a long round tells on its way that it goes on");
     assert_eq!(engine.sweep().await.expect("swept").seen, 0);
 }
 

@@ -102,6 +102,11 @@ impl World {
         self.seen.lock().expect("no panic").iter().any(|event| event.contains(text))
     }
 
+    /// How many events were seen whose text contains `text`.
+    pub(crate) fn times_seen(&self, text: &str) -> usize {
+        self.seen.lock().expect("no panic").iter().filter(|event| event.contains(text)).count()
+    }
+
     /// The only record in the store.
     pub(crate) async fn record(&self) -> Record {
         self.fate(|_| Fault::Pass);

@@ -86,7 +86,7 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
         let reach = Arc::clone(&self.reach);
         Box::pin(async move {
             let attempt = request.extensions().get::<Attempt>().cloned();
-            let operation = attempt.as_ref().map(|attempt| attempt.operation_id());
+            let operation = attempt.as_ref().map(Attempt::operation_id);
             send(&reach, request, attempt).await.map_err(|failed| {
                 let (upstream, cause) = (&reach.target, failed.told());
                 if TooSlow::is_cause_of(&*failed.cause) {

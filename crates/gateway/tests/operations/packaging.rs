@@ -56,7 +56,7 @@ fn the_manifests_are_yaml_with_probes_and_nothing_runs_as_root() {
 fn configuration(manifest: &str) -> String {
     let block = manifest.lines().skip_while(|line| *line != "  semel.toml: |").skip(1);
     let block = block.take_while(|line| line.is_empty() || line.starts_with("    "));
-    block.map(|line| format!("{}\n", line.trim_start())).collect()
+    block.map(str::trim_start).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
