@@ -5,7 +5,7 @@
 
 use super::{ANSWER_BYTES_MAX, Reply, reply};
 use crate::admin::{self, Admin, Role, Token, TokenHash};
-use crate::serve::Hashing;
+use crate::serve::{Hashing, Next};
 use crate::shadow::Tally;
 use crate::stores::{Opened, Url};
 use bytes::Bytes;
@@ -82,7 +82,7 @@ impl Local {
         if let Some(secret) = hashing.secret {
             builder = builder.secret(secret);
         }
-        if let Some(next) = hashing.next {
+        if let Next::Secret(next) = hashing.next {
             builder = builder.rotate_to(next);
         }
         let engine = builder.build().await.map_err(|error| match error {

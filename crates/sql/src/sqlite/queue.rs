@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn nobody_lingers_for_more_once_enough_have_come_or_none_can_come() {
-        let (queue, never) = (Queue::new(10, 0, |_: &u8| 0), Duration::from_secs(3600));
+        let (queue, never) = (Queue::new(10, 0, |_: &u8| 0), Duration::from_hours(1));
         queue.push(1).expect("there is room");
         queue.linger(never, 1);
         queue.close();

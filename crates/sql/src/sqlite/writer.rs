@@ -9,7 +9,7 @@ use super::checkpoint::Pulse;
 use super::fault::Fault;
 use super::pen::Pen;
 use super::queue::Queue;
-use super::write::{Job, Said};
+use super::write::{Job, Said, Work};
 use rusqlite::Connection;
 use semel_core::store::{Clock, Kind};
 use std::sync::Arc;
@@ -107,6 +107,12 @@ fn write(
     const WRITING: &str = "writing to the SQLite store";
     if batch.is_empty() {
         return Ok(Vec::new());
+    }
+    if batch.iter().all(|job| matches!(job.work, Work::Inspect)) {
+        // Nothing is written: whoever only looks need not wait for the lock, nor have those wait who come next.
+        let looked: rusqlite::Result<Vec<_>> =
+            batch.iter().map(|job| pen.apply(&job.work, clock.now())).collect();
+        return looked.map_err(|error| Failure::All(Fault::nothing_written(WRITING, &error)));
     }
     execute(connection, "BEGIN IMMEDIATE").map_err(|error| {
         Failure::All(Fault::nothing_written("beginning to write to the SQLite store", &error))

@@ -134,6 +134,16 @@ async fn links_are_followed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn settings_are_looked_at_while_somebody_else_holds_the_lock() {
+    let scratch = Scratch::new("held");
+    let store = scratch.open();
+    let free = store.hazards().await.expect("looked at");
+    let other = rusqlite::Connection::open(scratch.file()).expect("the same file");
+    other.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+    assert_eq!(store.hazards().await.expect("looked at"), free);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_was_taken_away_under_the_store_is_a_danger() {
     let scratch = Scratch::new("replaced");
     let store = scratch.open();
