@@ -38,7 +38,7 @@ impl store::Store for Store {
                 Ok(Said::Settings { synchronous, journal_mode }) => Ok((synchronous, journal_mode)),
                 Ok(other) => unreachable!("a look at the settings is not answered {other:?}"),
                 Err(closed) if closed.kind() == Kind::Closed => return Err(closed),
-                // Somebody holds the lock, say: the rest can be looked at all the same.
+                // The thread that writes is gone, say: the rest can be looked at all the same.
                 Err(error) => Err(error.to_string()),
             };
             Ok(hazards::look(&self.file, self.opened, settings, self.pulse.failure()))
