@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         Some((name, options)) if name == "http" => {
             // What is measured is the program as it is shipped.
             let mut command = cargo::cargo();
-            command.args(["build", "--quiet", "--release", "--package", "semel-gateway", "--bin", "semel"]);
+            command.args(["build", "--quiet", "--profile=dist", "--package=semel-gateway", "--bin=semel"]);
             cargo::pass_through(command)?;
             return example(name, options);
         }
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 /// A benchmark that takes options of its own, and prints a table.
 fn example(name: &str, options: &[String]) -> Result<(), Failure> {
     let mut command = cargo::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "semel-bench", "--example", name, "--"]);
+    command.args(["run", "--quiet", "--profile=dist", "--package=semel-bench", "--example", name, "--"]);
     command.args(options);
     cargo::pass_through(command)
 }

@@ -34,7 +34,7 @@ pub(crate) enum Part {
 impl Part {
     pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let here = std::env::current_exe().map_err(|error| error.to_string())?;
-        // `target/release/examples/http` and `target/release/semel`.
+        // `target/dist/examples/http` and `target/dist/semel`.
         let semel = here.ancestors().nth(2).map(|folder| folder.join("semel")).unwrap_or_default();
         let mut options =
             Options { connections: vec![1, 64], seconds: 10, records: 1_000_000, only: None, semel };
