@@ -136,7 +136,7 @@ async fn a_header_that_one_rule_has_taken_off_is_no_other_rules_key_nor_spelling
     ] {
         assert_eq!(started(one, &[other]).await.err(), Some(taken(name)));
     }
-    let spelt = started(by_header("x-user"), &[by_header("x_user")]).await.err().expect("two spellings");
+    let spelt = started(by_header("x-user"), &[by_header("x_user")]).await.expect_err("two spellings");
     assert!(spelt.contains(&Unsafe::HeaderTakenOff(header("x_user"))), "{spelt:?}");
     let between = started(by([Source::Anonymous]), &[by_header("x-user"), by_key("x-user")]).await.err();
     assert_eq!(between, Some(taken("x-user")), "operations among themselves");
