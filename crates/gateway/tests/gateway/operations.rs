@@ -220,6 +220,27 @@ async fn who_asks_before_a_replay_shows_what_the_operations_own_callers_are_know
 }
 
 #[tokio::test]
+async fn an_operation_can_be_of_no_tenant_beside_others_that_are() {
+    let terms = "[[operation]]\npath = \"/hook\"\ncallers = [\"anonymous\"]\ntenant = \"none\"\n\
+        [identity]\nsources = [\"authorization\"]\ntrusted = [\"127.0.0.1\"]\ntenant = \"header:x-org\"\n";
+    let world = World::configured(terms, charged).await;
+    let in_org = |ask: Ask, org: &str| bearer(ask, "alice").with("x-org", org);
+    let first = world.send(in_org(charge(), "a")).await;
+    assert_eq!((first.text(), world.send(in_org(charge(), "b")).await.text()), ("charge 1", "charge 2"));
+    let stray = world.send(bearer(charge(), "alice")).await;
+    world.is_problem(&stray, 400, "CALLER_NOT_IDENTIFIED", false).await;
+    let hook = || Ask::post("/hook").key(KEY);
+    assert_eq!(world.send(hook()).await.text(), "charge 3");
+    assert!(world.send(in_org(hook(), "a")).await.is_replay(), "of no tenant, whatever is sent");
+
+    let path = status_of(&first);
+    assert_eq!(seen(&world, in_org(Ask::get(&path), "a")).await, shown("charge 1"));
+    is_hidden(&world, &path, |ask| in_org(ask, "b").key(KEY)).await;
+    let missed = is_hidden(&world, &path, |ask| bearer(ask, "alice").key(KEY)).await;
+    assert!(missed.text().contains("does not belong to a tenant"), "{}", missed.text());
+}
+
+#[tokio::test]
 async fn quotas_are_counted_by_the_callers_of_the_operation() {
     let world = World::configured(&format!("{PARTNERS}[quotas]\nnew_per_caller = \"1/1h\"\n"), charged).await;
     let sale = |partner: &str, order: &str| {
