@@ -86,12 +86,16 @@ impl Callers {
             Setting::Tenant => table.span_of("tenant"),
             Setting::Trusted | Setting::Hosts | Setting::Issuer(_) => None,
         };
-        let is_shared = matches!(found, Unsafe::HeaderWithoutTrust(_) | Unsafe::NoIssuers | Unsafe::NoHosts);
-        if (own.is_none() || is_shared) && (self.found.contains(&found) || self.told.contains(&found)) {
+        let is_elsewhere = matches!(setting, Setting::Trusted | Setting::Hosts | Setting::Issuer(_));
+        // One line of [identity] mends these for all operations.
+        let is_shared = is_elsewhere
+            || matches!(found, Unsafe::HeaderWithoutTrust(_) | Unsafe::NoIssuers | Unsafe::NoHosts);
+        if self.found.contains(&found) && (own.is_none() || is_shared)
+            || self.told.contains(&found) && is_shared
+        {
             return;
         }
         let here = table.span_of("callers").or_else(|| table.span_of("tenant"));
-        let is_elsewhere = matches!(setting, Setting::Trusted | Setting::Hosts | Setting::Issuer(_));
         let at = own.clone().or_else(|| self.said.at(setting).filter(|_| is_elsewhere)).or(here);
         let told = found.to_string();
         let (what, mend) = parted(&told);

@@ -133,6 +133,11 @@ fn what_one_line_mends_is_told_once() {
     let found = mistakes(&format!("{}{twice}", operation("callers = [\"cookie:a\", \"cookie:a\"]")));
     assert_eq!(found.len(), 2, "each has to be mended: {found:#?}");
     assert_eq!(mistakes(&format!("{}{twice}", operation("tenant = \"none\""))).len(), 1);
+    let jwt = format!("[identity]\nsources = [\"jwt\"]\ntenant = \"claim:org\"\n{ISSUER}");
+    let two = "callers = [\"anonymous\"]\n[[operation]]\npath = \"/y\"\ncallers = [\"cookie:a\"]";
+    let found = mistakes(&format!("{}{jwt}", operation(two)));
+    let lines: Vec<_> = found.iter().map(|found| found.split(':').next().unwrap_or_default()).collect();
+    assert_eq!(lines, ["3", "6"], "each operation needs a tenant of its own: {found:#?}");
 }
 
 #[test]
