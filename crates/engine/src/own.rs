@@ -43,6 +43,17 @@ impl Engine {
         scope: &Scope,
         key: Option<&Key>,
     ) -> Result<Own, NotDone> {
+        self.look_up_own_by(operation_id, key, |_| Some(scope.clone())).await
+    }
+
+    /// The same, where it depends on the record's operation who is asking: `whose` tells the scope from that operation's name,
+    /// or that it is nobody's who could ask.
+    pub async fn look_up_own_by(
+        &self,
+        operation_id: OperationId,
+        key: Option<&Key>,
+        whose: impl FnOnce(&str) -> Option<Scope>,
+    ) -> Result<Own, NotDone> {
         let Looked { id, record, now } = self.look_up(operation_id).await?;
         let view = self.node.secrets.view();
         let view = view.map_err(|_| store::Error::new(Kind::Unavailable, "telling whose operation it is"))?;
@@ -52,7 +63,8 @@ impl Engine {
         let numbered = secrets.find(|numbered| numbered.generation == record.generation());
         let secret: &Secret = &numbered.ok_or(NotDone::NotFound)?.secret;
         let is_gone = record.gone_at().is_some_and(|at| at <= now);
-        if is_gone || secret.caller_hash(scope) != record.caller_hash() {
+        let scope = whose(record.operation()).ok_or(NotDone::NotFound)?;
+        if is_gone || secret.caller_hash(&scope) != record.caller_hash() {
             return Err(NotDone::NotFound);
         }
         let is_key = key.is_some_and(|key| secret.key_hash(key) == record.key_hash());

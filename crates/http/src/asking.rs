@@ -83,7 +83,7 @@ impl Asking {
         if early.is_some() {
             request::refuse_streams(parts)?;
             // Before its body is read: who cannot be told from others need not send it.
-            scope = Some(Arc::new(self.shared.scope(parts, operation.clone())?));
+            scope = Some(Arc::new(self.shared.scope(&self.ready, parts, operation.clone())?));
         } else {
             request::refuse_tunnels(parts)?;
         }
@@ -104,7 +104,7 @@ impl Asking {
         let is_async = is_async || self.takes_async(parts);
         let scope = match scope {
             Some(scope) => scope,
-            None => Arc::new(self.shared.scope(parts, operation.clone())?),
+            None => Arc::new(self.shared.scope(&self.ready, parts, operation.clone())?),
         };
         let intent = self.intent(parts, &scope, &key, known, is_async);
         Ok(Prepared { intent, scope, operation, key, whole, is_async })

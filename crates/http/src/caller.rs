@@ -5,7 +5,7 @@
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::request::Parts;
-use semel::core::scope::{Caller, Identity};
+use semel::core::scope::{Caller, Identity, Operation, Scope};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -49,10 +49,18 @@ impl fmt::Display for NotIdentified {
 impl std::error::Error for NotIdentified {}
 
 type Rule = dyn Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync;
+type RuleOfBoth = dyn Fn(&Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> + Send + Sync;
+/// The tenant that a request belongs to, where it does to any.
+pub(crate) type TenantOf = dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync;
 
-/// How callers are told apart.
+/// How callers are told apart: on a whole [`Layer`](crate::Layer), or on one route, by its [`Terms`](crate::Terms).
+///
+/// Clones are the same rule. Two rules that were made apart are two, whatever they do.
 #[derive(Clone, Default)]
-pub struct Callers(Kind);
+pub struct Callers {
+    kind: Kind,
+    words: Option<Arc<str>>,
+}
 
 #[derive(Clone, Default)]
 enum Kind {
@@ -60,6 +68,13 @@ enum Kind {
     Authorization,
     Anonymous,
     Rule(Arc<Rule>),
+    InTenants(Arc<RuleOfBoth>),
+}
+
+impl From<Kind> for Callers {
+    fn from(kind: Kind) -> Self {
+        Self { kind, words: None }
+    }
 }
 
 impl Callers {
@@ -67,45 +82,104 @@ impl Callers {
     /// token*: a client whose token was renewed is another caller. Without the header callers are anonymous and share
     /// one scope; requests whose caller cannot be told that way are refused.
     pub fn by_authorization() -> Self {
-        Self(Kind::Authorization)
+        Kind::Authorization.into()
     }
 
     /// All callers share one scope, and so each other's keys and replays.
     pub fn all_anonymous() -> Self {
-        Self(Kind::Anonymous)
+        Kind::Anonymous.into()
     }
 
     /// By a rule of one's own. The layer has to stand *inside* whatever authenticates: the rule reads what that found out
     /// (an extension of the request, a header that only it can set).
     pub fn by(rule: impl Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync + 'static) -> Self {
-        Self(Kind::Rule(Arc::new(rule)))
+        Kind::Rule(Arc::new(rule)).into()
+    }
+
+    /// By a rule of one's own that tells the tenant in the same breath, or that there is none. What
+    /// [`Layer::tenant`](crate::Layer::tenant) says does not count for such callers.
+    ///
+    /// ```
+    /// use semel::core::scope::Identity;
+    /// use semel_http::{Callers, NotIdentified, Terms};
+    ///
+    /// // What authentication left behind on this route.
+    /// #[derive(Clone)]
+    /// struct Partner { organisation: String, key: String }
+    ///
+    /// let callers = Callers::in_tenants(|parts| {
+    ///     let partner: &Partner = parts.extensions.get().ok_or(NotIdentified::ByRule)?;
+    ///     Ok((Identity::api_key(&*partner.key).into(), Some(partner.organisation.clone().into())))
+    /// });
+    /// let terms = Terms { callers: Some(callers), ..Terms::default() };
+    /// ```
+    pub fn in_tenants(
+        rule: impl Fn(&Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> + Send + Sync + 'static,
+    ) -> Self {
+        Kind::InTenants(Arc::new(rule)).into()
+    }
+
+    /// The same rule, with words of one's own for the published specification: by what callers are told apart, such as "per
+    /// API key".
+    #[must_use]
+    pub fn described(self, words: impl Into<Arc<str>>) -> Self {
+        Self { words: Some(words.into()), ..self }
     }
 
     /// By what callers are told apart, in the words of the published specification.
-    pub fn told_apart(&self) -> &'static str {
-        match &self.0 {
+    pub fn told_apart(&self) -> &str {
+        self.words.as_deref().unwrap_or(match &self.kind {
             Kind::Authorization => "per access token",
             Kind::Anonymous => "not at all: all are anonymous",
-            Kind::Rule(_) => "per identity, as the service determines it",
-        }
+            Kind::Rule(_) | Kind::InTenants(_) => "per identity, as the service determines it",
+        })
     }
 
     /// The caller of a request.
     pub fn identify(&self, parts: &Parts) -> Result<Caller, NotIdentified> {
-        match &self.0 {
+        match &self.kind {
             Kind::Authorization => by_authorization(parts),
             Kind::Anonymous => Ok(Caller::Anonymous),
             Kind::Rule(rule) => rule(parts),
+            Kind::InTenants(rule) => rule(parts).map(|(caller, _)| caller),
+        }
+    }
+
+    /// Who asks for `operation`; `tenant` tells the tenant of callers whose rule does not.
+    pub(crate) fn scope(
+        &self,
+        parts: &Parts,
+        operation: Operation,
+        tenant: Option<&TenantOf>,
+    ) -> Result<Scope, NotIdentified> {
+        let (caller, tenant) = match &self.kind {
+            Kind::InTenants(rule) => rule(parts)?,
+            _ => (self.identify(parts)?, tenant.and_then(|tenant| tenant(parts))),
+        };
+        let scope = Scope::new(caller, operation);
+        Ok(match tenant {
+            Some(tenant) => scope.in_tenant(tenant),
+            None => scope,
+        })
+    }
+
+    /// Whether both are one rule.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (Kind::Authorization, Kind::Authorization) | (Kind::Anonymous, Kind::Anonymous) => true,
+            (Kind::Rule(one), Kind::Rule(other)) => Arc::ptr_eq(one, other),
+            (Kind::InTenants(one), Kind::InTenants(other)) => Arc::ptr_eq(one, other),
+            _ => false,
         }
     }
 }
 
 impl fmt::Debug for Callers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.kind {
             Kind::Authorization => "Callers(by authorization)",
             Kind::Anonymous => "Callers(all anonymous)",
-            Kind::Rule(_) => "Callers(by a rule)",
+            Kind::Rule(_) | Kind::InTenants(_) => "Callers(by a rule)",
         })
     }
 }

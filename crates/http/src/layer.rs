@@ -3,7 +3,7 @@
 //! What lives here: how a service is wrapped. What must never: a setting that is a route's; those are
 //! [`Terms`](crate::Terms).
 
-use crate::caller::Callers;
+use crate::caller::{Callers, NotIdentified, TenantOf};
 use crate::observe::{Event, Observer, Seen, Unobserved, What, Would};
 use crate::problem::{Code, Problem};
 use crate::room::Room;
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) routes: Routes,
     pub(crate) callers: Callers,
-    pub(crate) tenant: Option<FromParts<Vec<u8>>>,
+    pub(crate) tenant: Option<Arc<TenantOf>>,
     pub(crate) address: Option<FromParts<IpAddr>>,
     pub(crate) target: Option<FromParts<Uri>>,
     pub(crate) published: Option<String>,
@@ -85,13 +85,14 @@ impl Layer {
         Self { shared: Arc::new(shared) }
     }
 
-    /// How callers are told apart. By the `Authorization` header otherwise.
+    /// How callers are told apart, on routes whose [`Terms`] do not say otherwise. By the `Authorization` header otherwise.
     #[must_use]
     pub fn callers(self, callers: Callers) -> Self {
         self.with(|shared| shared.callers = callers)
     }
 
-    /// The tenant that a request belongs to; two tenants share no key. None otherwise.
+    /// The tenant that a request belongs to; two tenants share no key. None otherwise. Callers whose rule tells it
+    /// [by itself](Callers::in_tenants) are not asked about.
     #[must_use]
     pub fn tenant(self, tenant: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.tenant = Some(Arc::new(tenant)))
@@ -191,15 +192,36 @@ impl Shared {
         self.observer.observe(&Event::in_shadow(&ready.label, would, seen));
     }
 
-    /// Who asks for `operation`.
-    pub(crate) fn scope(&self, parts: &Parts, operation: Operation) -> Result<Scope, Problem> {
-        let caller = self.callers.identify(parts);
-        let caller = caller.map_err(|why| Problem::new(Code::CallerNotIdentified, why.to_string()))?;
-        let scope = Scope::new(caller, operation);
-        Ok(match self.tenant.as_ref().and_then(|tenant| tenant(parts)) {
-            Some(tenant) => scope.in_tenant(tenant),
-            None => scope,
-        })
+    /// How callers are told apart under these terms; where they are nobody's, as on the rest of the layer.
+    pub(crate) fn callers_under<'s>(&'s self, ready: Option<&'s Ready>) -> &'s Callers {
+        ready.and_then(|ready| ready.terms.callers.as_ref()).unwrap_or(&self.callers)
+    }
+
+    /// Every way in which callers are told apart, each once; that of the rest of the layer first.
+    pub(crate) fn all_callers(&self) -> Vec<&Callers> {
+        let mut found = vec![&self.callers];
+        for callers in self.routes.all().filter_map(|(_, terms)| terms.callers.as_ref()) {
+            if !found.iter().any(|known| known.is_same(callers)) {
+                found.push(callers);
+            }
+        }
+        found
+    }
+
+    /// Who asks for `operation`, by these callers' rule.
+    pub(crate) fn scope_by(
+        &self,
+        callers: &Callers,
+        parts: &Parts,
+        operation: Operation,
+    ) -> Result<Scope, NotIdentified> {
+        callers.scope(parts, operation, self.tenant.as_deref())
+    }
+
+    /// Who asks for `operation` under these terms.
+    pub(crate) fn scope(&self, ready: &Ready, parts: &Parts, operation: Operation) -> Result<Scope, Problem> {
+        let scope = self.scope_by(self.callers_under(Some(ready)), parts, operation);
+        scope.map_err(|why| not_identified(&why))
     }
 
     /// What stands before the paths that this layer publishes.
@@ -211,6 +233,10 @@ impl Shared {
     pub(crate) fn status_at(&self, id: OperationId) -> Option<String> {
         self.published.as_ref().map(|prefix| format!("{prefix}/operations/{id}"))
     }
+}
+
+pub(crate) fn not_identified(why: &NotIdentified) -> Problem {
+    Problem::new(Code::CallerNotIdentified, why.to_string())
 }
 
 impl<S> tower_layer::Layer<S> for Layer {

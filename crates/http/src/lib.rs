@@ -46,7 +46,8 @@
 //!
 //! # What a route can ask for and promise
 //!
-//! All of it is in its [`Terms`]: whether a key is needed and [where it comes from](KeySource), which guarantee holds and for
+//! All of it is in its [`Terms`]: whether a key is needed and [where it comes from](KeySource),
+//! [how callers are told apart](Callers) where that differs from the rest of the layer, which guarantee holds and for
 //! how long, [how much of a response is kept](Retain), [who is asked before a replay](Authorize) and
 //! [about an effect in doubt](Reconciler), what happens
 //! [while the store is down](StoreDown), and whether any of this is [enforced](Mode) or only reported to an [`Observer`].

@@ -18,6 +18,7 @@ const LABELS: &[(&str, &str)] = &[
     ("key.source.pointer", "Key is read from the body, at"),
     ("key.charactersMin", "Shortest key"),
     ("key.charactersMax", "Longest key"),
+    ("callers", "Callers are told apart"),
     ("retentionSeconds", "Outcomes are replayed for"),
     ("tombstoneSeconds", "Then refused as expired for"),
     ("waitMilliseconds", "A repeat waits for a running request"),
@@ -74,6 +75,8 @@ pub(crate) fn html(document: &Value) -> String {
 fn client(page: &mut String, document: &Value) {
     let status = escaped(&shown("status", &document["status"]));
     let callers = escaped(&shown("callers", &document["callers"]));
+    let has_exceptions = list(&document["operations"]).any(|operation| operation["callers"].is_string());
+    let otherwise = if has_exceptions { "; where the table below says otherwise, as it says" } else { "" };
     let _ = writeln!(
         page,
         "<h2 id=\"client\">For clients</h2>\n<ul>\n\
@@ -83,7 +86,7 @@ fn client(page: &mut String, document: &Value) {
          <li>No answer? Send the very same request again. What was done is not done twice: you get the first answer, \
          byte for byte, with <code>Idempotency-Replayed: true</code>.</li>\n\
          <li><code>Idempotency-Expires</code> says until when; with it, the outcome is stored.</li>\n\
-         <li>A key belongs to its caller. How callers are told apart: {callers}.</li>\n\
+         <li>A key belongs to its caller. How callers are told apart: {callers}{otherwise}.</li>\n\
          <li>Another payload under the same key is refused, whatever became of the first.</li>\n\
          <li>Every answer to a request with a key names its <code>Operation-Id</code>. What became of it: <code>GET {status}</code>, \
          with your own credentials.</li>\n</ul>"

@@ -4,7 +4,8 @@
 //! caller's operation, or a path taken that is the application's.
 
 use crate::body::Body;
-use crate::layer::Shared;
+use crate::caller::{Callers, NotIdentified};
+use crate::layer::{Shared, not_identified};
 use crate::names;
 use crate::problem::{Code, Form, Problem, SPECIFICATION};
 use crate::rebuild;
@@ -19,7 +20,7 @@ use semel::core::id::OperationId;
 use semel::core::key::{Key, Rules, Treatment};
 use semel::core::outcome::{self, Outcome, Status};
 use semel::core::record::StateName;
-use semel::core::scope::{Caller, Operation};
+use semel::core::scope::{Caller, Operation, Scope};
 use semel::{NotDone, Own};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -58,18 +59,16 @@ pub(crate) async fn answer(shared: &Shared, parts: &Parts, asked: Asked) -> Resp
 }
 
 async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Response<Body>, Problem> {
-    // Whose it is does not depend on what was asked for.
-    let scope = shared.scope(parts, Operation::named(""))?;
+    let askers = Askers::of(shared, parts)?;
     let key = key(parts);
-    let own = shared
-        .engine
-        .look_up_own(id, &scope, key.as_ref())
-        .await
-        .map_err(|not_done| refused(&not_done, id))?;
-    // Anonymous callers are many; the key tells the one who sent it.
-    let is_known = *scope.caller() != Caller::Anonymous || own.is_key;
-    // Where somebody is to be asked before a replay, this is no way around it.
+    let whose = |operation: &str| askers.of_record(operation).cloned();
+    let own = shared.engine.look_up_own_by(id, key.as_ref(), whose).await;
+    let own = own.map_err(|not_done| refused(&not_done, id, &askers))?;
     let ready = shared.routes.of_record(own.record.operation());
+    // Anonymous callers are many; the key tells the one who sent it.
+    let scope = askers.of_record(own.record.operation());
+    let is_known = own.is_key || scope.is_some_and(|scope| *scope.caller() != Caller::Anonymous);
+    // Where somebody is to be asked before a replay, this is no way around it.
     let is_asked_about = ready.map_or(shared.routes.ask(), |ready| ready.terms.authorize.is_some());
     let may_see = is_known && !is_asked_about;
     let body = described(&own, may_see).to_string();
@@ -81,7 +80,52 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     Ok(response)
 }
 
-fn refused(not_done: &NotDone, id: OperationId) -> Problem {
+/// Who is asking, by each rule that there is. A record is looked at by the rule of its own operation alone: under two rules the
+/// same name may be two callers, and only the one who could have the replay may see it.
+struct Askers<'s> {
+    shared: &'s Shared,
+    by: Vec<(&'s Callers, Result<Scope, NotIdentified>)>,
+}
+
+impl<'s> Askers<'s> {
+    /// Refuses a request whose caller no rule can tell, whatever it asks for.
+    fn of(shared: &'s Shared, parts: &Parts) -> Result<Self, Problem> {
+        // Whose it is does not depend on what was asked for.
+        let asker = |callers| (callers, shared.scope_by(callers, parts, Operation::named("")));
+        let askers = Self { shared, by: shared.all_callers().into_iter().map(asker).collect() };
+        let is_anybody = askers.by.iter().any(|(_, scope)| scope.is_ok());
+        match askers.refusal() {
+            Some(why) if !is_anybody => Err(not_identified(why)),
+            _ => Ok(askers),
+        }
+    }
+
+    /// Who is asking, by the rule of this operation.
+    fn of_record(&self, operation: &str) -> Option<&Scope> {
+        let ready = self.shared.routes.of_record(operation);
+        let callers = self.shared.callers_under(ready.map(|ready| &**ready));
+        let (_, scope) = self.by.iter().find(|(known, _)| known.is_same(callers))?;
+        scope.as_ref().ok()
+    }
+
+    /// Why the caller cannot be told by a rule, the first that cannot.
+    fn refusal(&self) -> Option<&NotIdentified> {
+        self.by.iter().find_map(|(_, scope)| scope.as_ref().err())
+    }
+
+    /// What is told of every operation that is not theirs, there or not: the same, or it would tell that it is there. A client
+    /// whose token has run out has to learn of it all the same, lest it takes its operation for one that never was.
+    fn not_found(&self) -> Problem {
+        let mut detail = "There is no such operation of yours.".to_owned();
+        if let Some(why) = self.refusal() {
+            detail.push_str(" It may be one whose caller cannot be told from this request: ");
+            detail.push_str(&why.to_string());
+        }
+        Problem::new(Code::NotFound, detail)
+    }
+}
+
+fn refused(not_done: &NotDone, id: OperationId, askers: &Askers<'_>) -> Problem {
     match not_done {
         NotDone::Store(_) => {
             Problem::new(Code::StoreUnavailable, "The operation cannot be looked up just now.")
@@ -90,7 +134,7 @@ fn refused(not_done: &NotDone, id: OperationId) -> Problem {
         NotDone::Unreadable => {
             Problem::new(Code::Unknown, "What is kept of the operation cannot be read here.").about(id)
         }
-        _ => Problem::new(Code::NotFound, "There is no such operation of yours."),
+        _ => askers.not_found(),
     }
 }
 

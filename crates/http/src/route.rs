@@ -64,6 +64,11 @@ impl Routes {
     /// Requests whose path fits `template` come under `terms`, as far as these name their method.
     pub fn with(mut self, template: &str, terms: Terms) -> Result<Self, TermsError> {
         let parsed = Template::parse(template).ok_or_else(|| TermsError::Template(template.to_owned()))?;
+        if let Some(name) = &terms.name
+            && self.all().any(|(_, other)| other.name == terms.name && !is_one_rule(other, &terms))
+        {
+            return Err(TermsError::Callers(name.clone()));
+        }
         self.by_template.push((parsed, Ready::new(terms, template)?));
         Ok(self)
     }
@@ -113,6 +118,15 @@ impl Routes {
     }
 }
 
+/// Whether callers are told apart by the same rule under both.
+fn is_one_rule(one: &Terms, other: &Terms) -> bool {
+    match (&one.callers, &other.callers) {
+        (None, None) => true,
+        (Some(one), Some(other)) => one.is_same(other),
+        _ => false,
+    }
+}
+
 /// A path with places for any segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Template {
@@ -155,6 +169,7 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caller::{Callers, NotIdentified};
     use crate::source::KeySource;
     use semel::core::policy::Class;
 
@@ -209,5 +224,31 @@ mod tests {
         }
         let bad = Routes::new(Terms::default()).and_then(|routes| routes.with("x", Terms::default()));
         assert_eq!(bad.unwrap_err(), TermsError::Template("x".into()));
+    }
+
+    #[test]
+    fn routes_that_share_their_keys_share_the_rule_for_their_callers() {
+        let named = |callers: Option<&Callers>| Terms {
+            name: Some("charge".into()),
+            callers: callers.cloned(),
+            ..Terms::default()
+        };
+        let both = |one: Option<&Callers>, other: Option<&Callers>| {
+            let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/a", named(one)));
+            routes.and_then(|routes| routes.with("/b", named(other)))
+        };
+        let rule = || Callers::by(|_| Err(NotIdentified::ByRule));
+        let (one, other, anonymous) = (rule(), rule(), Callers::all_anonymous());
+        for (one, other) in [(None, None), (Some(&one), Some(&one)), (Some(&anonymous), Some(&anonymous))] {
+            assert!(both(one, other).is_ok(), "{one:?} {other:?}");
+        }
+        for (one, other) in [
+            (None, Some(&one)),
+            (Some(&one), None),
+            (Some(&one), Some(&other)),
+            (Some(&one), Some(&anonymous)),
+        ] {
+            assert_eq!(both(one, other).unwrap_err(), TermsError::Callers("charge".into()));
+        }
     }
 }

@@ -223,7 +223,7 @@ impl Judge {
             self.sight.has_key = true;
             request::refuse_streams(&self.head)?;
         }
-        let scope = match (shared.scope(&self.head, operation), &key) {
+        let scope = match (shared.scope(ready, &self.head, operation), &key) {
             (Ok(scope), _) => scope,
             (Err(_), None) => return Ok(Would::Run),
             (Err(problem), Some(_)) => return Err(problem),

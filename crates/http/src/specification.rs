@@ -4,6 +4,7 @@
 //! read from those settings.
 
 use crate::body::Body;
+use crate::caller::Callers;
 use crate::layer::Shared;
 use crate::page;
 use crate::problem::Code;
@@ -74,6 +75,7 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
             "charactersMin": terms.key_rules.min(),
             "charactersMax": terms.key_rules.max(),
         },
+        "callers": terms.callers.as_ref().map(Callers::told_apart),
         "mode": match terms.mode {
             Mode::Enforce => "enforce",
             Mode::Shadow => "shadow",

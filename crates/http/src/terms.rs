@@ -4,6 +4,7 @@
 //! what stands in one is [`Policy`], and judged elsewhere.
 
 use crate::authorize::Authorize;
+use crate::caller::Callers;
 use crate::kept::Kept;
 use crate::rebuild::Retain;
 use crate::reconciler::Reconciler;
@@ -88,6 +89,11 @@ pub struct Terms {
     pub key_source: KeySource,
     /// What a key has to look like that comes in `Idempotency-Key`.
     pub key_rules: key::Rules,
+    /// How callers are told apart here. As on the rest of the [`Layer`](crate::Layer), its tenants included.
+    ///
+    /// Whose key it is then follows from the route: what is believed on one is not on another, and a request is looked at by
+    /// the rule of its own route only. So is `GET /operations/{id}`, by the rule of the route that the operation came on.
+    pub callers: Option<Callers>,
     /// Whether all of this is enforced. It is.
     pub mode: Mode,
     /// What a record is claimed under. Class `external`.
@@ -123,6 +129,7 @@ impl Default for Terms {
             key: KeyRule::default(),
             key_source: KeySource::default(),
             key_rules: key::Rules::default(),
+            callers: None,
             mode: Mode::default(),
             policy: Policy::new(Class::External),
             rules: Rules::default(),
@@ -167,6 +174,8 @@ pub enum TermsError {
     KeyHeader,
     /// A key would be made of fewer than 2 parts, of more than 16, or of parts that are made of parts.
     Composite,
+    /// Two routes are one operation, by this name, and tell its callers apart by two rules.
+    Callers(String),
     /// The policy is not fit for use.
     Policy(PolicyError),
     /// The template of a route is malformed.
@@ -183,6 +192,11 @@ impl fmt::Display for TermsError {
             Self::Composite => {
                 f.write_str("a key is made of 2 to 16 parts, each from one place: a header, the body, the fingerprint")
             }
+            Self::Callers(name) => write!(
+                f,
+                "two routes are called `{name}` and share its keys, but tell callers apart by two rules: what one believes \
+                 would fetch what the other protects. Give both a clone of one rule, or each a name"
+            ),
             Self::Policy(error) => error.fmt(f),
             Self::Template(template) => write!(
                 f,

@@ -28,6 +28,11 @@ async fn an_operation_is_shown_to_its_caller_until_it_is_past_its_time_and_never
         let refused = engine.look_up_own(id, &stranger, Some(&key)).await;
         assert!(matches!(refused, Err(NotDone::NotFound)), "{refused:?}");
     }
+    let named = engine.look_up(id).await.expect("a record").record.operation().clone();
+    let by = |operation: &str| (*operation == *named).then(|| scope("k-17"));
+    assert!(engine.look_up_own_by(id, Some(&key), by).await.expect("by its own operation's rule").is_key);
+    let nobody = engine.look_up_own_by(id, Some(&key), |_| None).await;
+    assert!(matches!(nobody, Err(NotDone::NotFound)), "{nobody:?}");
     world.skip(Duration::from_hours(24) + secs(1)).await;
     assert_eq!(engine.look_up_own(id, &scope("k-17"), None).await.expect("a tombstone").outcome, None);
 }

@@ -55,6 +55,17 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
             mend: "give the file of the gateway that works on this store".to_owned(),
         });
     }
+    for operation in config.iter().flat_map(|config| &config.operations) {
+        if let Some(callers) = operation.callers() {
+            findings.push(Finding {
+                severity: Severity::Notice,
+                code: "operation-callers",
+                what: format!("{} has a rule of its own: {callers}", operation.title()),
+                mend: "nothing, where that is meant; without its callers and tenant, [identity] decides"
+                    .to_owned(),
+            });
+        }
+    }
     let sealing = config.and_then(|config| config.sealing);
     let ask = Ask { is_quick: arguments.quick, sealing, is_configured };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -1,7 +1,7 @@
-//! `[identity]`: who is calling.
+//! `[identity]`: what callers and tenants can be told by.
 //!
-//! What lives here: from the table to [`Identity`], and what is unsafe about it told at its place. What must never: a source
-//! that the listener cannot feed.
+//! What lives here: from the table to sources, tenants, issuers and trust, and where each of them stands. What must never: a
+//! judgement whether they go together; operations have a part in that.
 
 use super::table::{Span, Table};
 use crate::identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret, Url};
@@ -10,37 +10,46 @@ use http::HeaderName;
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// `asks_clients`: whether the listener asks for certificates.
-pub(super) fn read(table: &Table<'_, '_>, asks_clients: bool) -> Identity {
+/// What `[identity]` says, and where.
+pub(super) struct Said {
+    pub(super) sources: Vec<Source>,
+    pub(super) tenant: Tenant,
+    pub(super) issuers: Vec<Issuer>,
+    pub(super) trusted: Vec<Network>,
+    pub(super) hosts: Vec<String>,
+    /// Whether every issuer could be read. What could not is told already; without it the rest would look worse than it is.
+    pub(super) is_whole: bool,
+    at: At,
+}
+
+struct At {
+    table: Option<Span>,
+    sources: Option<Span>,
+    tenant: Option<Span>,
+    trusted: Option<Span>,
+    hosts: Option<Span>,
+    issuers: Vec<(String, Option<Span>)>,
+}
+
+pub(super) fn read(table: &Table<'_, '_>) -> Said {
     let tables = table.tables("issuer", "[[identity.issuer]]");
-    let places: Vec<(String, Option<Span>)> = tables.iter().map(placed).collect();
-    let count = tables.len();
+    let at = At {
+        table: table.span(),
+        sources: table.span_of("sources"),
+        tenant: table.span_of("tenant"),
+        trusted: table.span_of("trusted"),
+        hosts: table.span_of("tenant_hosts"),
+        issuers: tables.iter().map(placed).collect(),
+    };
     let issuers: Vec<Issuer> = tables.into_iter().filter_map(issuer).collect();
-    let is_whole = issuers.len() == count;
-    let sources = table.parsed_list("sources", |text| source(text, &issuers)).unwrap_or_default();
-    if count > 0 && !sources.iter().any(|source| matches!(source, Source::Jwt(_))) {
-        table.page.mistake(
-            places.first().and_then(|(_, at)| at.as_ref()),
-            "an issuer is set, but `jwt` is not among the sources: its tokens would mean nothing",
-            "add \"jwt\" to identity.sources, or take the issuer out",
-        );
-    }
-    if !asks_clients && sources.iter().any(|source| matches!(source, Source::Mtls(_))) {
-        let what = "callers are to be known by their certificates, and the listener asks for none: every request would be refused";
-        let mend = "write `client_ca` under [listen], or take mtls out";
-        table.page.mistake(table.span_of("sources").as_ref(), what, mend);
-    }
+    let sources = sources(table, "sources", &issuers).unwrap_or_default();
     let trusted =
         table.parsed_list("trusted", |text| text.parse::<Network>().map_err(|error| error.to_string()));
-    let identity = Identity { sources, tenant: tenant(table), trusted: trusted.unwrap_or_default() };
-    // What could not be read is told already; without it the rest would look worse than it is.
-    if is_whole && let Err(found) = identity.check() {
-        for unsafe_ in found {
-            let at = place(&unsafe_, table, &places);
-            table.page.told(at.as_ref(), &unsafe_.to_string());
-        }
-    }
-    identity
+    let trusted = trusted.unwrap_or_default();
+    let hosts = table.parsed_list("tenant_hosts", |host| Ok(host.to_owned())).unwrap_or_default();
+    let tenant = tenant(table, &hosts).unwrap_or_default();
+    let is_whole = issuers.len() == at.issuers.len();
+    Said { sources, tenant, issuers, trusted, hosts, is_whole, at }
 }
 
 fn placed(table: &Table<'_, '_>) -> (String, Option<Span>) {
@@ -71,24 +80,22 @@ fn source(text: &str, issuers: &[Issuer]) -> Result<Source, String> {
     }
 }
 
-fn tenant(table: &Table<'_, '_>) -> Tenant {
-    let hosts = table.parsed_list("tenant_hosts", |host| Ok(host.to_owned()));
-    let tenant = table.parsed("tenant", |text| match (text, text.split_once(':')) {
+/// The sources that a list names.
+pub(super) fn sources(table: &Table<'_, '_>, key: &'static str, issuers: &[Issuer]) -> Option<Vec<Source>> {
+    table.parsed_list(key, |text| source(text, issuers))
+}
+
+/// The tenant that a table names, where it names any; `hosts` are those that can be one.
+pub(super) fn tenant(table: &Table<'_, '_>, hosts: &[String]) -> Option<Tenant> {
+    table.parsed("tenant", |text| match (text, text.split_once(':')) {
         ("none", _) => Ok(Tenant::None),
-        ("host", _) => Ok(Tenant::Host(hosts.clone().unwrap_or_default())),
+        ("host", _) => Ok(Tenant::Host(hosts.to_vec())),
         (_, Some(("header", name))) => header(name).map(Tenant::Header),
         (_, Some(("claim", name))) => Ok(Tenant::Claim(name.to_owned())),
         _ => Err(format!(
             "no tenant can be told by `{text}`: write \"none\", \"header:NAME\", \"claim:NAME\" or \"host\""
         )),
-    });
-    let tenant = tenant.unwrap_or_default();
-    if hosts.is_some_and(|hosts| !hosts.is_empty()) && !matches!(tenant, Tenant::Host(_)) {
-        let at = table.span_of("tenant_hosts");
-        let what = "hosts are named, but the tenant is not told by them";
-        table.page.mistake(at.as_ref(), what, "write tenant = \"host\", or leave tenant_hosts out");
-    }
-    tenant
+    })
 }
 
 fn issuer(table: Table<'_, '_>) -> Option<Issuer> {
@@ -167,15 +174,24 @@ fn url(table: &Table<'_, '_>) -> Option<Url> {
     Some(url)
 }
 
-/// Where the setting stands that is unsafe.
-fn place(found: &Unsafe, table: &Table<'_, '_>, issuers: &[(String, Option<Span>)]) -> Option<Span> {
-    let key =
+/// Which setting something unsafe is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Setting<'u> {
+    Sources,
+    Tenant,
+    Trusted,
+    Hosts,
+    Issuer(&'u str),
+}
+
+impl<'u> Setting<'u> {
+    pub(super) fn of(found: &'u Unsafe, identity: &Identity) -> Self {
         match found {
-            Unsafe::TrustTooWide(_) | Unsafe::TrustWithoutHeader => "trusted",
-            Unsafe::ClaimWithoutToken | Unsafe::ClaimName => "tenant",
-            Unsafe::NoHosts | Unsafe::HostName(_) | Unsafe::HostWithAnonymous => {
-                if table.has("tenant_hosts") { "tenant_hosts" } else { "tenant" }
+            Unsafe::TrustTooWide(_) | Unsafe::TrustWithoutHeader => Self::Trusted,
+            Unsafe::ClaimWithoutToken | Unsafe::ClaimName | Unsafe::NoHosts | Unsafe::HostWithAnonymous => {
+                Self::Tenant
             }
+            Unsafe::HostName(_) => Self::Hosts,
             Unsafe::IssuerTwice(issuer)
             | Unsafe::NoAudience(issuer)
             | Unsafe::NoAlgorithm(issuer)
@@ -186,10 +202,43 @@ fn place(found: &Unsafe, table: &Table<'_, '_>, issuers: &[(String, Option<Span>
             | Unsafe::KeysAddress { issuer }
             | Unsafe::KeysInTheClear { issuer }
             | Unsafe::KeysRefresh { issuer }
-            | Unsafe::KeysNotLoaded { issuer, .. } => {
-                return issuers.iter().rev().find(|(name, _)| name == issuer).and_then(|(_, at)| at.clone());
+            | Unsafe::KeysNotLoaded { issuer, .. } => Self::Issuer(issuer),
+            Unsafe::HeaderWithoutTrust(name)
+            | Unsafe::ReservedHeader(name)
+            | Unsafe::HeaderTakenOff(name)
+                if identity.tenant == Tenant::Header(name.clone())
+                    && !identity.sources.contains(&Source::Header(name.clone()))
+                    && !identity.sources.contains(&Source::ApiKey(name.clone())) =>
+            {
+                Self::Tenant
             }
-            _ => "sources",
-        };
-    table.span_of(key).or_else(|| table.span())
+            _ => Self::Sources,
+        }
+    }
+}
+
+impl Said {
+    /// Where a setting stands, if it does.
+    pub(super) fn at(&self, setting: Setting<'_>) -> Option<Span> {
+        let At { sources, tenant, trusted, hosts, issuers, .. } = &self.at;
+        match setting {
+            Setting::Sources => sources.clone(),
+            Setting::Tenant => tenant.clone(),
+            Setting::Trusted => trusted.clone(),
+            Setting::Hosts => hosts.clone(),
+            Setting::Issuer(issuer) => {
+                issuers.iter().rev().find(|(name, _)| name == issuer).and_then(|(_, at)| at.clone())
+            }
+        }
+    }
+
+    /// Where the first issuer stands, if there is one.
+    pub(super) fn issuer_at(&self) -> Option<&Option<Span>> {
+        self.at.issuers.first().map(|(_, at)| at)
+    }
+
+    /// Where the table begins, as well as can be told.
+    pub(super) fn table_at(&self) -> Option<Span> {
+        self.at.table.clone()
+    }
 }

@@ -18,6 +18,7 @@
 
 pub(crate) mod admin;
 mod ask;
+mod callers;
 mod identity;
 pub(crate) mod keeping;
 mod mistake;
@@ -40,7 +41,7 @@ pub use patch::Patch;
 use crate::admin::Address;
 use crate::ask::Questions;
 use crate::forward::Host;
-use crate::identity::{Identity, Network, Source};
+use crate::identity::{Identity, Network};
 use crate::listen;
 use crate::logging::{Form, Level};
 use crate::serve::{Admin, Keeping, Limits, Operation, Plan};
@@ -229,8 +230,12 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         terms::Blame { table: &defaults_table, flags: Some(&over.terms) }.terms(&defaults, None, deadline);
     let asks = ask::of_defaults(&defaults_table, listen.address);
     let questions = terms.as_ref().map(|terms| asks.of_others(&defaults_table, terms)).unwrap_or_default();
+    let identity_table = top.table("identity", "[identity]");
+    let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some(), over.anonymous);
     let inherited = operation::Inherited { terms: &defaults, asks: &asks, deadline, listen: listen.address };
-    let operations = operation::read(top.tables("operation", "[[operation]]"), &inherited);
+    let operations = operation::read(top.tables("operation", "[[operation]]"), &inherited, &mut callers);
+    let identity = callers.end(&identity_table);
+    identity_table.end();
     if terms.is_some() {
         let asked = operations.iter().map(|operation| &operation.questions);
         let mut asked = asked.chain([&questions]);
@@ -243,12 +248,6 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     }
     defaults_table.end();
 
-    let identity_table = top.table("identity", "[identity]");
-    let mut identity = identity::read(&identity_table, listen.clients.is_some());
-    identity_table.end();
-    if over.anonymous {
-        identity = Identity { sources: vec![Source::Anonymous], ..Identity::default() };
-    }
     let quotas_table = top.table("quotas", "[quotas]");
     let quotas = records::quotas(&quotas_table);
     quotas_table.end();

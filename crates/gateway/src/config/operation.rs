@@ -4,12 +4,13 @@
 //! one name, whose keys would be the same.
 
 use super::ask::{self, Asks};
+use super::callers::Callers;
 use super::patch::Patch;
 use super::table::{Span, Table};
 use super::terms::{self, Blame};
 use crate::serve::Operation;
 use http::Method;
-use semel_http::{Routes, Terms};
+use semel_http::{KeyRule, Routes, Terms};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -26,10 +27,14 @@ pub(super) struct Inherited<'d> {
 }
 
 /// Every operation, under its own terms and for the rest under those that it inherits.
-pub(super) fn read(tables: Vec<Table<'_, '_>>, inherited: &Inherited<'_>) -> Vec<Operation> {
+pub(super) fn read(
+    tables: Vec<Table<'_, '_>>,
+    inherited: &Inherited<'_>,
+    callers: &mut Callers,
+) -> Vec<Operation> {
     let mut read: Vec<Read> = Vec::new();
     for table in tables {
-        if let Some(operation) = one(&table, inherited, &read) {
+        if let Some(operation) = one(&table, inherited, callers, &read) {
             read.push(operation);
         }
         table.end();
@@ -43,7 +48,13 @@ struct Read {
     at: Option<Span>,
 }
 
-fn one(table: &Table<'_, '_>, inherited: &Inherited<'_>, before: &[Read]) -> Option<Read> {
+fn one(
+    table: &Table<'_, '_>,
+    inherited: &Inherited<'_>,
+    callers: &mut Callers,
+    before: &[Read],
+) -> Option<Read> {
+    let identity = callers.of_operation(table);
     let name = name(table, before);
     let template = table.text("path");
     if template.is_none() && !table.has("path") {
@@ -54,6 +65,7 @@ fn one(table: &Table<'_, '_>, inherited: &Inherited<'_>, before: &[Read]) -> Opt
     let patch = own.over(inherited.terms);
     let terms = Blame { table, flags: None }.terms(&patch, name, inherited.deadline)?;
     let questions = asks.of_one(inherited.asks, table, &terms);
+    check_callers(table, &terms);
     let (template, at) = template?;
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, Terms::default()));
     if let Err(error) = routes {
@@ -65,10 +77,21 @@ fn one(table: &Table<'_, '_>, inherited: &Inherited<'_>, before: &[Read]) -> Opt
         return None;
     }
     let segments = Segments::of(template);
-    let operation = Operation { template: template.to_owned(), terms, questions };
+    let operation = Operation { template: template.to_owned(), terms, questions, identity };
     let read = Read { operation, segments, at: Some(at) };
     reach(table, &read, before);
     Some(read)
+}
+
+/// Tells where callers are told apart of whom nothing is kept.
+fn check_callers(table: &Table<'_, '_>, terms: &Terms) {
+    for key in ["callers", "tenant"] {
+        if terms.key == KeyRule::Off && table.has(key) {
+            let what =
+                format!("nothing of this operation is protected (key = \"off\"), so that {key} has no use");
+            table.page.mistake(table.span_of(key).as_ref(), what, format!("take {key} out, or set key"));
+        }
+    }
 }
 
 fn name(table: &Table<'_, '_>, before: &[Read]) -> Option<String> {

@@ -1,5 +1,6 @@
 //! The default file, and every kind of mistake with its place and its words.
 
+mod callers;
 mod desk;
 pub(crate) mod pem;
 

@@ -22,6 +22,7 @@ pub enum Unsafe {
     TrustWithoutHeader,
     ReservedHeader(HeaderName),
     HeaderTwice(HeaderName),
+    HeaderTakenOff(HeaderName),
     CookieName(String),
     Unreachable { source: &'static str, behind: &'static str },
     Twice(&'static str),
@@ -68,6 +69,11 @@ impl fmt::Display for Unsafe {
             Self::HeaderTwice(name) => write!(
                 f,
                 "`{name}` is read twice, or in two spellings that servers take for one. Give each source a header of its own"
+            ),
+            Self::HeaderTakenOff(name) => write!(
+                f,
+                "`{name}`, or another spelling of it, is believed from trusted proxies by one rule, and taken off every other \
+                 request for that: it cannot hold the API key of another rule, nor be spelt in two ways. Take another header"
             ),
             Self::CookieName(name) => {
                 write!(f, "`{name}` cannot be the name of a cookie. Write the session cookie's name")
@@ -161,6 +167,28 @@ pub(super) fn check(identity: &Identity) -> Vec<Unsafe> {
     found
 }
 
+/// What one rule reads from a header that another has taken off.
+pub(super) fn beside<'i>(identity: &Identity, others: impl IntoIterator<Item = &'i Identity>) -> Vec<Unsafe> {
+    let mut found = Vec::new();
+    for other in others {
+        for (one, other) in [(identity, other), (other, identity)] {
+            let taken = |name: &&HeaderName, is_key: bool| {
+                other.believed_headers().any(|believed| {
+                    is_spelling(name.as_str(), believed.as_str()) && (is_key || *name != believed)
+                })
+            };
+            let keys = one.key_headers().filter(|name| taken(name, true));
+            for name in one.believed_headers().filter(|name| taken(name, false)).chain(keys) {
+                let unsafe_ = Unsafe::HeaderTakenOff(name.clone());
+                if !found.contains(&unsafe_) {
+                    found.push(unsafe_);
+                }
+            }
+        }
+    }
+    found
+}
+
 fn check_trust(identity: &Identity, found: &mut Vec<Unsafe>) {
     let mut believed = identity.believed_headers().peekable();
     if believed.peek().is_none() && !identity.trusted.is_empty() {
@@ -174,12 +202,8 @@ fn check_trust(identity: &Identity, found: &mut Vec<Unsafe>) {
 }
 
 fn check_headers(identity: &Identity, found: &mut Vec<Unsafe>) {
-    let keys = identity.sources.iter().filter_map(|source| match source {
-        Source::ApiKey(name) => Some(name),
-        _ => None,
-    });
     let mut seen: Vec<&HeaderName> = Vec::new();
-    for name in identity.believed_headers().chain(keys) {
+    for name in identity.credentials() {
         if is_reserved(name) {
             found.push(Unsafe::ReservedHeader(name.clone()));
         }

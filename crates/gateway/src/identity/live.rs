@@ -7,6 +7,7 @@ use super::certificate::{self, Named};
 use super::check::{Unsafe, is_spelling};
 use super::cookie::{self, Found};
 use super::jwt::{self, Moment, Refreshing, Verified, Verifier};
+use super::words::{self, Whose};
 use super::{Identity, Peer, Source, Tenant, tenant};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -17,55 +18,56 @@ use semel_http::{Callers, Layer, NotIdentified};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-/// The rule that [`Identity`] becomes at start. Clones are the same rule.
+/// The rules that [`Identity`] becomes at start: the default, and those that operations have of their own. Clones are the same.
 ///
 /// Two things have to be done with it, and the second refuses every request that the first was not done to: [`prepare`]
-/// *every* request, protected or not, as the first thing of all; and put the layer [`under`] it.
+/// *every* request, protected or not, as the first thing of all; and put the layer [`under`] it, and each route that has a rule of
+/// its own under [that](Self::callers_of).
 ///
 /// [`prepare`]: Self::prepare
 /// [`under`]: Self::under
 #[derive(Clone)]
-pub struct Live(Arc<Rule>);
+pub struct Live(Arc<Rules>);
+
+struct Rules {
+    /// The default's first, each once.
+    rules: Vec<(Arc<Rule>, Callers)>,
+    peer: PeerOf,
+}
 
 struct Rule {
     identity: Identity,
-    verifiers: Vec<Verifier>,
+    whose: Whose,
+    verifiers: Vec<Arc<Verifier>>,
     /// What is told to a request in which no source finds anything.
     nobody: String,
     clock: Arc<dyn Clock>,
-    peer: PeerOf,
-    _refreshing: Vec<Refreshing>,
+    _refreshing: Arc<Vec<Refreshing>>,
 }
 
 pub(super) type PeerOf = Box<dyn Fn(&Extensions) -> Option<Peer> + Send + Sync>;
 
-/// What is known of a request besides its head. The tenant is found together with the caller, and kept for the layer's second
-/// question: asked again, a token may have expired in between, and the request would fall out of its tenant.
+/// Where a request came from, noted before anybody believes it anything.
 #[derive(Clone)]
-struct Prepared(Arc<Known>);
-
-struct Known {
-    peer: Option<Peer>,
-    tenant: OnceLock<Option<Vec<u8>>>,
-}
+struct Prepared(Option<Peer>);
 
 impl Live {
+    /// The default comes first. An issuer that several rules believe is started once: its keys are fetched for all of them.
     pub(super) async fn new(
-        identity: Identity,
+        identities: Vec<Identity>,
         clock: Arc<dyn Clock>,
         peer: PeerOf,
     ) -> Result<Self, Vec<Unsafe>> {
-        let (mut verifiers, mut refreshing, mut found) = (Vec::new(), Vec::new(), Vec::new());
-        let issuers = identity.sources.iter().filter_map(|source| match source {
-            Source::Jwt(issuers) => Some(issuers),
-            _ => None,
-        });
-        for issuer in issuers.flatten() {
+        let (mut started, mut refreshing, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        for issuer in identities.iter().flat_map(issuers) {
+            if started.iter().any(|(known, _)| known == issuer) {
+                continue;
+            }
             match jwt::start(issuer.clone(), &clock).await {
                 Ok((verifier, task)) => {
-                    verifiers.push(verifier);
+                    started.push((issuer.clone(), Arc::new(verifier)));
                     refreshing.extend(task);
                 }
                 Err(error) => found.push(error),
@@ -74,50 +76,87 @@ impl Live {
         if !found.is_empty() {
             return Err(found);
         }
-        let nobody = nobody(&identity.sources);
-        let rule = Rule { identity, verifiers, nobody, clock, peer, _refreshing: refreshing };
-        Ok(Self(Arc::new(rule)))
+        let refreshing = Arc::new(refreshing);
+        let mut rules: Vec<(Arc<Rule>, Callers)> = Vec::new();
+        for identity in identities {
+            if rules.iter().any(|(rule, _)| rule.identity == identity) {
+                continue;
+            }
+            let is_believed = |issuer: &jwt::Issuer| issuers(&identity).any(|believed| believed == issuer);
+            let verifiers = started.iter().filter(|(issuer, _)| is_believed(issuer));
+            let verifiers = verifiers.map(|(_, verifier)| Arc::clone(verifier)).collect();
+            let whose = if rules.is_empty() { Whose::Default } else { Whose::Operation };
+            let (nobody, told) = (words::nobody(&identity.sources, whose), words::told_apart(&identity));
+            let (clock, refreshing) = (Arc::clone(&clock), Arc::clone(&refreshing));
+            let rule = Rule { identity, whose, verifiers, nobody, clock, _refreshing: refreshing };
+            let rule = Arc::new(rule);
+            let asked = Arc::clone(&rule);
+            rules.push((rule, Callers::in_tenants(move |parts| asked.identify(parts)).described(told)));
+        }
+        Ok(Self(Arc::new(Rules { rules, peer })))
     }
 
-    /// Takes off what only a trusted proxy may say, unless it came from one, and notes where the request came from.
+    /// Takes off what only a trusted proxy may say, unless it came from one, and notes where the request came from. What any rule
+    /// believes is taken off every request, whichever rule it comes under: the service behind is one.
     ///
     /// Spellings with `_` for `-` are taken off in any case: servers that turn headers into variables see one name in both.
     pub fn prepare(&self, headers: &mut HeaderMap, extensions: &mut Extensions) {
         let peer = (self.0.peer)(extensions);
-        let is_trusted = peer.as_ref().is_some_and(|peer| self.0.trusts(peer));
-        for believed in self.0.identity.believed_headers() {
-            let is_off = |name: &&HeaderName| {
-                is_spelling(name.as_str(), believed.as_str()) && !(is_trusted && *name == believed)
-            };
-            let names: Vec<HeaderName> = headers.keys().filter(is_off).cloned().collect();
-            for name in names {
-                headers.remove(name);
-            }
+        let names: Vec<HeaderName> =
+            headers.keys().filter(|name| self.0.is_off(name, peer.as_ref())).cloned().collect();
+        for name in names {
+            headers.remove(name);
         }
-        extensions.insert(Prepared(Arc::new(Known { peer, tenant: OnceLock::new() })));
+        extensions.insert(Prepared(peer));
     }
 
-    /// The layer, with callers and tenants told apart by this rule.
+    /// The layer, with callers and tenants told apart by the default rule.
     #[must_use]
     pub fn under(&self, layer: Layer) -> Layer {
-        let layer = layer.callers(self.callers());
-        if self.0.identity.tenant == Tenant::None {
-            return layer;
-        }
-        layer.tenant(|parts| parts.extensions.get::<Prepared>()?.0.tenant.get()?.clone())
+        layer.callers(self.callers())
     }
 
-    /// How callers are told apart. A request whose tenant cannot be told is refused here as well.
+    /// How callers, and their tenants, are told apart by default. A request whose tenant cannot be told is refused as well.
     pub fn callers(&self) -> Callers {
-        let rule = Arc::clone(&self.0);
-        Callers::by(move |parts| rule.identify(parts))
+        self.0.rules.first().map(|(_, callers)| callers.clone()).unwrap_or_default()
+    }
+
+    /// The same by a rule of an operation's own; nothing where that was not started.
+    pub fn callers_of(&self, identity: &Identity) -> Option<Callers> {
+        let (_, callers) = self.0.rules.iter().find(|(rule, _)| rule.identity == *identity)?;
+        Some(callers.clone())
     }
 }
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Live").field(&self.0.identity).finish()
+        f.debug_list().entries(self.0.rules.iter().map(|(rule, _)| &rule.identity)).finish()
     }
+}
+
+impl Rules {
+    /// Whether a header has to be taken off a request that came from there.
+    fn is_off(&self, name: &HeaderName, peer: Option<&Peer>) -> bool {
+        let mut is_believed = false;
+        for (rule, _) in &self.rules {
+            for believed in rule.identity.believed_headers() {
+                if name == believed && peer.is_some_and(|peer| rule.trusts(peer)) {
+                    return false;
+                }
+                is_believed |= is_spelling(name.as_str(), believed.as_str());
+            }
+        }
+        is_believed
+    }
+}
+
+/// Whose tokens are believed.
+fn issuers(identity: &Identity) -> impl Iterator<Item = &jwt::Issuer> {
+    let issuers = identity.sources.iter().filter_map(|source| match source {
+        Source::Jwt(issuers) => Some(issuers),
+        _ => None,
+    });
+    issuers.flatten()
 }
 
 fn because(why: impl Into<Cow<'static, str>>) -> NotIdentified {
@@ -129,30 +168,31 @@ impl Rule {
         self.identity.trusted.iter().any(|network| network.holds(peer.address))
     }
 
-    /// The caller, and the tenant into what is known of the request.
-    fn identify(&self, parts: &Parts) -> Result<Caller, NotIdentified> {
-        let Some(Prepared(known)) = parts.extensions.get() else {
+    /// The caller and its tenant, together: asked one after the other, a token may have expired in between.
+    fn identify(&self, parts: &Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> {
+        let Some(Prepared(peer)) = parts.extensions.get() else {
             return Err(because(
                 "This service did not note where the request came from. (Service: a defect.)",
             ));
         };
-        let (caller, token) = self.caller(parts, known)?;
-        let tenant = self.tenant(parts, known, token.as_ref())?;
-        // Asked twice, the first answer holds.
-        let _ = known.tenant.set(tenant);
-        Ok(caller)
+        let (caller, token) = self.caller(parts, peer.as_ref())?;
+        Ok((caller, self.tenant(parts, peer.as_ref(), token.as_ref())?))
     }
 
-    fn caller(&self, parts: &Parts, known: &Known) -> Result<(Caller, Option<Verified>), NotIdentified> {
+    fn caller(
+        &self,
+        parts: &Parts,
+        peer: Option<&Peer>,
+    ) -> Result<(Caller, Option<Verified>), NotIdentified> {
         if self.identity.sources.is_empty() {
             return Ok((Callers::by_authorization().identify(parts)?, None));
         }
         for source in &self.identity.sources {
             let name = match source {
-                Source::Header(name) => self.believed(parts, known, name)?.map(Name::header),
+                Source::Header(name) => self.believed(parts, peer, name)?.map(Name::header),
                 Source::ApiKey(name) => one(&parts.headers, name)?.map(Name::api_key),
                 Source::Cookie(name) => session(&parts.headers, name)?.map(Name::cookie),
-                Source::Mtls(by) => shown(known, *by)?.map(Name::mtls),
+                Source::Mtls(by) => shown(peer, *by)?.map(Name::mtls),
                 Source::Jwt(_) => match self.token(parts)? {
                     Some(token) => {
                         return Ok((Name::jwt(&token.issuer, &token.subject).into(), Some(token)));
@@ -175,12 +215,12 @@ impl Rule {
     fn tenant(
         &self,
         parts: &Parts,
-        known: &Known,
+        peer: Option<&Peer>,
         token: Option<&Verified>,
     ) -> Result<Option<Vec<u8>>, NotIdentified> {
         let found = match &self.identity.tenant {
             Tenant::None => return Ok(None),
-            Tenant::Header(name) => self.believed(parts, known, name)?,
+            Tenant::Header(name) => self.believed(parts, peer, name)?,
             Tenant::Claim(name) => match token.and_then(|token| token.claims.get(name)) {
                 Some(Value::String(tenant)) if !tenant.is_empty() => Some(tenant.clone().into_bytes()),
                 _ => None,
@@ -189,21 +229,17 @@ impl Rule {
                 tenant::host(parts).filter(|host| hosts.contains(host)).map(String::into_bytes)
             }
         };
-        found.map(Some).ok_or_else(|| because(no_tenant(&self.identity.tenant)))
+        found.map(Some).ok_or_else(|| because(words::no_tenant(&self.identity.tenant, self.whose)))
     }
 
     /// The value of a header that is believed, if it came from where it is.
     fn believed(
         &self,
         parts: &Parts,
-        known: &Known,
+        peer: Option<&Peer>,
         name: &HeaderName,
     ) -> Result<Option<Vec<u8>>, NotIdentified> {
-        if known.peer.as_ref().is_some_and(|peer| self.trusts(peer)) {
-            one(&parts.headers, name)
-        } else {
-            Ok(None)
-        }
+        if peer.is_some_and(|peer| self.trusts(peer)) { one(&parts.headers, name) } else { Ok(None) }
     }
 
     /// What the request's token says, if it has one.
@@ -251,43 +287,10 @@ fn session(headers: &HeaderMap, name: &str) -> Result<Option<Vec<u8>>, NotIdenti
 }
 
 /// Who the client's certificate names, if it showed one.
-fn shown(known: &Known, by: Named) -> Result<Option<Vec<u8>>, NotIdentified> {
-    let Some(certificate) = known.peer.as_ref().and_then(|peer| peer.certificate.as_deref()) else {
+fn shown(peer: Option<&Peer>, by: Named) -> Result<Option<Vec<u8>>, NotIdentified> {
+    let Some(certificate) = peer.and_then(|peer| peer.certificate.as_deref()) else {
         return Ok(None);
     };
     let name = certificate::name(certificate, by);
     name.map(Some).map_err(|refused| because(format!("The client certificate names no caller: {refused}.")))
-}
-
-/// What is told where no source finds anything.
-fn nobody(sources: &[Source]) -> String {
-    let ways: Vec<String> = sources
-        .iter()
-        .filter_map(|source| match source {
-            Source::Header(name) => Some(format!("the header {name}, set by the service's own proxy")),
-            Source::Jwt(_) => Some("a token in `Authorization: Bearer`".to_owned()),
-            Source::ApiKey(name) => Some(format!("an API key in the header {name}")),
-            Source::Cookie(name) => Some(format!("the session cookie {name}")),
-            Source::Mtls(by) => Some(format!("the {by} of a client certificate")),
-            Source::Authorization => Some("an Authorization header".to_owned()),
-            Source::Anonymous => None,
-        })
-        .collect();
-    format!(
-        "The request does not say who is calling. This service knows callers by {}. (Service: add a source to \
-         `identity.sources`; `anonymous` as the last one lets such requests share one scope.)",
-        ways.join(", or ")
-    )
-}
-
-fn no_tenant(tenant: &Tenant) -> String {
-    let way = match tenant {
-        Tenant::None => "nothing".to_owned(),
-        Tenant::Header(name) => format!("the header {name}, set by the service's own proxy"),
-        Tenant::Claim(_) => "a claim of its bearer token".to_owned(),
-        Tenant::Host(_) => "the host that it is sent to".to_owned(),
-    };
-    format!(
-        "The request does not belong to a tenant that is known here; it is told by {way}. (Service: see `identity.tenant`.)"
-    )
 }

@@ -13,6 +13,7 @@ pub mod jwt;
 mod live;
 mod network;
 mod tenant;
+mod words;
 
 pub use certificate::Named;
 pub use check::Unsafe;
@@ -119,12 +120,58 @@ impl Identity {
         clock: Arc<dyn Clock>,
         peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
     ) -> Result<Live, Vec<Unsafe>> {
-        self.check()?;
-        Live::new(self, clock, Box::new(peer)).await
+        self.start_beside(Vec::new(), clock, peer).await
+    }
+
+    /// The same where operations have rules of their own: `others`. Keys that several rules go by are loaded once.
+    pub async fn start_beside(
+        self,
+        others: Vec<Self>,
+        clock: Arc<dyn Clock>,
+        peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
+    ) -> Result<Live, Vec<Unsafe>> {
+        let mut all = vec![self];
+        all.extend(others);
+        let mut found: Vec<Unsafe> = Vec::new();
+        for (place, identity) in all.iter().enumerate() {
+            let unsafe_ = check::check(identity).into_iter().chain(identity.check_beside(&all[..place]));
+            for unsafe_ in unsafe_ {
+                if !found.contains(&unsafe_) {
+                    found.push(unsafe_);
+                }
+            }
+        }
+        if !found.is_empty() {
+            return Err(found);
+        }
+        Live::new(all, clock, Box::new(peer)).await
+    }
+
+    /// Tells what does not go together with the rules of others on the same gateway.
+    pub(crate) fn check_beside<'i>(&self, others: impl IntoIterator<Item = &'i Self>) -> Vec<Unsafe> {
+        check::beside(self, others)
+    }
+
+    /// Whether all callers are one.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.sources == [Source::Anonymous]
+    }
+
+    /// The headers that callers and tenants are known by, besides `Authorization` and `Cookie`.
+    pub(crate) fn credentials(&self) -> impl Iterator<Item = &HeaderName> {
+        self.believed_headers().chain(self.key_headers())
+    }
+
+    /// The headers that API keys come in.
+    fn key_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.sources.iter().filter_map(|source| match source {
+            Source::ApiKey(name) => Some(name),
+            _ => None,
+        })
     }
 
     /// The headers that are believed from trusted addresses, and from these only.
-    fn believed_headers(&self) -> impl Iterator<Item = &HeaderName> {
+    pub(crate) fn believed_headers(&self) -> impl Iterator<Item = &HeaderName> {
         let callers = self.sources.iter().filter_map(|source| match source {
             Source::Header(name) => Some(name),
             _ => None,

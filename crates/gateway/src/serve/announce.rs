@@ -5,7 +5,7 @@
 use super::{Admin, Hashing, Next, Operation, Plan};
 use crate::ask::{self, Questions};
 use crate::cli::{size, span};
-use crate::identity::{Source, Tenant};
+use crate::identity::{Identity, Source, Tenant};
 use crate::trace::{self, Tracer};
 use crate::upstream::Transport;
 use semel::core::classify::Rules;
@@ -50,8 +50,8 @@ pub(super) fn text(
         }
     }
     if plan.is_any_protected() {
-        say("callers", &callers(plan));
-        if let Some(tenants) = tenants(plan) {
+        say("callers", &callers(&plan.identity));
+        if let Some(tenants) = tenants(&plan.identity) {
             say("tenants", &tenants);
         }
         say("store", &kept(plan, store));
@@ -142,7 +142,7 @@ fn shadow(terms: &Terms) -> &'static str {
 
 /// What one operation is promised.
 fn told(operation: &Operation) -> Vec<String> {
-    let Operation { template, terms, questions } = operation;
+    let Operation { template, terms, questions, .. } = operation;
     let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
     let what = format!("{name}{} {template}", methods(terms));
     let rule = match terms.key {
@@ -164,7 +164,20 @@ fn told(operation: &Operation) -> Vec<String> {
         lines.extend(assumption(terms).into_iter().map(|line| format!("assumes {line}")));
     }
     lines.extend(asked(questions));
+    lines.extend(operation.callers());
     lines
+}
+
+fn known(identity: &Identity) -> String {
+    let tenants = tenants(identity).map(|tenants| format!("; tenants {tenants}")).unwrap_or_default();
+    format!("callers {}{tenants}", callers(identity))
+}
+
+impl Operation {
+    /// By what its callers, and their tenants, are told apart, where that is by a rule of its own.
+    pub(crate) fn callers(&self) -> Option<String> {
+        self.identity.as_ref().map(known)
+    }
 }
 
 /// What is asked of the service, or about it.
@@ -243,9 +256,9 @@ fn assumption(terms: &Terms) -> Vec<String> {
     }
 }
 
-fn callers(plan: &Plan) -> String {
-    let sources = &plan.identity.sources;
-    if plan.is_anonymous() {
+fn callers(identity: &Identity) -> String {
+    let sources = &identity.sources;
+    if identity.is_anonymous() {
         return "all anonymous: one scope for everybody".to_owned();
     }
     if sources.is_empty() {
@@ -270,8 +283,8 @@ fn way(source: &Source) -> String {
     }
 }
 
-fn tenants(plan: &Plan) -> Option<String> {
-    match &plan.identity.tenant {
+fn tenants(identity: &Identity) -> Option<String> {
+    match &identity.tenant {
         Tenant::None => None,
         Tenant::Header(name) => Some(format!("by the header {name} of trusted proxies")),
         Tenant::Claim(name) => Some(format!("by the token's claim {name}")),
@@ -328,12 +341,19 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
             plan.target
         ));
     }
-    if plan.is_anonymous() {
+    if plan.identity.is_anonymous() {
         told.push(
             "warning: whoever knows a key gets its outcome, and every caller's keys are the same".to_owned(),
         );
     } else if plan.identity.sources.is_empty() {
         told.push("note: requests without Authorization share one anonymous scope".to_owned());
+    }
+    let is_open = |operation: &&Operation| operation.identity.as_ref().is_some_and(Identity::is_anonymous);
+    for operation in plan.operations.iter().filter(is_open) {
+        told.push(format!(
+            "note: whoever knows a key of {} gets its outcome; its callers are not told apart",
+            operation.title()
+        ));
     }
     let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
     if plan.listen.drain < longest {

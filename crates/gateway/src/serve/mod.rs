@@ -288,17 +288,17 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
     loop {
         asked.next().await;
         match reread() {
-            Ok(plan) => match reloading.take(plan).await {
-                Ok(held) => {
-                    info!("the configuration was read anew, and holds for every new request");
-                    for part in held {
-                        warn!("{part} has changed, which takes effect at the next start only");
+            Ok(plan) => {
+                let operations = plan.operations.clone();
+                match reloading.take(plan).await {
+                    Ok(held) => tell_taken(&operations, &held),
+                    Err(why) => {
+                        error!(
+                            "the configuration was read anew and cannot be used; the old one holds on: {why}"
+                        );
                     }
                 }
-                Err(why) => {
-                    error!("the configuration was read anew and cannot be used; the old one holds on: {why}");
-                }
-            },
+            }
             Err(mistakes) => {
                 for mistake in &mistakes {
                     error!("{mistake}");
@@ -306,6 +306,19 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
                 error!(mistakes = mistakes.len(), "the configuration has mistakes; the old one holds on");
             }
         }
+    }
+}
+
+/// Tells what holds from now on, and what does not yet.
+fn tell_taken(operations: &[Operation], held: &[&str]) {
+    info!("the configuration was read anew, and holds for every new request");
+    for operation in operations {
+        if let Some(callers) = operation.callers() {
+            info!(operation = operation.title(), "{callers}");
+        }
+    }
+    for part in held {
+        warn!("{part} has changed, which takes effect at the next start only");
     }
 }
 

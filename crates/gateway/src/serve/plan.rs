@@ -6,7 +6,7 @@ use super::{Keeping, Limits};
 use crate::admin;
 use crate::ask::{Questions, Ways};
 use crate::forward::{self, Host};
-use crate::identity::{Identity, Network, Source, Tenant};
+use crate::identity::{Identity, Live, Network, Source};
 use crate::trace::Tracer;
 use crate::upstream;
 use crate::{listen, stores};
@@ -35,7 +35,7 @@ pub struct Plan {
     pub questions: Questions,
     /// The operations; the first that a request fits decides.
     pub operations: Vec<Operation>,
-    /// Who is calling.
+    /// Who is calling, where an operation does not say otherwise.
     pub identity: Identity,
     /// Limits on new keys and records.
     pub quotas: Quotas,
@@ -87,6 +87,15 @@ pub struct Operation {
     pub terms: Terms,
     /// What is asked about them.
     pub questions: Questions,
+    /// Who is calling, where that is told otherwise than the plan has it for all.
+    pub identity: Option<Identity>,
+}
+
+impl Operation {
+    /// By what labels and messages know it: its name, else its template.
+    pub(crate) fn title(&self) -> &str {
+        self.terms.name.as_deref().unwrap_or(&self.template)
+    }
 }
 
 impl Plan {
@@ -118,29 +127,30 @@ impl Plan {
         std::iter::once(&self.terms).chain(self.operations.iter().map(|operation| &operation.terms))
     }
 
-    /// The routes, with everything that is asked about them on these ways.
-    pub(super) fn routes(&self, ways: &Ways) -> Result<Routes, String> {
-        let asked = |questions: &Questions, terms: &Terms| {
-            questions.put_to(terms.clone(), ways).map_err(|error| error.to_string())
-        };
-        let told = |error: TermsError| error.to_string();
-        let routes = Routes::new(asked(&self.questions, &self.terms)?).map_err(told)?;
-        self.operations.iter().try_fold(routes, |routes, Operation { template, terms, questions }| {
-            routes.with(template, asked(questions, terms)?).map_err(told)
-        })
+    /// Every rule by which callers are recognised: the default's first.
+    pub(super) fn identities(&self) -> impl Iterator<Item = &Identity> {
+        let own = self.operations.iter().filter_map(|operation| operation.identity.as_ref());
+        std::iter::once(&self.identity).chain(own)
     }
 
-    /// The headers that callers are known by, besides `Authorization` and `Cookie`.
-    pub(super) fn credentials(&self) -> Vec<HeaderName> {
-        let sources = self.identity.sources.iter().filter_map(|source| match source {
-            Source::Header(name) | Source::ApiKey(name) => Some(name.clone()),
-            _ => None,
-        });
-        let tenant = match &self.identity.tenant {
-            Tenant::Header(name) => Some(name.clone()),
-            _ => None,
+    /// The routes, each under its own rule for callers, with everything that is asked about them on these ways: with what
+    /// callers are known by there, and nothing that they are known by elsewhere.
+    pub(super) fn routes(&self, ways: &Ways, live: &Live) -> Result<Routes, String> {
+        let asked = |questions: &Questions, terms: &Terms, identity: &Identity| {
+            let ways = Ways { credentials: identity.credentials().cloned().collect(), ..ways.clone() };
+            questions.put_to(terms.clone(), &ways).map_err(|error| error.to_string())
         };
-        sources.chain(tenant).collect()
+        let told = |error: TermsError| error.to_string();
+        let routes = Routes::new(asked(&self.questions, &self.terms, &self.identity)?).map_err(told)?;
+        self.operations.iter().try_fold(routes, |routes, operation| {
+            let Operation { template, terms, questions, identity } = operation;
+            let mut terms = asked(questions, terms, identity.as_ref().unwrap_or(&self.identity))?;
+            if let Some(identity) = identity {
+                let callers = live.callers_of(identity);
+                terms.callers = Some(callers.ok_or("the rule for an operation's callers was not started")?);
+            }
+            routes.with(template, terms).map_err(told)
+        })
     }
 
     /// Whether there is a request that is protected.
@@ -148,15 +158,11 @@ impl Plan {
         self.all_terms().any(|terms| terms.key != KeyRule::Off)
     }
 
-    /// Whether all callers are one.
-    pub(super) fn is_anonymous(&self) -> bool {
-        self.identity.sources == [Source::Anonymous]
-    }
-
     /// Refuses to know callers by certificates that the listener, as it is, asks nobody for.
     pub(super) fn check_certificates(&self, listen: &listen::Options) -> Result<(), String> {
         let is_asked = listen.tls.is_some() && listen.clients.is_some();
-        if !is_asked && self.identity.sources.iter().any(|source| matches!(source, Source::Mtls(_))) {
+        let mut sources = self.identities().flat_map(|identity| &identity.sources);
+        if !is_asked && sources.any(|source| matches!(source, Source::Mtls(_))) {
             return Err("callers are to be known by client certificates, and the listener asks for none: set `client_ca` under \
                         [listen] and start anew"
                 .to_owned());
@@ -195,7 +201,7 @@ impl Plan {
             let counted = terms.policy.selection.headers();
             end_to_end.extend(counted.iter().filter_map(|name| name.parse().ok()));
         }
-        end_to_end.extend(self.credentials());
+        end_to_end.extend(self.identities().flat_map(Identity::credentials).cloned());
         forward::Rules { end_to_end, prefix: self.prefix.clone() }
     }
 }
@@ -211,6 +217,7 @@ fn key_headers(source: &KeySource, found: &mut Vec<HeaderName>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Tenant;
 
     #[test]
     fn whatever_a_request_is_recognised_by_cannot_be_taken_off_it_by_its_connection_header() {
@@ -221,11 +228,14 @@ mod tests {
         let mut terms = Terms { key_source: KeySource::Composite(parts), ..Terms::default() };
         terms.policy.selection = terms.policy.selection.with_headers(["X-Region"]).expect("fit to be chosen");
         let questions = Questions::default();
-        plan.operations.push(Operation { template: "/hook".to_owned(), terms, questions });
+        let own = Identity { sources: vec![Source::ApiKey(header("x-hook-key"))], ..Identity::default() };
+        let template = "/hook".to_owned();
+        plan.operations.push(Operation { template, terms, questions, identity: Some(own) });
         plan.identity.sources = vec![Source::Header(header("x-user")), Source::ApiKey(header("x-key"))];
         plan.identity.tenant = Tenant::Header(header("x-tenant"));
         let kept = plan.rules().end_to_end;
-        for name in ["idempotency-key", "webhook-id", "x-region", "x-user", "x-key", "x-tenant"] {
+        for name in ["idempotency-key", "webhook-id", "x-region", "x-user", "x-key", "x-tenant", "x-hook-key"]
+        {
             assert!(kept.contains(&header(name)), "{name}");
         }
     }

@@ -14,7 +14,7 @@ use crate::shadow::Tally;
 use crate::trace::Traced;
 use crate::upstream::Upstream;
 use semel::{Engine, SystemClock};
-use semel_http::{Callers, Layer, Routes};
+use semel_http::{Layer, Routes};
 use std::sync::Arc;
 use tower_layer::Layer as _;
 
@@ -36,20 +36,26 @@ impl Sides {
             Some(Client { address: address.ip(), is_tls: *is_tls })
         });
         let outbound = Outbound::new(upstream.clone(), forwarding);
-        let (credentials, prefix) = (plan.credentials(), plan.prefix.clone());
-        let ways = Ways { upstream, outbound: outbound.clone(), credentials, prefix };
-        let routes = plan.routes(&ways)?;
         let peer = |extensions: &http::Extensions| {
             let Peer { address, .. } = extensions.get::<Peer>()?;
             let shown = extensions.get::<ClientCertificate>();
             let certificate = shown.map(|ClientCertificate(certificate)| Arc::clone(certificate));
             Some(identity::Peer { address: address.ip(), certificate })
         };
-        let live = plan.identity.clone().start(Arc::new(SystemClock), peer).await;
+        let own = plan.operations.iter().filter_map(|operation| operation.identity.clone()).collect();
+        let live = plan.identity.clone().start_beside(own, Arc::new(SystemClock), peer).await;
         let live = live.map_err(|found| {
             let told: Vec<_> = found.iter().map(ToString::to_string).collect();
             told.join("\n")
         })?;
+        // What callers are known by is each route's own.
+        let ways = Ways {
+            upstream,
+            outbound: outbound.clone(),
+            credentials: Vec::new(),
+            prefix: plan.prefix.clone(),
+        };
+        let routes = plan.routes(&ways, &live)?;
         Ok(Self { outbound, live, routes })
     }
 
@@ -65,14 +71,7 @@ impl Sides {
             .body_time_max(plan.limits.body_time_max);
         // Where nothing is protected there is nothing to publish, and every path is the upstream's.
         let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
-        // The same rules as `live` would follow; the specification names these two by what they mean.
-        let layer = match plan.identity.tenant {
-            identity::Tenant::None if plan.identity.sources.is_empty() => {
-                layer.callers(Callers::by_authorization())
-            }
-            identity::Tenant::None if plan.is_anonymous() => layer.callers(Callers::all_anonymous()),
-            _ => live.under(layer),
-        };
+        let layer = live.under(layer);
         let guarded = layer.layer(Traced::new(outbound));
         Inbound::new(Known::new(guarded, live), plan.rules())
     }

@@ -61,7 +61,7 @@ async fn no_header_makes_one_access_token_another() {
 }
 
 /// Sends it from this address of the machine's own.
-async fn from(address: [u8; 4], ask: Ask, to: SocketAddr) -> Reply {
+pub(crate) async fn from(address: [u8; 4], ask: Ask, to: SocketAddr) -> Reply {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind((address, 0).into()).expect("an address of this machine");
     let stream = socket.connect(to).await.expect("it listens");

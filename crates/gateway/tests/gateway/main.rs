@@ -13,6 +13,7 @@ mod failing;
 mod kills;
 mod leaving;
 mod once;
+mod operations;
 mod passing;
 mod rebuild;
 mod reconcile;

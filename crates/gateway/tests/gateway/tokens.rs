@@ -10,19 +10,19 @@ use ring::hmac;
 use semel::archive::base64;
 use serde_json::{Value, json};
 
-const ISSUER: &str = "https://id.example";
-const SECRET: &str = "a test secret of at least thirty-two bytes";
+pub(crate) const ISSUER: &str = "https://id.example";
+pub(crate) const SECRET: &str = "a test secret of at least thirty-two bytes";
 /// A key pair that nobody uses for anything else.
 const RSA: &str = include_str!("../identity/fixtures/rsa.test-key.pem");
 
 /// Who signs, and by what.
-enum Signer {
+pub(crate) enum Signer {
     Secret(Vec<u8>),
     Pair(&'static str, Box<KeyPair>),
 }
 
 impl Signer {
-    fn secret() -> Self {
+    pub(crate) fn secret() -> Self {
         Self::Secret(SECRET.into())
     }
 
@@ -63,7 +63,7 @@ impl Signer {
         format!("{message}.{}", base64url(signature))
     }
 
-    fn of(&self, who: &str) -> String {
+    pub(crate) fn of(&self, who: &str) -> String {
         self.token(&json!({}), &claims(who))
     }
 

@@ -6,6 +6,7 @@
 mod attacks;
 mod issuers;
 mod key_server;
+mod operations;
 mod refreshing;
 mod settings;
 mod sources;

@@ -1,6 +1,7 @@
 //! The layer under a real server.
 
 mod bodies;
+mod callers;
 mod down;
 mod failing;
 mod grpc;

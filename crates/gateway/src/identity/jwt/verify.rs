@@ -38,7 +38,7 @@ pub(in crate::identity) struct Verified {
 /// Verifies a token by the keys of the issuer that it names.
 pub(in crate::identity) fn verify(
     text: &[u8],
-    verifiers: &[Verifier],
+    verifiers: &[Arc<Verifier>],
     moment: Moment,
 ) -> Result<Verified, Refused> {
     let token = Token::read(text)?;

@@ -1,0 +1,186 @@
+//! `callers` and `tenant` of operations, beside `[identity]`.
+
+use super::{mistakes, one_mistake, parsed};
+use crate::config::{Overrides, read};
+use crate::identity::{Identity, Named, Source, Tenant};
+use http::HeaderName;
+
+const ISSUER: &str = "[[identity.issuer]]\nname = \"https://id.example\"\naudience = \"pay\"\njwks_url = \"https://id.example/k\"\n";
+
+/// An operation on `/x` that says this; its keys begin on line 3.
+fn operation(says: &str) -> String {
+    format!("[[operation]]\npath = \"/x\"\n{says}\n")
+}
+
+fn own(text: &str) -> Identity {
+    parsed(text).operations[0].identity.clone().expect("a rule of its own")
+}
+
+fn header(name: &'static str) -> HeaderName {
+    HeaderName::from_static(name)
+}
+
+#[test]
+fn an_operation_has_its_own_callers_and_tenant_and_the_rest_from_identity() {
+    let identity = format!(
+        "[identity]\nsources = [\"jwt\"]\ntenant = \"claim:org\"\ntrusted = [\"10.0.0.1\"]\ntenant_hosts = [\"a.example\"]\n{ISSUER}"
+    );
+    let of = |says: &str| own(&format!("{}{identity}", operation(says)));
+    let rest = "[[operation]]\npath = \"/y\"\ncallers = [\"header:X-User\", \"jwt\"]\ntenant = \"host\"";
+    let hook = of(&format!("callers = [\"anonymous\"]\ntenant = \"none\"\n{rest}"));
+    assert_eq!((hook.sources, hook.tenant), (vec![Source::Anonymous], Tenant::None));
+    assert!(hook.trusted.is_empty(), "nothing is believed there");
+    let config = parsed(&format!(
+        "{}{}{identity}",
+        operation("callers = [\"header:X-User\", \"jwt\"]\ntenant = \"host\""),
+        "[[operation]]\npath = \"/y\"\ntenant = \"header:x-org\"\n[[operation]]\npath = \"/z\"\n"
+    ));
+    assert!(config.identity.trusted.is_empty() && config.identity.sources.len() == 1);
+    let [first, second, third] = &config.operations[..] else { panic!("{config:?}") };
+    let first = first.identity.as_ref().expect("a rule of its own");
+    assert_eq!(first.sources[0], Source::Header(header("x-user")));
+    assert_eq!(first.sources[1], config.identity.sources[0], "the same issuers");
+    assert_eq!(first.tenant, Tenant::Host(vec!["a.example".to_owned()]));
+    assert_eq!(first.trusted, ["10.0.0.1".parse().expect("a network")]);
+    let second = second.identity.as_ref().expect("a rule of its own");
+    assert_eq!(
+        (&second.sources, &second.tenant),
+        (&config.identity.sources, &Tenant::Header(header("x-org")))
+    );
+    assert!(third.identity.is_none());
+}
+
+#[test]
+fn what_an_operation_says_as_identity_does_is_no_rule_of_its_own() {
+    let config = parsed(&format!(
+        "{}[identity]\nsources = [\"authorization\"]\n",
+        operation("callers = [\"authorization\"]")
+    ));
+    assert!(config.operations[0].identity.is_none());
+}
+
+#[test]
+fn callers_are_for_operations_and_in_identity_they_are_sources() {
+    let text = format!("{}[defaults]\ncallers = [\"anonymous\"]\n", operation("callers = [\"anonymous\"]"));
+    one_mistake(&text, "5:1", &["`callers` is no key of [defaults]", "put it under [[operation]]"]);
+}
+
+#[test]
+fn an_operations_rule_that_believes_the_wrong_people_is_told_at_its_line() {
+    let told = |says: &str, place: &str, words: &[&str]| one_mistake(&operation(says), place, words);
+    told("callers = [\"magic\"]", "3:12", &["no caller can be told by `magic`", "\"jwt\""]);
+    told("callers = []", "3:1", &["no source is named", "[identity] decides"]);
+    told("callers = \"anonymous\"", "3:11", &["`callers` is a text", "a list"]);
+    told("callers = [\"header:x-user\"]", "3:1", &["from no address", "Name the addresses of the proxy"]);
+    told("callers = [\"jwt\"]", "3:1", &["no issuer is set"]);
+    told("callers = [\"mtls\"]", "3:1", &["the listener asks for none", "client_ca"]);
+}
+
+#[test]
+fn sources_behind_anonymous_are_told() {
+    let text = operation("callers = [\"anonymous\", \"authorization\"]");
+    one_mistake(&text, "3:1", &["`authorization` stands behind `anonymous`"]);
+    one_mistake(&operation("callers = [\"api-key:cookie\"]"), "3:1", &["has a meaning of its own"]);
+    one_mistake(&operation("callers = [\"cookie:a b\"]"), "3:1", &["cannot be the name of a cookie"]);
+}
+
+#[test]
+fn an_operations_tenant_that_cannot_be_told_is_told_at_its_line() {
+    let jwt = format!("[identity]\nsources = [\"jwt\"]\ntenant = \"claim:org\"\n{ISSUER}");
+    one_mistake(&operation("tenant = \"magic\""), "3:10", &["no tenant can be told by `magic`"]);
+    one_mistake(&operation("tenant = \"claim:org\""), "3:1", &["no token is verified"]);
+    one_mistake(
+        &operation("tenant = \"header:x-org\""),
+        "3:1",
+        &["`x-org` is to be believed, but from no address"],
+    );
+    one_mistake(
+        &format!("{}{jwt}", operation("callers = [\"anonymous\"]")),
+        "3:1",
+        &["no token is verified (the tenant is that of [identity])", "tenant = \"none\""],
+    );
+    let hosts = "[identity]\nsources = [\"authorization\"]\ntenant_hosts = [\"a.example\"]\n";
+    one_mistake(
+        &format!("{}{hosts}", operation("callers = [\"anonymous\"]\ntenant = \"host\"")),
+        "4:1",
+        &["callers may be anonymous"],
+    );
+    let tenant = parsed(&format!("{}{hosts}", operation("tenant = \"host\"")));
+    assert!(tenant.operations[0].identity.is_some(), "an operation alone may go by hosts");
+    one_mistake(&format!("{}{hosts}", operation("")), "6:1", &["hosts are named"]);
+}
+
+#[test]
+fn what_only_an_operation_goes_by_is_of_use() {
+    let trusted = "[identity]\ntrusted = [\"10.0.0.1\"]\n";
+    one_mistake(&format!("{}{trusted}", operation("")), "5:1", &["addresses are trusted, but no header"]);
+    parsed(&format!("{}{trusted}", operation("callers = [\"header:x-user\"]")));
+    parsed(&format!("{}{trusted}", operation("tenant = \"header:x-org\"")));
+    one_mistake(&format!("{}{ISSUER}", operation("")), "5:1", &["`jwt` is not among the sources", "callers"]);
+    parsed(&format!("{}{ISSUER}", operation("callers = [\"jwt\"]")));
+}
+
+#[test]
+fn what_one_line_mends_is_told_once() {
+    let three = "callers = [\"header:x-user\"]\n[[operation]]\npath = \"/y\"\ncallers = [\"header:x-user\", \"anonymous\"]";
+    one_mistake(&operation(three), "3:1", &["from no address"]);
+    let wide =
+        format!("{}[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"0.0.0.0/0\"]\n", operation(three));
+    let wide =
+        wide.replace("callers = [\"header:x-user\"]\n", "callers = [\"header:x-user\", \"authorization\"]\n");
+    one_mistake(&wide, "9:1", &["wider than any"]);
+    let twice = "[identity]\nsources = [\"cookie:a\", \"cookie:a\"]\n";
+    let found = mistakes(&format!("{}{twice}", operation("callers = [\"cookie:a\", \"cookie:a\"]")));
+    assert_eq!(found.len(), 2, "each has to be mended: {found:#?}");
+    assert_eq!(mistakes(&format!("{}{twice}", operation("tenant = \"none\""))).len(), 1);
+    let jwt = format!("[identity]\nsources = [\"jwt\"]\ntenant = \"claim:org\"\n{ISSUER}");
+    let two = "callers = [\"anonymous\"]\n[[operation]]\npath = \"/y\"\ncallers = [\"cookie:a\"]";
+    let found = mistakes(&format!("{}{jwt}", operation(two)));
+    let lines: Vec<_> = found.iter().map(|found| found.split(':').next().unwrap_or_default()).collect();
+    assert_eq!(lines, ["3", "6"], "each operation needs a tenant of its own: {found:#?}");
+}
+
+#[test]
+fn a_header_that_is_taken_off_for_one_rule_is_no_key_of_another() {
+    let identity = "[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"10.0.0.1\"]\n";
+    for key in ["x-user", "x_user"] {
+        let text = format!("{}{identity}", operation(&format!("callers = [\"api-key:{key}\"]")));
+        one_mistake(&text, "3:1", &["taken off every other request", "Take another header"]);
+    }
+    let two = "callers = [\"api-key:x-user\"]\n[[operation]]\npath = \"/y\"\ncallers = [\"header:x-user\"]";
+    let text = format!("{}[identity]\ntrusted = [\"10.0.0.1\"]\n", operation(two));
+    one_mistake(&text, "6:1", &["taken off every other request"]);
+}
+
+#[test]
+fn callers_of_what_is_not_protected_are_of_no_use() {
+    one_mistake(
+        &operation("key = \"off\"\ncallers = [\"anonymous\"]"),
+        "4:1",
+        &["callers has no use", "set key"],
+    );
+}
+
+#[test]
+fn anonymous_by_a_flag_stands_for_identity_and_not_for_what_an_operation_says_itself() {
+    let over = Overrides { anonymous: true, ..Overrides::default() };
+    let text = format!(
+        "{}[[operation]]\npath = \"/y\"\n[identity]\nsources = [\"authorization\"]\ntrusted = [\"10.0.0.1\"]\n",
+        operation("callers = [\"header:x-user\"]")
+    );
+    let config = read(&text, &over, &|_| None).expect("no mistake");
+    assert_eq!(config.identity.sources, [Source::Anonymous]);
+    let own = config.operations[0].identity.as_ref().expect("a rule of its own");
+    assert_eq!(own.sources, [Source::Header(header("x-user"))]);
+    assert_eq!(own.trusted.len(), 1);
+    assert!(config.operations[1].identity.is_none());
+}
+
+#[test]
+fn certificates_can_be_what_one_operation_goes_by() {
+    let pem = super::pem::Pem::new();
+    let (tls, ca) = (pem.tls(), pem.line("client_ca", "cert.pem"));
+    let text =
+        format!("{}[listen]\n{tls}{ca}client_certs = \"optional\"\n", operation("callers = [\"mtls:uri\"]"));
+    assert_eq!(own(&text).sources, [Source::Mtls(Named::Uri)]);
+}

@@ -1,0 +1,316 @@
+//! Operations whose callers are told apart in a way of their own, from the file to the socket.
+
+#[cfg(target_os = "linux")]
+use crate::callers::from;
+use crate::client::{Ask, Reply};
+use crate::tokens::{ISSUER, SECRET, Signer};
+use crate::upstream::{Act, Seen, charged, response};
+use crate::world::{KEY, Scratch, World, until};
+use std::process::Command;
+
+const ABSENT: &str = "/operations/30313233-3435-3637-3839-616263646566";
+
+fn status_of(reply: &Reply) -> String {
+    format!("/operations/{}", reply.header("operation-id").unwrap_or_else(|| panic!("an id in {reply:?}")))
+}
+
+fn event(id: &str) -> Ask {
+    Ask::post("/webhooks/payments").json(&format!("{{\"event_id\":\"{id}\"}}"))
+}
+
+fn charge() -> Ask {
+    Ask::post("/charges").key(KEY)
+}
+
+fn bearer(ask: Ask, token: &str) -> Ask {
+    ask.with("authorization", format!("Bearer {token}"))
+}
+
+/// What somebody sees of an operation: the status, and the answer where it is shown.
+async fn seen(world: &World, ask: Ask) -> (u16, Option<String>) {
+    let reply = world.send(ask).await;
+    let shown = (reply.status == 200).then(|| reply.json()["result"]["body"].as_str().map(str::to_owned));
+    (reply.status, shown.flatten())
+}
+
+fn shown(answer: &str) -> (u16, Option<String>) {
+    (200, Some(answer.to_owned()))
+}
+
+/// It is not there for whoever asks so, and what they are told is what they are told of what never was.
+async fn is_hidden(world: &World, path: &str, asked: impl Fn(Ask) -> Ask) -> Reply {
+    let (theirs, nobodys) =
+        (world.send(asked(Ask::get(path))).await, world.send(asked(Ask::get(ABSENT))).await);
+    world.is_problem(&theirs, 404, "OPERATION_NOT_FOUND", false).await;
+    assert_eq!(theirs.body, nobodys.body, "whether it is there is not told");
+    theirs
+}
+
+const EVENTS: &str = "[[operation]]\nname = \"events\"\npath = \"/webhooks/payments\"\nkey = \"required\"\n\
+    key_from = \"json:/event_id\"\ncallers = [\"anonymous\"]\n";
+
+/// Tokens of one issuer everywhere, and webhooks of anybody.
+async fn shop() -> World {
+    let scratch = Scratch::new();
+    let secret = scratch.write("issuer.key", SECRET);
+    let terms = format!(
+        "{EVENTS}[identity]\nsources = [\"jwt\"]\n[[identity.issuer]]\nname = \"{ISSUER}\"\naudience = \"payments\"\n\
+         secret = 'file:{}'\n",
+        secret.display()
+    );
+    World::configured_in(scratch, &terms, charged).await
+}
+
+#[tokio::test]
+async fn a_webhook_is_anonymous_beside_tokens_everywhere_else() {
+    let world = shop().await;
+    let (alice, bob) = (Signer::secret().of("alice"), Signer::secret().of("bob"));
+    let delivered = world.send(event("evt_1")).await;
+    assert_eq!((delivered.status, delivered.text()), (201, "charge 1"));
+    for again in [event("evt_1"), bearer(event("evt_1"), &bob), bearer(event("evt_1"), "nonsense")] {
+        let again = world.send(again).await;
+        assert_eq!((again.text(), again.is_replay()), ("charge 1", true), "whoever delivers it");
+    }
+    for nobody in [charge(), bearer(charge(), "nonsense"), charge().with("cookie", "a=b")] {
+        let refused = world.send(nobody).await;
+        world.is_problem(&refused, 400, "CALLER_NOT_IDENTIFIED", false).await;
+    }
+    // Not by another spelling of the webhook's path either.
+    let other = Ask::post("/webhooks/payments/").key(KEY).json("{\"event_id\":\"evt_1\"}");
+    assert_eq!(world.send(other).await.code().as_deref(), Some("CALLER_NOT_IDENTIFIED"));
+    let charged = world.send(bearer(charge(), &alice)).await;
+    assert_eq!((charged.status, charged.text()), (201, "charge 2"));
+    assert!(world.send(bearer(charge(), &alice)).await.is_replay());
+    assert_eq!(world.calls(), 2);
+
+    // What became of them: to each its own.
+    let (hook, charge) = (status_of(&delivered), status_of(&charged));
+    assert_eq!(seen(&world, Ask::get(&hook)).await, (200, None), "the state, to whoever knows the id");
+    assert_eq!(seen(&world, Ask::get(&hook).key("evt_2")).await, (200, None));
+    assert_eq!(seen(&world, bearer(Ask::get(&hook), &bob)).await, (200, None));
+    assert_eq!(seen(&world, Ask::get(&hook).key("evt_1")).await, shown("charge 1"), "with the key along");
+    assert_eq!(seen(&world, bearer(Ask::get(&charge), &alice)).await, shown("charge 2"));
+    is_hidden(&world, &charge, |ask| bearer(ask, &bob)).await;
+    is_hidden(&world, &charge, |ask| bearer(ask, &bob).key(KEY)).await;
+    let missed = is_hidden(&world, &charge, |ask| ask.key(KEY)).await;
+    assert!(missed.text().contains("does not say who is calling"), "{}", missed.text());
+    let missed = is_hidden(&world, &charge, |ask| bearer(ask, "nonsense")).await;
+    assert!(missed.text().contains("The bearer token is not accepted"), "{}", missed.text());
+}
+
+const PARTNERS: &str = "[[operation]]\npath = \"/partners/{*rest}\"\ncallers = [\"api-key:x-api-key\"]\n";
+
+fn sale() -> Ask {
+    Ask::post("/partners/sales").key(KEY)
+}
+
+#[tokio::test]
+async fn nobody_gets_across_from_one_rule_to_the_other_by_what_that_believes() {
+    let world = World::configured(PARTNERS, charged).await;
+    let partner = world.send(sale().with("x-api-key", "7")).await;
+    let alice = world.send(bearer(charge(), "7")).await;
+    let anonymous = world.send(charge()).await;
+    assert_eq!((partner.text(), alice.text(), anonymous.text()), ("charge 1", "charge 2", "charge 3"));
+    let victims = ["charge 1", "charge 2", "charge 3"];
+    let tricks = [
+        // The other rule's word for the same name.
+        bearer(sale(), "7"),
+        sale(),
+        sale().with("x-api-key", "8"),
+        bearer(sale().with("x-api-key", "8"), "7"),
+        sale().with("x_api_key", "7"),
+        sale().with("x-api-key", "8").with("x_api_key", "7"),
+        sale().with("x-api-key", "8").with("x-api-key", "7"),
+        sale().with("x-api-key", "8").with("connection", "x-api-key"),
+        sale().with("x-api-key", ""),
+        sale().with("cookie", "x-api-key=7"),
+        // On the default's side a partner's key is nothing.
+        bearer(charge(), "8").with("x-api-key", "7"),
+        bearer(charge(), "8").with("x-api-key", "7").with("connection", "authorization"),
+        charge().with("x-api-key", "7").with("authorization", "Digest x"),
+        Ask::post("/partners").key(KEY).with("x-api-key", "7"),
+        Ask::post("/Partners/sales").key(KEY).with("x-api-key", "7"),
+        Ask::post("/partners//sales").key(KEY).with("x-api-key", "7"),
+    ];
+    for trick in tricks {
+        let told = format!("{trick:?}");
+        let reply = world.send(trick).await;
+        assert!(!victims.contains(&reply.text()), "{told}: {reply:?}");
+        assert!(reply.status == 201 || reply.status == 400, "{told}: {reply:?}");
+    }
+    assert_eq!(world.send(charge().with("x-api-key", "7")).await.text(), "charge 3", "nobody in particular");
+    assert!(world.send(sale().with("x-api-key", "7")).await.is_replay(), "the partner still can");
+
+    let (theirs, hers) = (status_of(&partner), status_of(&alice));
+    assert_eq!(seen(&world, Ask::get(&theirs).with("x-api-key", "7")).await, shown("charge 1"));
+    assert_eq!(seen(&world, bearer(Ask::get(&hers), "7")).await, shown("charge 2"));
+    is_hidden(&world, &theirs, |ask| bearer(ask, "7").key(KEY)).await;
+    is_hidden(&world, &theirs, |ask| ask.with("x-api-key", "8").key(KEY)).await;
+    is_hidden(&world, &theirs, |ask| bearer(ask.with("x-api-key", "8"), "7").key(KEY)).await;
+    is_hidden(&world, &theirs, |ask| ask.key(KEY)).await;
+    is_hidden(&world, &hers, |ask| ask.with("x-api-key", "7").key(KEY)).await;
+    is_hidden(&world, &hers, |ask| bearer(ask.with("x-api-key", "7"), "8").key(KEY)).await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_header_that_one_operation_believes_is_taken_off_every_strangers_request() {
+    const PROXY: [u8; 4] = [127, 0, 0, 2];
+    const STRANGER: [u8; 4] = [127, 0, 0, 3];
+    let terms = "[[operation]]\npath = \"/internal\"\ncallers = [\"header:x-user\"]\n\
+        [[operation]]\npath = \"/merchants\"\ncallers = [\"header:x-merchant\"]\n\
+        [identity]\nsources = [\"authorization\"]\ntrusted = [\"127.0.0.2\"]\n";
+    let world = World::configured(terms, charged).await;
+    let to = world.gateway.address;
+    let named = |ask: Ask| bearer(ask, "t").with("x-user", "7").with("x_user", "7").with("X_MERCHANT", "7");
+    for ask in
+        [Ask::get("/page"), charge(), Ask::post("/charges"), Ask::post("/merchants"), Ask::post("/internal")]
+    {
+        assert_eq!(from(STRANGER, named(ask), to).await.status, 201);
+    }
+    for seen in world.upstream.seen() {
+        for name in ["x-user", "x_user", "x_merchant"] {
+            assert_eq!(seen.header(name), None, "{seen:?}");
+        }
+    }
+    let internal = || Ask::post("/internal").key(KEY);
+    let refused = from(STRANGER, named(internal()), to).await;
+    assert_eq!(refused.code().as_deref(), Some("CALLER_NOT_IDENTIFIED"), "not by the default rule either");
+    let first = from(PROXY, named(internal()), to).await;
+    assert_eq!((first.status, from(PROXY, named(internal()), to).await.is_replay()), (201, true));
+    let calls = world.upstream.seen();
+    let last = calls.last().expect("a call");
+    assert_eq!((last.header("x-user"), last.header("x_user")), (Some("7"), None), "the proxy's own word");
+
+    // User 7 and merchant 7 have one name, and are two.
+    let merchant = |ask: Ask| ask.with("x-merchant", "7");
+    let sold = from(PROXY, merchant(Ask::post("/merchants").key(KEY)), to).await;
+    let look = async |whose: &Reply, name: &'static str| {
+        from(PROXY, Ask::get(&status_of(whose)).with(name, "7"), to).await.status
+    };
+    assert_eq!((look(&first, "x-user").await, look(&sold, "x-merchant").await), (200, 200));
+    assert_eq!((look(&first, "x-merchant").await, look(&sold, "x-user").await), (404, 404));
+    let stranger = from(STRANGER, bearer(Ask::get(&status_of(&first)), "t").with("x-user", "7"), to).await;
+    assert_eq!(stranger.status, 404);
+}
+
+#[tokio::test]
+async fn who_asks_before_a_replay_shows_what_the_operations_own_callers_are_known_by() {
+    let terms = "[defaults.authorize]\npath = \"/session\"\n\
+        [[operation]]\npath = \"/partners/{*rest}\"\ncallers = [\"api-key:x-partner\"]\n\
+        [identity]\nsources = [\"api-key:x-customer\"]\n";
+    let script = |seen: &Seen| {
+        let is_question = seen.line.starts_with("GET /session");
+        if is_question { Act::Say(response("204 Yes", &[], "")) } else { charged(seen) }
+    };
+    let world = World::configured(terms, script).await;
+    for path in ["/partners/sales", "/charges"] {
+        for is_replay in [false, true] {
+            let ask = Ask::post(path).key(KEY).with("x-partner", "p").with("x-customer", "c");
+            assert_eq!(world.send(ask).await.is_replay(), is_replay, "{path}");
+        }
+    }
+    let seen = world.upstream.seen();
+    let asked: Vec<_> = seen
+        .iter()
+        .filter(|seen| seen.line.starts_with("GET /session"))
+        .map(|seen| (seen.header("x-partner"), seen.header("x-customer")))
+        .collect();
+    assert_eq!(asked, [(Some("p"), None), (None, Some("c"))]);
+}
+
+#[tokio::test]
+async fn an_operation_can_be_of_no_tenant_beside_others_that_are() {
+    let terms = "[[operation]]\npath = \"/hook\"\ncallers = [\"anonymous\"]\ntenant = \"none\"\n\
+        [identity]\nsources = [\"authorization\"]\ntrusted = [\"127.0.0.1\"]\ntenant = \"header:x-org\"\n";
+    let world = World::configured(terms, charged).await;
+    let in_org = |ask: Ask, org: &str| bearer(ask, "alice").with("x-org", org);
+    let first = world.send(in_org(charge(), "a")).await;
+    assert_eq!((first.text(), world.send(in_org(charge(), "b")).await.text()), ("charge 1", "charge 2"));
+    let stray = world.send(bearer(charge(), "alice")).await;
+    world.is_problem(&stray, 400, "CALLER_NOT_IDENTIFIED", false).await;
+    let hook = || Ask::post("/hook").key(KEY);
+    assert_eq!(world.send(hook()).await.text(), "charge 3");
+    assert!(world.send(in_org(hook(), "a")).await.is_replay(), "of no tenant, whatever is sent");
+
+    let path = status_of(&first);
+    assert_eq!(seen(&world, in_org(Ask::get(&path), "a")).await, shown("charge 1"));
+    is_hidden(&world, &path, |ask| in_org(ask, "b").key(KEY)).await;
+    let missed = is_hidden(&world, &path, |ask| bearer(ask, "alice").key(KEY)).await;
+    assert!(missed.text().contains("does not belong to a tenant"), "{}", missed.text());
+}
+
+#[tokio::test]
+async fn quotas_are_counted_by_the_callers_of_the_operation() {
+    let world = World::configured(&format!("{PARTNERS}[quotas]\nnew_per_caller = \"1/1h\"\n"), charged).await;
+    let sale = |partner: &str, order: &str| {
+        world.send(
+            Ask::post("/partners/sales")
+                .key(&format!("an-order-of-theirs-{order}"))
+                .with("x-api-key", partner),
+        )
+    };
+    for partner in ["a", "b", "c"] {
+        assert_eq!(sale(partner, "1").await.status, 201, "{partner}");
+        let second = sale(partner, "2").await;
+        assert_eq!(second.code().as_deref(), Some("IDEMPOTENCY_KEY_QUOTA_EXCEEDED"), "{partner}");
+        assert!(sale(partner, "1").await.is_replay(), "{partner}");
+    }
+}
+
+#[tokio::test]
+async fn a_reload_changes_an_operations_rule_for_new_requests_and_a_bad_one_changes_nothing() {
+    let world = World::configured("", charged).await;
+    let hook = || Ask::post("/hook").key(KEY).with("authorization", "Digest x");
+    let is_let_in = async || world.send(hook()).await.code().is_none();
+    assert!(!is_let_in().await);
+    world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"anonymous\"]\n");
+    until(async || is_let_in().await.then_some(())).await;
+    assert!(world.send(hook()).await.is_replay());
+    let elsewhere = world.send(charge().with("authorization", "Digest x")).await;
+    assert_eq!(elsewhere.code().as_deref(), Some("CALLER_NOT_IDENTIFIED"), "and for no other");
+    until(async || world.log().contains("callers all anonymous: one scope for everybody").then_some(()))
+        .await;
+
+    world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"header:x-user\"]\n");
+    until(async || world.log().contains("the configuration has mistakes").then_some(())).await;
+    assert!(world.log().contains("`x-user` is to be believed, but from no address"), "{}", world.log());
+    assert!(is_let_in().await, "the old one holds on");
+
+    world.reconfigure("[[operation]]\npath = \"/hook\"\ncallers = [\"api-key:x-api-key\"]\n");
+    until(async || (!is_let_in().await).then_some(())).await;
+    let keyed = world.send(hook().with("x-api-key", "k")).await;
+    assert_eq!((keyed.status, keyed.is_replay()), (201, false), "another caller than before");
+}
+
+#[tokio::test]
+async fn by_what_an_operations_callers_are_told_apart_is_printed_published_and_checked() {
+    let mut world = World::configured(&format!("{EVENTS}{PARTNERS}"), charged).await;
+    let published = world.send(Ask::get("/.well-known/idempotency")).await.json();
+    assert_eq!(published["callers"], "per access token");
+    let own: Vec<_> = (0..3).map(|at| published["operations"][at]["callers"].as_str()).collect();
+    assert_eq!(own, [Some("not at all: all are anonymous"), Some("per API key in x-api-key"), None]);
+    world.gateway.kill();
+    let said = world.gateway.said();
+    for line in [
+        "callers all anonymous: one scope for everybody",
+        "callers by the API key in x-api-key",
+        "callers    by Authorization (Basic, Bearer): the guarantee is per access token",
+        "note: whoever knows a key of events gets its outcome",
+    ] {
+        assert!(said.contains(line), "{line} is not in {said}");
+    }
+    let config = world.scratch.config();
+    let semel = |arguments: &[&str]| {
+        let told = Command::new(env!("CARGO_BIN_EXE_semel")).args(arguments).arg(&config).output();
+        String::from_utf8(told.expect("semel runs").stdout).expect("text")
+    };
+    let checked = semel(&["config", "check"]);
+    assert!(
+        checked.contains("no mistakes; 2 operations") && checked.contains("  events: callers all anonymous"),
+        "{checked}"
+    );
+    assert!(checked.contains("  /partners/{*rest}: callers by the API key in x-api-key"), "{checked}");
+    let examined = semel(&["doctor", "--config"]);
+    assert!(examined.contains("events has a rule of its own: callers all anonymous"), "{examined}");
+}

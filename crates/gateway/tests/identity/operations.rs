@@ -1,0 +1,180 @@
+//! Operations whose callers are told apart by rules of their own, beside the default.
+
+use super::key_server::{Answer, KeyServer};
+use super::world::{
+    ISSUER, Signer, by, by_secret, by_token, claims, clock, hs256, issuer, jwks, live, prepared,
+    prepared_from,
+};
+use http::HeaderName;
+use http::request::Parts;
+use semel::core::scope::{Caller, Identity as Name};
+use semel_gateway::identity::jwt::{KeySource, Url};
+use semel_gateway::identity::{Identity, Live, Peer, Source, Tenant, Unsafe};
+use serde_json::json;
+use std::sync::Arc;
+
+const PROXY: &str = "10.0.0.5";
+const STRANGER: &str = "203.0.113.7";
+
+fn header(name: &'static str) -> HeaderName {
+    HeaderName::from_static(name)
+}
+
+fn by_header(name: &'static str) -> Identity {
+    let trusted = vec!["10.0.0.0/24".parse().expect("a network")];
+    Identity { trusted, ..by([Source::Header(header(name))]) }
+}
+
+fn by_key(name: &'static str) -> Identity {
+    by([Source::ApiKey(header(name))])
+}
+
+async fn started(default: Identity, others: &[Identity]) -> Result<Live, Vec<Unsafe>> {
+    let peer = |extensions: &http::Extensions| extensions.get::<Peer>().cloned();
+    default.start_beside(others.to_vec(), Arc::new(clock()), peer).await
+}
+
+fn told(live: &Live, rule: &Identity, parts: &Parts) -> Result<Caller, String> {
+    live.callers_of(rule).expect("it was started").identify(parts).map_err(|why| why.to_string())
+}
+
+#[tokio::test]
+async fn each_rule_finds_its_own_caller_in_one_and_the_same_request() {
+    let (keys, users, anybody) = (by_key("x-api-key"), by_header("x-user"), by([Source::Anonymous]));
+    let rules = [keys.clone(), users.clone(), anybody.clone()];
+    let live = started(by_token(by_secret()), &rules).await.expect("safe settings");
+    let token = format!("Bearer {}", hs256(&claims(json!({}))));
+    let all = [("authorization", token.as_str()), ("x-api-key", "k"), ("x-user", "u")];
+    let parts = prepared(&live, PROXY, &all);
+    assert_eq!(live.callers().identify(&parts), Ok(Name::jwt(ISSUER, "alice").into()));
+    assert_eq!(told(&live, &keys, &parts), Ok(Name::api_key("k").into()));
+    assert_eq!(told(&live, &users, &parts), Ok(Name::header("u").into()));
+    assert_eq!(told(&live, &anybody, &parts), Ok(Caller::Anonymous));
+    assert!(live.callers_of(&by_key("x-other")).is_none(), "a rule that nobody started");
+
+    let none = prepared(&live, STRANGER, &all[2..]);
+    assert!(live.callers().identify(&none).is_err(), "what another rule lets in is not let in here");
+    let why = told(&live, &keys, &none).expect_err("nobody");
+    assert!(why.contains("x-api-key") && why.contains("the operation's `callers`"), "{why}");
+    assert!(!why.contains("x-user"), "nothing of other rules: {why}");
+}
+
+#[tokio::test]
+async fn the_same_text_from_two_sources_is_two_callers() {
+    let cookie = by([Source::Cookie("sid".to_owned())]);
+    let rules = [by_key("x-api-key"), by_header("x-user"), cookie];
+    let live = started(by([Source::Authorization]), &rules).await.expect("safe settings");
+    let seven = [("authorization", "Bearer 7"), ("x-api-key", "7"), ("x-user", "7"), ("cookie", "sid=7")];
+    let parts = prepared(&live, PROXY, &seven);
+    let mut callers: Vec<_> = rules.iter().map(|rule| told(&live, rule, &parts).expect("somebody")).collect();
+    callers.push(live.callers().identify(&parts).expect("somebody"));
+    for (place, caller) in callers.iter().enumerate() {
+        assert!(!callers[..place].contains(caller), "{callers:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_any_rule_believes_is_taken_off_every_strangers_request_in_every_spelling() {
+    let tenants = Identity { tenant: Tenant::Header(header("x-org")), ..by_header("x-user") };
+    let live =
+        started(by_key("x-api-key"), &[tenants, by_header("x-merchant")]).await.expect("safe settings");
+    let headers = [
+        ("x-user", "a"),
+        ("x_user", "b"),
+        ("x-org", "c"),
+        ("x_org", "d"),
+        ("x-merchant", "e"),
+        ("X_Merchant", "f"),
+        ("x-api-key", "g"),
+        ("x-other", "h"),
+    ];
+    let left = |from: &str| {
+        let parts = prepared(&live, from, &headers);
+        let mut names: Vec<_> = parts.headers.keys().map(ToString::to_string).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(left(STRANGER), ["x-api-key", "x-other"]);
+    assert_eq!(left(PROXY), ["x-api-key", "x-merchant", "x-org", "x-other", "x-user"]);
+    let nowhere = prepared_from(&live, None, &headers);
+    assert!(!nowhere.headers.contains_key("x-user"), "from where is not known");
+}
+
+#[tokio::test]
+async fn a_rule_that_trusts_fewer_believes_no_more_because_another_trusts_others() {
+    let elsewhere = vec!["10.9.0.0/16".parse().expect("a network")];
+    let narrow = Identity { trusted: elsewhere, ..by_header("x-user") };
+    let live = started(by_header("x-user"), std::slice::from_ref(&narrow)).await.expect("safe settings");
+    let parts = prepared(&live, PROXY, &[("x-user", "alice")]);
+    assert_eq!(live.callers().identify(&parts), Ok(Name::header("alice").into()));
+    assert!(told(&live, &narrow, &parts).is_err());
+}
+
+#[tokio::test]
+async fn an_operations_rule_is_refused_for_whatever_the_default_would_be() {
+    let default = || by([Source::Authorization]);
+    let found = async |other: Identity| started(default(), &[other]).await.err().unwrap_or_default();
+    let untrusted = Identity { trusted: Vec::new(), ..by_header("x-user") };
+    assert_eq!(found(untrusted).await, [Unsafe::HeaderWithoutTrust(header("x-user"))]);
+    assert_eq!(found(by([Source::Jwt(Vec::new())])).await, [Unsafe::NoIssuers]);
+    let last = Unsafe::Unreachable { source: "authorization", behind: "anonymous" };
+    assert_eq!(found(by([Source::Anonymous, Source::Authorization])).await, [last]);
+    let claim = Identity { tenant: Tenant::Claim("org".to_owned()), ..by([Source::Anonymous]) };
+    assert_eq!(found(claim).await, [Unsafe::ClaimWithoutToken]);
+    let hosts = Tenant::Host(vec!["a.example".to_owned()]);
+    let host = Identity { tenant: hosts, ..by([Source::Anonymous]) };
+    assert_eq!(found(host).await, [Unsafe::HostWithAnonymous]);
+}
+
+#[tokio::test]
+async fn a_header_that_one_rule_has_taken_off_is_no_other_rules_key_nor_spelling() {
+    let taken = |name| vec![Unsafe::HeaderTakenOff(header(name))];
+    for (one, other, name) in [
+        (by_header("x-user"), by_key("x-user"), "x-user"),
+        (by_key("x-user"), by_header("x-user"), "x-user"),
+        (by_header("x-user"), by_key("x_user"), "x_user"),
+    ] {
+        assert_eq!(started(one, &[other]).await.err(), Some(taken(name)));
+    }
+    let spelt = started(by_header("x-user"), &[by_header("x_user")]).await.expect_err("two spellings");
+    assert!(spelt.contains(&Unsafe::HeaderTakenOff(header("x_user"))), "{spelt:?}");
+    let between = started(by([Source::Anonymous]), &[by_header("x-user"), by_key("x-user")]).await.err();
+    assert_eq!(between, Some(taken("x-user")), "operations among themselves");
+    let same = Identity { tenant: Tenant::Header(header("x-user")), ..by_header("x-org") };
+    assert!(started(by_header("x-user"), &[by_header("x-user"), same]).await.is_ok(), "believed by both");
+}
+
+#[tokio::test]
+async fn the_keys_of_an_issuer_are_fetched_once_for_all_rules_that_go_by_it() {
+    let signer = Signer::numbered(1);
+    let server = KeyServer::new(Answer::Document(jwks(&[signer.jwk("a")]))).await;
+    let token = || Source::Jwt(vec![issuer(KeySource::Url(Url::new(&*server.address)))]);
+    let (other, third) = (by([token(), Source::Anonymous]), by([Source::Cookie("sid".to_owned()), token()]));
+    let live = started(by([token()]), &[other.clone(), third.clone(), other.clone()]).await.expect("safe");
+    assert_eq!(server.fetches(), 1);
+    let bearer = format!("Bearer {}", signer.token("a"));
+    let parts = prepared(&live, STRANGER, &[("authorization", &bearer)]);
+    let alice: Caller = Name::jwt(ISSUER, "alice").into();
+    assert_eq!(live.callers().identify(&parts), Ok(alice.clone()));
+    for rule in [&other, &third] {
+        assert_eq!(told(&live, rule, &parts), Ok(alice.clone()));
+    }
+    // Whoever is left of the rule keeps the keys, and whoever fetches them, alive.
+    let callers = live.callers_of(&other).expect("it was started");
+    drop(live);
+    assert_eq!(callers.identify(&parts), Ok(alice));
+}
+
+#[tokio::test]
+async fn the_default_alone_is_as_it_was() {
+    let rule = live(by_header("x-user")).await;
+    assert!(rule.callers_of(&by_header("x-user")).is_some());
+    assert_eq!(rule.callers().told_apart(), "per identity, as the service determines it");
+    for (identity, words) in [
+        (Identity::default(), "per access token"),
+        (by([Source::Anonymous]), "not at all: all are anonymous"),
+        (by_key("x-api-key"), "per API key in x-api-key"),
+    ] {
+        assert_eq!(live(identity).await.callers().told_apart(), words);
+    }
+}
