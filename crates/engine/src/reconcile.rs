@@ -173,8 +173,16 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     // Before anything else, so that time spent elsewhere is not taken for the answer's.
     let is_dated = node.has_own_clock() || node.time_is_trusted(reading.now, begun);
     let Some(record) = reading.record() else { return };
-    let State::Unknown { since, probes, .. } = *record.state() else { return };
+    let State::Unknown { since, probes, next_probe_at, .. } = *record.state() else { return };
     let Some(reconcile) = node.reconcilers.of(record.operation()) else { return };
+    let from = machine::to_be_asked_from(record);
+    if reading.now < from {
+        // The next request settles it. Nobody is asked before none may any more.
+        if next_probe_at.is_none_or(|at| at < from) {
+            postpone(node, id, record, Some(from), reading.now).await;
+        }
+        return;
+    }
     let pace = reconcile.pace().unwrap_or(&node.settings.probe);
     // Clients that retry every second are no reason to ask every second.
     let asked_lately = probes > 0 && reading.now.since(record.updated_at()) < pace.min;
@@ -183,7 +191,7 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     }
     // Before the question: whoever moves its time on is the one who asks. A node that dies over it costs one pause.
     let asked_at = reading.now;
-    let next = next_probe(pace, since, probes, asked_at);
+    let next = next_probe(pace, since.max(from), probes, asked_at);
     let Some(record) = postpone(node, id, record, next, asked_at).await else { return };
     let operation_id = record.operation_id();
     let record = Arc::new(record);
