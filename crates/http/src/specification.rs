@@ -133,7 +133,7 @@ fn unknown(terms: &Terms, is_looked_up: bool) -> Value {
     let ways: Vec<_> = ways.into_iter().filter_map(|(is_taken, way)| is_taken.then_some(way)).collect();
     json!({
         "settledBy": ways,
-        "repeatSeconds": is_repeated.then(|| policy.dedup_window.as_secs()),
+        "repeatSeconds": is_repeated.then_some(policy.dedup_window.as_secs()),
         "retryable": is_repeated || is_looked_up,
     })
 }

@@ -38,7 +38,7 @@ impl World {
                 rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
             certificate = scratch.write("cert.pem", issued.cert.pem());
             let private = scratch.write("key.pem", issued.signing_key.serialize_pem());
-            config.push_str(&format!("tls_cert = '{certificate}'\ntls_key = '{private}'\n"));
+            config = format!("{config}tls_cert = '{certificate}'\ntls_key = '{private}'\n");
         }
         let open = ["serve", "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--config"];
         let unguarded = scratch.write("unguarded.toml", &config);

@@ -262,7 +262,7 @@ fn no_operation_is_called_as_claims_are() {
     );
 }
 
-/// In doubt beyond dedup_window it is as in class external.
+/// In doubt beyond `dedup_window` it is as in class external.
 #[test]
 fn a_probe_in_class_downstream_is_one_like_any_other() {
     let downstream = "[[operation]]\npath = \"/a\"\nclass = \"downstream\"\n[operation.probe]\nurl = \"/x/{operation_id}\"\n";
