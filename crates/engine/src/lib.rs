@@ -54,6 +54,7 @@ mod operator;
 mod own;
 mod ownership;
 pub mod payload;
+mod questions;
 pub mod quota;
 mod random;
 mod recognise;

@@ -5,6 +5,7 @@
 
 use crate::node::Node;
 use crate::observe::Event;
+use crate::questions::{Question, Questions};
 use crate::settings::Probe;
 use crate::tasks::Closing;
 use semel_core::id::{CommandId, OperationId};
@@ -12,11 +13,11 @@ use semel_core::machine::{self, Refusal, Verdict};
 use semel_core::record::{Record, State};
 use semel_core::store::Written;
 use semel_core::time::Time;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 /// What somebody who was asked about an effect says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,8 @@ pub trait Reconcile: Send + Sync + 'static {
     fn ask(&self, case: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>>;
 
     /// How often it may be asked, and for how long. As the engine is [set](crate::Settings::probe) otherwise. How many
-    /// questions are under way at once is the engine's to say in any case.
+    /// questions are under way at once is the engine's to say in any case: some to each, so that one who never answers is in
+    /// nobody else's way.
     fn pace(&self) -> Option<&Probe> {
         None
     }
@@ -78,18 +80,8 @@ pub(crate) struct Reconcilers {
     wake: Notify,
 }
 
-/// What is to be asked, the oldest first, and what is waited for: nothing is asked twice at once.
-#[derive(Default)]
-struct Questions {
-    waiting: VecDeque<CommandId>,
-    open: BTreeSet<CommandId>,
-}
-
 /// How often an answer is held against what stands there now.
 const ROUNDS_MAX: usize = 16;
-
-/// More than this many are left to the next round of the sweeper.
-const OPEN_MAX: usize = 10_000;
 
 impl Reconcilers {
     pub(crate) fn register(&mut self, operation: String, reconcile: Arc<dyn Reconcile>) {
@@ -116,23 +108,20 @@ impl Reconcilers {
 
     /// It is time to ask about this one, or somebody waits for the answer. Tells whether anybody here can be asked.
     pub(crate) fn take_up(&self, id: CommandId, operation: &str) -> bool {
-        if !self.knows(operation) {
-            return false;
-        }
-        let mut questions = self.questions();
-        if questions.open.len() < OPEN_MAX && questions.open.insert(id) {
-            questions.waiting.push_back(id);
-            self.wake.notify_one();
-        }
+        let Some(asked) = self.of(operation) else { return false };
+        self.questions().put(id, asked);
+        self.wake.notify_one();
         true
     }
 
-    fn next(&self) -> Option<CommandId> {
-        self.questions().waiting.pop_front()
+    fn next(&self, bounds: &Probe) -> Option<Question> {
+        self.questions().next(bounds)
     }
 
-    fn answered(&self, id: CommandId) {
-        self.questions().open.remove(&id);
+    /// Makes room for the next one.
+    fn answered(&self, question: &Question) {
+        self.questions().answered(question);
+        self.wake.notify_one();
     }
 
     fn questions(&self) -> std::sync::MutexGuard<'_, Questions> {
@@ -148,23 +137,18 @@ pub(crate) fn begin(node: &Arc<Node>) {
     let reconciling = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
         let node = reconciling;
-        let places = Arc::new(Semaphore::new(node.settings.probe.at_once_max.max(1)));
         loop {
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
                 () = node.reconcilers.wake.notified() => {}
             }
-            while let Some(id) = node.reconcilers.next() {
+            while let Some(question) = node.reconcilers.next(&node.settings.probe) {
+                let open = Open { node: Arc::clone(&node), question };
                 if node.tasks.is(Closing::Draining) {
                     return;
                 }
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-                let open = Open { node: Arc::clone(&node), id };
-                node.spawn.spawn(Box::pin(async move {
-                    let _place = place;
-                    ask(&open.node, id).await;
-                }));
+                node.spawn.spawn(Box::pin(async move { ask(&open.node, open.question.id).await }));
             }
         }
     }));
@@ -173,12 +157,12 @@ pub(crate) fn begin(node: &Arc<Node>) {
 /// A question under way, for as long as this lives: one whose reconciler panics is put again like any other.
 struct Open {
     node: Arc<Node>,
-    id: CommandId,
+    question: Question,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.node.reconcilers.answered(self.id);
+        self.node.reconcilers.answered(&self.question);
     }
 }
 
@@ -189,8 +173,16 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     // Before anything else, so that time spent elsewhere is not taken for the answer's.
     let is_dated = node.has_own_clock() || node.time_is_trusted(reading.now, begun);
     let Some(record) = reading.record() else { return };
-    let State::Unknown { since, probes, .. } = *record.state() else { return };
+    let State::Unknown { since, probes, next_probe_at, .. } = *record.state() else { return };
     let Some(reconcile) = node.reconcilers.of(record.operation()) else { return };
+    let from = machine::to_be_asked_from(record);
+    if reading.now < from {
+        // The next request settles it. Nobody is asked before none may any more.
+        if next_probe_at.is_none_or(|at| at < from) {
+            postpone(node, id, record, Some(from), reading.now).await;
+        }
+        return;
+    }
     let pace = reconcile.pace().unwrap_or(&node.settings.probe);
     // Clients that retry every second are no reason to ask every second.
     let asked_lately = probes > 0 && reading.now.since(record.updated_at()) < pace.min;
@@ -199,10 +191,8 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     }
     // Before the question: whoever moves its time on is the one who asks. A node that dies over it costs one pause.
     let asked_at = reading.now;
-    let Some(record) = postpone(node, id, record, next_probe(pace, since, probes, asked_at), asked_at).await
-    else {
-        return;
-    };
+    let next = next_probe(pace, since.max(from), probes, asked_at);
+    let Some(record) = postpone(node, id, record, next, asked_at).await else { return };
     let operation_id = record.operation_id();
     let record = Arc::new(record);
     let case = Case { operation_id, record: Arc::clone(&record) };

@@ -58,8 +58,22 @@ pub struct Probe {
     /// record's own [quiet period](semel_core::policy::Policy::quiet); a shorter one changes nothing. Zero. On a store
     /// without a clock of its own, [`Sweep::skew`] is added, and nothing counts while the sweeper would stop for the clock.
     pub quiet: Duration,
-    /// How many questions are under way at once. 16.
+    /// How many questions to one [reconciler](crate::Reconcile) are under way at once. 16.
     pub at_once_max: usize,
+    /// How many are under way to all of them together. 64. One to each is always allowed, whatever others keep waiting.
+    pub at_once_total_max: usize,
+}
+
+impl Probe {
+    pub(crate) const DEFAULT: Self = Self {
+        min: Duration::from_secs(1),
+        max: Duration::from_mins(10),
+        give_up_after: Duration::from_hours(24),
+        timeout: Duration::from_secs(30),
+        quiet: Duration::ZERO,
+        at_once_max: 16,
+        at_once_total_max: 64,
+    };
 }
 
 impl Default for Settings {
@@ -87,13 +101,6 @@ impl Default for Sweep {
 
 impl Default for Probe {
     fn default() -> Self {
-        Self {
-            min: Duration::from_secs(1),
-            max: Duration::from_mins(10),
-            give_up_after: Duration::from_hours(24),
-            timeout: Duration::from_secs(30),
-            quiet: Duration::ZERO,
-            at_once_max: 16,
-        }
+        Self::DEFAULT
     }
 }

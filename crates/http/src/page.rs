@@ -19,6 +19,9 @@ const LABELS: &[(&str, &str)] = &[
     ("key.charactersMin", "Shortest key"),
     ("key.charactersMax", "Longest key"),
     ("callers", "Callers are told apart"),
+    ("unknownOutcome.settledBy", "What became of a request that ended in doubt is settled by"),
+    ("unknownOutcome.repeatSeconds", "Its repeats are recognised for"),
+    ("unknownOutcome.retryable", "While it is unknown, asking again can help"),
     ("retentionSeconds", "Outcomes are replayed for"),
     ("tombstoneSeconds", "Then refused as expired for"),
     ("waitMilliseconds", "A repeat waits for a running request"),
@@ -147,6 +150,12 @@ fn shown(path: &str, value: &Value) -> String {
     let number = value.as_u64();
     match (path, value, number) {
         ("class", Value::String(class), _) => guarantee(class),
+        ("unknownOutcome.settledBy", Value::Array(ways), _) => ways
+            .iter()
+            .map(|way| settled_by(way.as_str().unwrap_or_default()))
+            .collect::<Vec<_>>()
+            .join("; else "),
+        (_, Value::Bool(is_so), _) => if *is_so { "yes" } else { "no" }.to_owned(),
         (_, _, Some(count)) if path.contains("characters") => format!("{count} characters"),
         (_, _, Some(count)) if path.ends_with("Milliseconds") => span(count),
         (_, _, Some(count)) if path.ends_with("Seconds") => span(count.saturating_mul(1000)),
@@ -166,6 +175,15 @@ fn guarantee(class: &str) -> String {
         _ => "once per key",
     };
     format!("{class}: {more}")
+}
+
+fn settled_by(way: &str) -> &str {
+    match way {
+        "repeat" => "the next request with its key",
+        "look-up" => "looking it up where it takes effect, without anybody's hand",
+        "operator" => "an operator who looks",
+        way => way,
+    }
 }
 
 fn span(millis: u64) -> String {

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 use semel::core::outcome::Status;
-use semel::core::policy::AfterExpiry;
+use semel::core::policy::{AfterExpiry, Class};
+use semel::core::scope::Operation;
 use serde_json::{Value, json};
 
 /// The specification: JSON, or HTML for whoever asks for it.
@@ -32,7 +33,15 @@ pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
 }
 
 fn document(shared: &Shared) -> Value {
-    let operations: Vec<_> = shared.routes.all().map(|(route, terms)| operation(route, terms)).collect();
+    let operations: Vec<_> = shared
+        .routes
+        .all()
+        .map(|(route, terms)| {
+            let mut told = operation(route, terms);
+            told["unknownOutcome"] = unknown(terms, is_looked_up(shared, route, terms));
+            told
+        })
+        .collect();
     let errors: Vec<_> = Code::ALL
         .iter()
         .map(|code| {
@@ -101,6 +110,33 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
             MismatchStatus::UnprocessableContent => 422,
             MismatchStatus::Conflict => 409,
         },
+    })
+}
+
+/// Whether somebody is asked what became of an effect in doubt. Of requests that are no route's, those that the engine knows by
+/// their own method and path are not looked at.
+fn is_looked_up(shared: &Shared, route: Option<&str>, terms: &Terms) -> bool {
+    let knows = |operation: &str| shared.engine.has_reconciler(operation);
+    let is_known_by_path = |route: &str| {
+        terms.methods.iter().any(|method| knows(Operation::route(method.as_str(), route).as_str()))
+    };
+    let is_known = match &terms.name {
+        Some(name) => knows(name),
+        None => route.is_some_and(is_known_by_path),
+    };
+    terms.reconciler.is_some() || is_known
+}
+
+/// How a doubt about an operation ends, in the order in which that is tried, and so whether it helps to ask again.
+fn unknown(terms: &Terms, is_looked_up: bool) -> Value {
+    let policy = &terms.policy;
+    let is_repeated = policy.class == Class::Downstream;
+    let ways = [(is_repeated, "repeat"), (is_looked_up, "look-up"), (true, "operator")];
+    let ways: Vec<_> = ways.into_iter().filter_map(|(is_taken, way)| is_taken.then_some(way)).collect();
+    json!({
+        "settledBy": ways,
+        "repeatSeconds": is_repeated.then_some(policy.dedup_window.as_secs()),
+        "retryable": is_repeated || is_looked_up,
     })
 }
 

@@ -239,6 +239,15 @@ fn may_repeat(record: &Record, now: Time) -> bool {
     }
 }
 
+/// From when on nothing but a verdict or its owner settles a doubt: in class `downstream` the next request does until then, and
+/// its answer is better proof than anybody's word.
+pub fn to_be_asked_from(record: &Record) -> Time {
+    match record.policy.class {
+        Class::Downstream => repeat_before(record),
+        Class::External | Class::Local => record.created_at,
+    }
+}
+
 /// Until when an effect in doubt may be sent again: so early that it arrives while the downstream system still
 /// remembers the very first attempt.
 pub(super) fn repeat_before(record: &Record) -> Time {

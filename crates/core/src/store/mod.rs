@@ -22,7 +22,7 @@ mod query;
 mod traits;
 
 pub use error::{Error, Kind};
-pub use query::{Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
+pub use query::{Callers, Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
 pub use traits::{Capabilities, Clock, Hazard, Severity};
 
 use crate::codec;

@@ -14,8 +14,8 @@ pub struct Filter {
     pub state: Option<StateName>,
     /// Of this operation.
     pub operation: Option<String>,
-    /// Of this caller.
-    pub caller: Option<CallerHash>,
+    /// Of this caller, or of those whose hash begins so.
+    pub caller: Option<Callers>,
     /// With this key.
     pub key: Option<KeyHash>,
     /// Last written at this moment or later.
@@ -32,10 +32,53 @@ impl Filter {
         }
         same(self.state.as_ref(), &record.state_name())
             && self.operation.as_ref().is_none_or(|operation| **operation == **record.operation())
-            && same(self.caller.as_ref(), &record.caller_hash())
+            && self.caller.is_none_or(|callers| callers.has(&record.caller_hash()))
             && same(self.key.as_ref(), &record.key_hash())
             && self.updated_from.is_none_or(|from| record.updated_at() >= from)
             && self.updated_before.is_none_or(|before| record.updated_at() < before)
+    }
+}
+
+/// The caller with a hash, or the callers whose hash begins with as many digits of it as are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Callers {
+    /// The least hash of them.
+    pub first: CallerHash,
+    /// The greatest.
+    pub last: CallerHash,
+}
+
+impl Callers {
+    /// The fewest digits that callers can be looked up by: as many as a log line or a metric shows.
+    pub const DIGITS_MIN: usize = 8;
+
+    /// Those whose hash begins with these hexadecimal digits: 8 at least, and 64 at most, which name one.
+    pub fn beginning(digits: &str) -> Option<Self> {
+        let is_known = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_known || !(Self::DIGITS_MIN..=64).contains(&digits.len()) {
+            return None;
+        }
+        let filled = |with: char| {
+            let mut bytes = [0; 32];
+            for (at, digit) in digits.chars().chain(std::iter::repeat(with)).take(64).enumerate() {
+                let value = u8::try_from(digit.to_digit(16)?).ok()?;
+                bytes[at / 2] |= if at % 2 == 0 { value << 4 } else { value };
+            }
+            Some(CallerHash::from_bytes(bytes))
+        };
+        Some(Self { first: filled('0')?, last: filled('f')? })
+    }
+
+    /// Whether this caller is one of them.
+    pub fn has(&self, caller: &CallerHash) -> bool {
+        (self.first..=self.last).contains(caller)
+    }
+}
+
+/// The one caller.
+impl From<CallerHash> for Callers {
+    fn from(caller: CallerHash) -> Self {
+        Self { first: caller, last: caller }
     }
 }
 
@@ -139,5 +182,33 @@ impl Tally {
             counts.entry((operation, state.as_str())).or_insert_with(fresh).count += 1;
         }
         Self { now: page.now, counts: counts.into_values().collect(), next: page.next.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_known_by_the_first_digits_of_their_hash_and_by_no_others() {
+        let mut bytes = [0; 32];
+        bytes[..5].copy_from_slice(&[0xab, 0xcd, 0xef, 0x01, 0x2f]);
+        let (hash, digits) = (CallerHash::from_bytes(bytes), CallerHash::from_bytes(bytes).to_hex());
+        for length in 8..=64 {
+            let callers = Callers::beginning(&digits[..length]).expect("digits");
+            assert!(callers.has(&hash), "{length}");
+            assert_eq!(callers, Callers::beginning(&digits[..length].to_uppercase()).expect("digits"));
+            for at in 0..length {
+                let mut other = digits.clone();
+                other.replace_range(at..=at, if &digits[at..=at] == "0" { "1" } else { "0" });
+                let other = Callers::beginning(&other).expect("digits").first;
+                assert!(!callers.has(&other), "{length} digits, and the one at {at} is another");
+            }
+        }
+        assert_eq!(Callers::beginning(&digits), Some(hash.into()));
+        assert!(Callers::beginning("abcdef012").expect("nine").has(&hash), "half a byte counts too");
+        for bad in ["", "abcdef0", "abcdef0g", "abcdef0é", "+bcdef01", &format!("{digits}0")] {
+            assert_eq!(Callers::beginning(bad), None, "{bad}");
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! What nobody can prove is asked about, settled by an operator, or told by its owner.
 
-use super::world::{World, charge, intent, never, secs};
+use super::world::{World, charge, intent, intent_under, never, secs};
 use semel::core::machine::{Refusal, Verdict};
 use semel::core::outcome::Outcome;
+use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::Clock as _;
 use semel::{Builder, Case, Engine, Failed, Finding, NotDone, Probe, Reconcile, RunError};
@@ -188,6 +189,31 @@ async fn each_provider_is_asked_at_its_own_pace() {
     world.pass(secs(120)).await;
     assert!((3..=5).contains(&provider.asked()), "{}", provider.asked());
     assert!(world.saw("LeftToOperator"));
+}
+
+/// Until then the next request settles it, and the provider's answer to a repeat is better proof than its word.
+#[tokio::test]
+async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgotten() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::NoAnswer);
+    let paced = Paced(provider.clone(), Probe { give_up_after: secs(600), ..Probe::default() });
+    let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
+    let window = secs(3600);
+    let ask = || intent_under(Policy { dedup_window: window, ..Policy::new(Class::Downstream) }, "k", "5");
+    let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+    for _ in 0..2 {
+        assert!(matches!(engine.run(ask(), lost).await, Err(RunError::Failed(Failed::InDoubt(_)))));
+        world.pass(secs(120)).await;
+    }
+    assert_eq!((provider.asked(), world.record().await.attempt()), (0, 2));
+
+    world.skip(window).await;
+    assert!(provider.asked() > 0, "nobody else settles it any more");
+    assert!(!world.saw("LeftToOperator"), "the time to ask begins with the first question");
+    assert!(matches!(engine.run(ask(), never).await, Err(RunError::Unknown)));
+    *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
+    world.pass(secs(300)).await;
+    assert_eq!(engine.run(ask(), never).await.expect("what the provider told").value, 7);
 }
 
 #[tokio::test]

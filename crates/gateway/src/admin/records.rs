@@ -19,9 +19,9 @@ use axum::response::Response;
 use http::StatusCode;
 use semel::NotDone;
 use semel::archive::rfc3339;
-use semel::core::id::{CallerHash, KeyHash, OperationId};
+use semel::core::id::{KeyHash, OperationId};
 use semel::core::key::Key;
-use semel::core::store::{Cursor, Filter, Kind, Page};
+use semel::core::store::{Callers, Cursor, Filter, Kind, Page};
 use semel::core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -43,8 +43,8 @@ pub(super) struct Wanted {
     state: Option<Name>,
     /// Of this operation.
     operation: Option<String>,
-    /// Of the caller with this hash.
-    #[param(pattern = "^[0-9a-fA-F]{64}$")]
+    /// Of the caller with this hash, or of those whose hash begins so: 8 digits at least, as logs and metrics show them.
+    #[param(pattern = "^[0-9a-fA-F]{8,64}$")]
     caller_hash: Option<String>,
     /// Of the key with this hash.
     #[param(pattern = "^[0-9a-fA-F]{64}$")]
@@ -172,11 +172,13 @@ fn keys(shared: &Shared, wanted: &Wanted) -> Result<Vec<Option<KeyHash>>, Proble
 }
 
 fn filter(wanted: Wanted, key: Option<KeyHash>) -> Result<Filter, Problem> {
-    let caller = wanted.caller_hash.map(|hash| hash_of("callerHash", &hash)).transpose()?;
+    let unfit = || Problem::invalid("callerHash has to be 8 to 64 hexadecimal digits.");
+    let caller =
+        wanted.caller_hash.map(|digits| Callers::beginning(&digits).ok_or_else(unfit)).transpose()?;
     Ok(Filter {
         state: wanted.state.map(Into::into),
         operation: wanted.operation,
-        caller: caller.map(CallerHash::from_bytes),
+        caller,
         key,
         updated_from: wanted.updated_from.map(|text| moment("updatedFrom", &text)).transpose()?,
         updated_before: wanted.updated_before.map(|text| moment("updatedBefore", &text)).transpose()?,

@@ -26,7 +26,6 @@ pub use rebuild::{Rebuild, Source};
 pub use template::{Placeholder, Template};
 
 use crate::upstream::TlsError;
-use semel::core::policy::Class;
 use semel_http::{KeyRule, Retain, Terms};
 
 /// What is asked about the requests of one operation.
@@ -45,10 +44,9 @@ impl Questions {
     #[must_use]
     pub fn fit_for(self, terms: &Terms) -> Self {
         let is_protected = terms.key != KeyRule::Off;
-        let can_doubt = is_protected && terms.policy.class != Class::Downstream;
         let is_minimal = is_protected && matches!(terms.retain, Retain::Minimal(_));
         Self {
-            probe: self.probe.filter(|_| can_doubt),
+            probe: self.probe.filter(|_| is_protected),
             authorize: self.authorize.filter(|_| is_protected),
             rebuild: self.rebuild.filter(|_| is_minimal),
         }

@@ -41,7 +41,7 @@ pub(super) fn text(
     }
     say(if plan.operations.is_empty() { "protects" } else { "otherwise" }, &protects(&plan.terms));
     if plan.terms.key != KeyRule::Off {
-        let promised = guarantee(&plan.terms).into_iter().chain(asked(&plan.questions));
+        let promised = guarantee(&plan.terms).into_iter().chain(asked(&plan.questions, &plan.terms));
         for (at, line) in promised.enumerate() {
             say(if at == 0 { "guarantee" } else { "" }, &line);
         }
@@ -163,7 +163,7 @@ fn told(operation: &Operation) -> Vec<String> {
     if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
         lines.extend(assumption(terms).into_iter().map(|line| format!("assumes {line}")));
     }
-    lines.extend(asked(questions));
+    lines.extend(asked(questions, terms));
     lines.extend(operation.callers());
     lines
 }
@@ -181,13 +181,17 @@ impl Operation {
 }
 
 /// What is asked of the service, or about it.
-fn asked(questions: &Questions) -> Vec<String> {
+fn asked(questions: &Questions, terms: &Terms) -> Vec<String> {
     let Questions { probe, authorize, rebuild } = questions;
     let mut lines = Vec::new();
     if let Some(probe) = probe {
         let (method, place, pace) = (&probe.method, &probe.place, &probe.pace);
         let until = span::text(pace.give_up_after);
-        lines.push(format!("what ends in doubt is looked up by {method} {place}, for {until}"));
+        let when = match terms.policy.class {
+            Class::Downstream => format!("what is in doubt after {}", span::text(terms.policy.dedup_window)),
+            Class::External | Class::Local => "what ends in doubt".to_owned(),
+        };
+        lines.push(format!("{when} is looked up by {method} {place}, for {until}"));
     }
     if let Some(authorize) = authorize {
         lines.push(format!("replayed only where the service allows it at {}", authorize.path));
@@ -503,6 +507,17 @@ mod tests {
                 "replays are made anew from /by/{operation_id}",
             ]
         );
+    }
+
+    #[test]
+    fn a_probe_in_class_downstream_is_told_with_when_it_is_asked() {
+        let config = "[[operation]]\npath = \"/a\"\nclass = \"downstream\"\ndedup_window = \"2h\"\n\
+            [operation.probe]\nurl = \"/x/{operation_id}\"\n";
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let said = told(&plan.operations[0]);
+        assert_eq!(said[2], "what is in doubt after 2h is looked up by GET /x/{operation_id}, for 1d");
     }
 
     #[test]

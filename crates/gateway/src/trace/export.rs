@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderName, HeaderValue, Request, Uri};
 use http_body_util::{BodyExt as _, Limited};
-use semel_http::Body;
+use semel::{Clock as _, SystemClock};
+use semel_http::{Body, Failure};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -22,6 +23,8 @@ const BATCH_MAX: usize = 512;
 const GATHER: Duration = Duration::from_secs(1);
 /// How long there is for everything that is left at the end.
 const LAST: Duration = Duration::from_secs(2);
+/// How often the same trouble is told.
+const TOLD_EVERY: Duration = Duration::from_mins(1);
 /// How much of an answer is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
@@ -33,8 +36,39 @@ pub(super) struct Exporter {
     service: String,
     timeout: Duration,
     counts: Arc<Counts>,
-    /// Whether the last batch was taken: an outage is told once.
-    is_well: bool,
+    /// Batches that were lost.
+    lost: Trouble,
+    /// Batches that were taken by an answer that broke off.
+    unanswered: Trouble,
+}
+
+/// What went wrong since it was last told.
+#[derive(Debug, Default)]
+struct Trouble {
+    told_at: Option<Duration>,
+    batches: u64,
+    spans: usize,
+}
+
+impl Trouble {
+    /// One more batch, of that many spans. How many batches and spans there are to tell of, if it is time to.
+    fn with(&mut self, spans: usize, now: Duration) -> Option<(u64, usize)> {
+        self.batches += 1;
+        self.spans += spans;
+        if self.told_at.is_some_and(|at| now.saturating_sub(at) < TOLD_EVERY) {
+            return None;
+        }
+        let told = std::mem::take(self);
+        self.told_at = Some(now);
+        Some((told.batches, told.spans))
+    }
+}
+
+/// How a batch was taken.
+enum Taken {
+    Whole,
+    /// The collector said that it takes it, and then broke off.
+    Unanswered,
 }
 
 impl Exporter {
@@ -57,7 +91,8 @@ impl Exporter {
             service: options.service.clone(),
             timeout: options.timeout,
             counts,
-            is_well: true,
+            lost: Trouble::default(),
+            unanswered: Trouble::default(),
         })
     }
 
@@ -122,26 +157,32 @@ impl Exporter {
     async fn send(&mut self, batch: &[Span]) {
         let sent = tokio::time::timeout(self.timeout, self.post(batch)).await;
         let failed = match sent {
-            Ok(Ok(())) => None,
+            Ok(Ok(taken)) => {
+                if let Taken::Unanswered = taken
+                    && let Some((batches, spans)) = self.unanswered.with(batch.len(), SystemClock.uptime())
+                {
+                    warn!(batches, spans, "a collector took spans, and its answer broke off");
+                }
+                None
+            }
             Ok(Err(why)) => Some(why),
             Err(_) => Some("no answer in time".to_owned()),
         };
         self.tell(batch.len(), failed.as_deref());
     }
 
-    /// Counts what became of that many spans, and tells the first that were lost.
+    /// Counts what became of that many spans, and tells of those that were lost, though not of each batch.
     fn tell(&mut self, spans: usize, failed: Option<&str>) {
         let counter = if failed.is_none() { &self.counts.sent } else { &self.counts.failed };
         Counts::add(counter, spans);
         if let Some(why) = failed
-            && self.is_well
+            && let Some((batches, spans)) = self.lost.with(spans, SystemClock.uptime())
         {
-            warn!(spans, "spans could not be sent and are lost: {why}");
+            warn!(batches, spans, "spans could not be sent and are lost: {why}");
         }
-        self.is_well = failed.is_none();
     }
 
-    async fn post(&self, batch: &[Span]) -> Result<(), String> {
+    async fn post(&self, batch: &[Span]) -> Result<Taken, String> {
         let body = Bytes::from(otlp::batch(&self.service, batch).to_string());
         let mut request = Request::post(self.path.clone())
             .header(HOST, self.host.clone())
@@ -154,9 +195,14 @@ impl Exporter {
         let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
         let response = self.collector.send_quietly(request).await?;
         let status = response.status();
-        // To its end, so that the connection can be used again.
-        let _ = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        if status.is_success() { Ok(()) } else { Err(format!("the collector answered {status}")) }
+        // To its end, so that the connection can be used again. One that is too long is none's trouble but its own.
+        let read = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let is_broken = read.is_err_and(|error| error.is::<Failure>());
+        match (status.is_success(), is_broken) {
+            (true, false) => Ok(Taken::Whole),
+            (true, true) => Ok(Taken::Unanswered),
+            (false, _) => Err(format!("the collector answered {status}")),
+        }
     }
 }
 
@@ -180,6 +226,15 @@ mod tests {
             attributes: Vec::new(),
             is_error: false,
         }
+    }
+
+    #[test]
+    fn the_same_trouble_is_told_once_a_minute_with_all_that_came_meanwhile() {
+        let (mut trouble, second) = (Trouble::default(), Duration::from_secs(1));
+        let begun = Duration::from_hours(7);
+        let told: Vec<_> = (0..125).map(|at| trouble.with(10, begun + second * at)).collect();
+        let lines: Vec<_> = told.iter().enumerate().filter_map(|(at, told)| Some((at, (*told)?))).collect();
+        assert_eq!(lines, [(0, (1, 10)), (60, (60, 600)), (120, (60, 600))]);
     }
 
     #[tokio::test]

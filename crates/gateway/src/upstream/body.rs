@@ -20,6 +20,8 @@ use tokio::time::Sleep;
 pub struct Body {
     kind: Kind,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Whether it is left to the reader to tell that it broke off.
+    is_quiet: bool,
 }
 
 enum Kind {
@@ -40,11 +42,11 @@ struct Stream {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self { kind: Kind::Over, deadline: None }
+        Self { kind: Kind::Over, deadline: None, is_quiet: false }
     }
 
     pub(super) fn h1(incoming: Incoming, lent: Lent, deadline: Option<Pin<Box<Sleep>>>) -> Self {
-        let mut body = Self { kind: Kind::H1(incoming, lent), deadline };
+        let mut body = Self { kind: Kind::H1(incoming, lent), deadline, is_quiet: false };
         body.settle();
         body
     }
@@ -57,9 +59,14 @@ impl Body {
         deadline: Option<Pin<Box<Sleep>>>,
     ) -> Self {
         let stream = Stream { incoming, left, is_data_over: false, lease, _sending: sending };
-        let mut body = Self { kind: Kind::H2(Box::new(stream)), deadline };
+        let mut body = Self { kind: Kind::H2(Box::new(stream)), deadline, is_quiet: false };
         body.settle();
         body
+    }
+
+    /// Leaves it to the reader to tell that it broke off.
+    pub(super) fn quietly(self) -> Self {
+        Self { is_quiet: true, ..self }
     }
 
     /// Gives the connection back once nothing more can come.
@@ -86,7 +93,9 @@ impl Body {
         failure: Failure,
         cause: &dyn fmt::Display,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        tracing::warn!(%cause, "the upstream's response did not come to its end");
+        if !self.is_quiet {
+            tracing::warn!(%cause, "the upstream's response did not come to its end");
+        }
         self.kind = Kind::Over;
         self.deadline = None;
         Poll::Ready(Some(Err(failure)))

@@ -58,12 +58,14 @@ impl Upstream {
         Ok(Self { reach: Arc::new(Reach::new(target, options)?) })
     }
 
-    /// Sends a request that nobody's effect depends on, and leaves it to the caller to tell why there is no response.
+    /// Sends a request that nobody's effect depends on, and leaves it to the caller to tell why there is no response, or no whole
+    /// one.
     pub(crate) async fn send_quietly(
         &self,
         request: Request<semel_http::Body>,
     ) -> Result<Response<Body>, String> {
         let sent = send(&self.reach, request, None).await;
+        let sent = sent.map(|response| response.map(Body::quietly));
         sent.map_err(|failed| format!("{}: {}", failed.failure, failed.told()))
     }
 

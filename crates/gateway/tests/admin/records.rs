@@ -40,6 +40,12 @@ async fn records_are_found_by_everything_that_they_can_be_told_apart_by() {
     let shown = world.get(&format!("/v1/records/{a}")).await.json();
     let hash = |name: &str| shown[name].as_str().expect("a hash").to_owned();
     assert_eq!(found(&world, &format!("callerHash={}", hash("callerHash"))).await, [a]);
+    assert_eq!(found(&world, &format!("callerHash={}", &hash("callerHash")[..8])).await, [a]);
+    assert_eq!(
+        world.get("/v1/records?callerHash=a81b22d").await.status,
+        400,
+        "too few to tell callers apart"
+    );
     assert_eq!(found(&world, &format!("keyHash={}", hash("keyHash").to_uppercase())).await, [a]);
     assert_eq!(found(&world, &format!("key=order-a&keyHash={}", hash("keyHash"))).await, [a]);
     assert_eq!(found(&world, &format!("key=order-b&keyHash={}", hash("keyHash"))).await, NONE);

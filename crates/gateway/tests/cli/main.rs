@@ -7,5 +7,6 @@ mod records;
 mod schema;
 mod settle;
 mod shadow;
+mod tokens;
 mod upstream;
 mod world;

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::thread::JoinHandle;
 
 /// Answers one request with `said`, and tells what was asked.
-fn once(said: String) -> (String, JoinHandle<String>) {
+pub(crate) fn once(said: String) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     let asked = std::thread::spawn(move || {
@@ -25,7 +25,7 @@ fn once(said: String) -> (String, JoinHandle<String>) {
     (url, asked)
 }
 
-fn json(status: &str, body: &str) -> String {
+pub(crate) fn json(status: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()

@@ -26,13 +26,16 @@ fn a_list_finds_records_by_each_filter_at_a_gateway_and_in_its_store() {
     let shown = world.at_admin(&["records", "show", charged, "--json"]).exits(0).json();
     let (key_hash, caller) = (text(&shown, "keyHash"), text(&shown, "callerHash"));
     let raw = key(1);
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 12] = [
         (&[], &[charged, doubted]),
         (&["--state", "unknown"], &[doubted]),
         (&["--operation", "POST /charges"], &[charged]),
         (&["--key", &raw], &[charged]),
         (&["--key-hash", key_hash], &[charged]),
         (&["--caller", caller], &[charged, doubted]),
+        (&["--caller", &caller[..8]], &[charged, doubted]),
+        (&["--caller", &caller[..17]], &[charged, doubted]),
+        (&["--caller", if caller.starts_with('0') { "10000000" } else { "00000000" }], &[]),
         (&["--since", "1h"], &[charged, doubted]),
         (&["--until", "1h"], &[]),
         (&["--since", "2020-01-01T00:00:00Z", "--until", "2020-01-02T00:00:00Z"], &[]),
@@ -233,9 +236,35 @@ fn what_is_done_to_a_store_is_logged_where_it_is_done() {
 }
 
 #[test]
-fn the_beginning_of_a_hash_is_refused_with_where_the_whole_is() {
-    for flag in ["--caller", "--key-hash"] {
-        let refused = semel(&["records", "list", flag, "a81b22d0"]).exits(2);
-        assert!(refused.err.contains("first 8") && refused.err.contains("records show"), "{refused:?}");
+fn the_beginning_of_a_keys_hash_is_refused_with_where_the_whole_is() {
+    let refused = semel(&["records", "list", "--key-hash", "a81b22d0"]).exits(2);
+    assert!(refused.err.contains("first 8") && refused.err.contains("records show"), "{refused:?}");
+}
+
+#[test]
+fn a_caller_is_looked_up_by_eight_digits_or_more_and_help_says_so() {
+    for bad in ["a81b22d", "a81b22dg", ""] {
+        let refused = semel(&["records", "list", "--caller", bad]).exits(2);
+        assert!(refused.err.contains("8 hexadecimal digits") && refused.err.contains("64"), "{refused:?}");
     }
+    let help = semel(&["records", "list", "--help"]).exits(0).out;
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("8 of its 64 at least, as tables, logs and metrics show them"), "{help}");
+}
+
+/// Nobody can make two hashes begin alike, so that an answer which has them is made up here.
+#[test]
+fn where_the_hashes_of_several_callers_begin_alike_each_is_named() {
+    let (one, other) = (format!("a81b22d0{}", "1".repeat(56)), format!("a81b22d0{}", "2".repeat(56)));
+    let record = |hash: &str| format!("{{\"operationId\":\"x\",\"callerHash\":\"{hash}\"}}");
+    let list = |records: &[String]| {
+        let body = format!("{{\"records\":[{}]}}", records.join(","));
+        let (url, asked) = crate::network::once(crate::network::json("200 OK", &body));
+        let ran = semel(&["records", "list", "--caller", "A81B22D0", "--admin", &url]).exits(0);
+        assert!(asked.join().expect("asked").contains("callerHash=a81b22d0"));
+        ran.err
+    };
+    assert_eq!(list(&[record(&one), record(&one)]), "");
+    let told = list(&[record(&one), record(&other)]);
+    assert!(told.contains("of 2 callers") && told.contains(&one) && told.contains(&other), "{told}");
 }

@@ -3,7 +3,12 @@
 use crate::client::{Ask, Reply};
 use crate::secure::{Authority, Holder};
 use crate::upstream::{Upstream, charged};
-use crate::world::{Gateway, KEY, Scratch, until};
+use crate::world::{Gateway, KEY, Scratch, until, within};
+use bytes::Bytes;
+use http::{Request, Version};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::io;
 
 struct World {
@@ -72,6 +77,57 @@ async fn two_holders_of_certificates_are_two_callers_and_a_renewed_certificate_i
         let told = world.send(Ask::post("/charges").key(KEY).with(name, value), Some(&bob)).await;
         assert_eq!(told.expect("an answer").text(), "charge 2", "{name}");
     }
+    assert_eq!(world.upstream.seen_count(), 2);
+}
+
+type Sender = SendRequest<Empty<Bytes>>;
+
+/// A connection of HTTP/2 with this certificate.
+async fn by_http2(world: &World, holder: Option<&Holder>) -> Sender {
+    let stream = world.ours.connect(world.gateway.address, holder, &["h2"]).await.expect("a connection");
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+/// What a charge is answered: status, body, and whether it is a replay.
+async fn charged_by(mut sender: Sender, world: &World) -> (u16, String, bool) {
+    let request = Request::post(format!("https://{}/charges", world.gateway.address))
+        .header("idempotency-key", KEY)
+        .body(Empty::new())
+        .expect("a request");
+    let response = within(sender.send_request(request)).await.expect("an answer");
+    assert_eq!(response.version(), Version::HTTP_2);
+    let (head, body) = response.into_parts();
+    let body = within(body.collect()).await.expect("a body").to_bytes();
+    let is_replay = head.headers.get("idempotency-replayed").is_some_and(|value| value == "true");
+    (head.status.as_u16(), String::from_utf8(body.to_vec()).expect("text"), is_replay)
+}
+
+/// Many requests on one connection: each is its holder's, and the protocol makes no difference to who that is.
+#[tokio::test]
+async fn over_http2_each_request_is_that_of_the_holder_of_its_connections_certificate() {
+    let world = World::new("client_certs = \"optional\"\n", "[\"mtls\"]").await;
+    let (alice, bob) = (world.clients.client("alice"), world.clients.client("bob"));
+    let (of_alice, of_bob) = (by_http2(&world, Some(&alice)).await, by_http2(&world, Some(&bob)).await);
+    let first = charged_by(of_alice.clone(), &world).await;
+    assert_eq!(first, (201, "charge 1".to_owned(), false));
+    let other = charged_by(of_bob.clone(), &world).await;
+    assert_eq!(other, (201, "charge 2".to_owned(), false), "the same key, another caller");
+    for _ in 0..2 {
+        let both = tokio::join!(charged_by(of_bob.clone(), &world), charged_by(of_alice.clone(), &world));
+        let replayed = |text: &str| (201, text.to_owned(), true);
+        assert_eq!(both, (replayed("charge 2"), replayed("charge 1")));
+    }
+    let renewed = world.clients.client("alice");
+    assert_eq!(charged_by(by_http2(&world, Some(&renewed)).await, &world).await.1, "charge 1");
+    let by_http1 = world.charge(Some(&bob)).await.expect("an answer");
+    assert_eq!((by_http1.text(), by_http1.is_replay()), ("charge 2", true));
+
+    let (status, told, _) = charged_by(by_http2(&world, None).await, &world).await;
+    assert!(status == 400 && told.contains("CALLER_NOT_IDENTIFIED"), "{status} {told}");
     assert_eq!(world.upstream.seen_count(), 2);
 }
 

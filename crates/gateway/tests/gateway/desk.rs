@@ -152,6 +152,23 @@ async fn tokens_are_replaced_while_the_gateway_runs() {
 }
 
 #[tokio::test]
+async fn the_description_says_whether_a_token_is_needed_now() {
+    let (token, lines) = minted("ops", &["read"]);
+    let mut world = World::configured("", charged).await;
+    let admin = world.gateway.admin();
+    let described = || Ask::get("/openapi.json");
+    let needed = |reply: &Reply| reply.json()["security"].clone();
+    let (always, at_will) = (serde_json::json!([{ "token": [] }]), serde_json::json!([{ "token": [] }, {}]));
+    assert_eq!(needed(&sent(described(), admin).await), at_will);
+    world.reconfigure(&lines);
+    until(async || (sent(described(), admin).await.status == 401).then_some(())).await;
+    assert_eq!(needed(&sent(described().with("authorization", &token), admin).await), always);
+    world.reconfigure("");
+    let open = until(async || Some(sent(described(), admin).await).filter(|reply| reply.status == 200)).await;
+    assert_eq!(needed(&open), at_will);
+}
+
+#[tokio::test]
 async fn the_admin_address_speaks_tls_where_the_file_says_so() {
     let scratch = Scratch::new();
     let ours = Authority::new("ours");

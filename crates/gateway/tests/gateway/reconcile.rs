@@ -277,3 +277,60 @@ async fn a_claim_is_never_looked_up_by_the_probe_of_a_route_of_its_name() {
     assert!(claimed.text().contains(&id), "{claimed:?}");
     assert!(!probes(&world).iter().any(|seen| seen.line.contains(&id)), "asked about {id}");
 }
+
+/// As many doubts as there are places, and more, about operations whose probes never come back.
+#[tokio::test]
+async fn probes_that_hang_delay_none_of_another_operation() {
+    let hanging = Upstream::start(|_: &Seen| Act::Hang).await;
+    let operation = |name: &str, url: &str| {
+        format!(
+            "[[operation]]\nname = \"{name}\"\npath = \"/{name}\"\n[operation.probe]\nurl = \"{url}\"\nanswer = \"nothing\"\n\
+             timeout = \"1h\"\n"
+        )
+    };
+    let slow: Vec<_> = (0..5).map(|which| format!("slow-{which}")).collect();
+    let at = format!("http://{}/of/{{operation_id}}", hanging.address);
+    let mut config: String = slow.iter().map(|name| operation(name, &at)).collect();
+    config.push_str(&operation("quick", "/effects/{operation_id}"));
+    let world = World::configured_with(&config, &SHORT, doubted(says("200 OK"))).await;
+    for name in &slow {
+        for number in 0..20 {
+            let key = format!("a-key-of-its-own-{number}");
+            let doubted = world.send(Ask::post(&format!("/{name}")).key(&key).json("{}")).await;
+            assert_eq!(doubted.status, 500);
+        }
+    }
+    hanging.has_seen(64).await;
+
+    for number in 0..3 {
+        let key = format!("a-key-of-its-own-{number}");
+        let ask = || Ask::post("/quick").key(&key).json("{}");
+        assert_eq!(world.send(ask()).await.status, 500);
+        let reply = until(async || {
+            let reply = world.send(ask()).await;
+            (reply.code().as_deref() != Some(UNKNOWN)).then_some(reply)
+        })
+        .await;
+        assert_eq!(reply.code().as_deref(), Some("IDEMPOTENCY_RESPONSE_NOT_RETAINED"));
+    }
+    let held = hanging.seen_count();
+    assert!((64..=68).contains(&held), "sixteen of each at most, and one of each at least: {held}");
+}
+
+/// Until the window is over, it is the next request that settles a doubt: here none comes.
+#[tokio::test]
+async fn in_class_downstream_a_doubt_is_looked_up_once_no_request_may_repeat_it() {
+    let config =
+        format!("[defaults]\nclass = \"downstream\"\ndedup_window = \"4s\"\n{}", probe("status = 201\n"));
+    let world = World::configured_with(&config, &SHORT, doubted(says("200 OK"))).await;
+    let begun = SystemClock.uptime();
+    assert_eq!(world.charge(5).await.status, 500);
+    until(async || (!probes(&world).is_empty()).then_some(())).await;
+    assert!(
+        SystemClock.uptime() >= begun + Duration::from_millis(2_600),
+        "a repeat takes 1.4 s at most, and was allowed until then"
+    );
+    let reply = settled(&world).await;
+    assert_eq!((reply.status, reply.header("idempotency-replayed")), (201, Some("rebuilt")));
+    assert_eq!(charges(&world), 1);
+}

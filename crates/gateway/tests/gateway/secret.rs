@@ -3,6 +3,8 @@
 use crate::client::Ask;
 use crate::upstream::{Upstream, charged};
 use crate::world::{Gateway, KEY, Scratch, does_not_start, until};
+use std::process::Command;
+use std::time::Duration;
 
 struct World {
     scratch: Scratch,
@@ -49,6 +51,34 @@ impl World {
         gateway.terminate();
         assert!(gateway.ended().await.success());
         reply.text().to_owned()
+    }
+
+    /// Starts it with both secrets, where outcomes are replayed for a minute and soon forgotten.
+    fn both(&self) -> Gateway {
+        let flags = self.configured(Some("first"), Some("second"));
+        let flags: Vec<_> =
+            flags.iter().map(String::as_str).chain(["--ttl", "60s", "--tombstone", "1s"]).collect();
+        Gateway::run(&self.scratch, &flags)
+    }
+
+    /// What `semel doctor` says about the secret.
+    fn told(&self) -> serde_json::Value {
+        let store = format!("sqlite:{}", self.scratch.file().display());
+        let told =
+            Command::new(env!("CARGO_BIN_EXE_semel")).args(["doctor", "--json", "--store", &store]).output();
+        let told = told.expect("semel runs").stdout;
+        serde_json::from_slice::<serde_json::Value>(&told).expect("JSON")["secret"].clone()
+    }
+
+    /// Waits until it is so, which takes longer than anything else in these tests.
+    async fn at_last(&self, is_so: impl Fn(&serde_json::Value) -> bool) {
+        let looking = async {
+            while !is_so(&self.told()) {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_mins(5), looking).await;
+        waited.unwrap_or_else(|_| panic!("it never came: {}", self.told()));
     }
 
     fn refused(&self, secret: Option<&str>, next: Option<&str>) -> String {
@@ -112,4 +142,88 @@ async fn a_secret_that_the_store_made_up_can_be_replaced_by_one_of_ones_own() {
     assert_eq!(world.charge(None, None, None).await, "charge 1");
     let announced = "the hashing secret is being replaced: announced";
     assert_eq!(world.charge(None, Some("second"), Some(announced)).await, "charge 1", "replayed");
+}
+
+/// What a charge under `key` is answered.
+async fn charged_at(gateway: &Gateway, key: &str) -> (String, bool) {
+    let reply = Ask::post("/charges").key(key).send(gateway.address).await.expect("an answer");
+    assert_eq!(reply.status, 201, "{reply:?}");
+    (reply.text().to_owned(), reply.is_replay())
+}
+
+async fn end(mut gateway: Gateway) {
+    gateway.terminate();
+    assert!(gateway.ended().await.success());
+}
+
+/// Two gateways on one file, one of them killed on the way. It takes about two minutes, whatever is done: for 90 s after its last
+/// sign, nobody can know that a node which was killed writes nothing any more, and one that runs looks every 10 s. What is
+/// stored under the old secret is gone by then (60 s).
+#[tokio::test]
+async fn a_replacement_comes_to_its_end_with_a_node_killed_on_the_way_and_nothing_runs_twice() {
+    let world = World::new().await;
+    let replayed = |text: &str| (text.to_owned(), true);
+    let phase = |told: &serde_json::Value| told["phase"].as_str().map(str::to_owned);
+    let is = |expected: &str| assert_eq!(phase(&world.told()).as_deref(), Some(expected));
+    let logged =
+        async |words: &str| until(async || world.scratch.logged().contains(words).then_some(())).await;
+
+    // The first to have the next secret announces it; each that starts after that knows it from its start.
+    let one = world.both();
+    assert_eq!(charged_at(&one, "claimed-under-the-old").await, ("charge 1".to_owned(), false));
+    logged("the hashing secret is being replaced: announced").await;
+    is("announced");
+    end(one).await;
+    let two = world.both();
+    logged("the hashing secret is being replaced: moving").await;
+    is("moving");
+    let mut one = world.both();
+    for gateway in [&one, &two] {
+        assert_eq!(charged_at(gateway, "claimed-under-the-old").await, replayed("charge 1"));
+    }
+    assert_eq!(charged_at(&one, "claimed-by-the-killed").await, ("charge 2".to_owned(), false));
+    one.kill();
+    for key in ["claimed-under-the-old", "claimed-by-the-killed"] {
+        assert!(charged_at(&two, key).await.1, "{key} is replayed by the one that is left");
+    }
+
+    // The one still goes by what it knew before commands began to move, the other by the next secret.
+    let one = world.both();
+    for number in 0..8 {
+        let key = format!("claimed-by-two-at-once-{number}");
+        let ((at_one, _), (at_two, _)) = tokio::join!(charged_at(&one, &key), charged_at(&two, &key));
+        assert_eq!(at_one, at_two, "one effect, and one answer");
+    }
+    assert_eq!(world.upstream.seen_count(), 10);
+    assert!(world.told()["behind"].as_array().is_some_and(|behind| !behind.is_empty()));
+    world.at_last(|told| told["behind"] == serde_json::json!([]) && told["recordsLeft"] == 0).await;
+    is("moving");
+    assert_eq!(charged_at(&two, "claimed-late-in-it").await, ("charge 11".to_owned(), false));
+
+    // Both are started anew, one by one: what waits to be looked at is looked at then.
+    end(one).await;
+    let one = world.both();
+    logged("the hashing secret is being replaced: settled").await;
+    is("settled");
+    end(two).await;
+    let two = world.both();
+    assert_eq!(charged_at(&two, "claimed-late-in-it").await, replayed("charge 11"));
+    end(one).await;
+    let one = world.both();
+    logged("the hashing secret was replaced").await;
+    let told = world.told();
+    assert_eq!((phase(&told).as_deref(), &told["generation"]), (Some("steady"), &1.into()));
+    assert_eq!((&told["markers"], &told["recordsLeft"]), (&0.into(), &0.into()));
+    for gateway in [&one, &two] {
+        assert_eq!(charged_at(gateway, "claimed-late-in-it").await, replayed("charge 11"));
+    }
+    end(one).await;
+    end(two).await;
+
+    let flags = world.configured(Some("second"), None);
+    let alone = Gateway::run(&world.scratch, &flags.each_ref().map(String::as_str));
+    assert_eq!(charged_at(&alone, "claimed-late-in-it").await, replayed("charge 11"));
+    end(alone).await;
+    assert!(world.refused(Some("first"), None).contains("is not this store's"));
+    assert_eq!(world.upstream.seen_count(), 11);
 }

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Somebody who vouches for others.
 pub(crate) struct Authority {
@@ -76,6 +77,17 @@ impl Authority {
 
     /// Sends a request by TLS to whom this authority vouches for, and shows what `as_` is.
     pub(crate) async fn send(&self, ask: Ask, to: SocketAddr, as_: Option<&Holder>) -> io::Result<Reply> {
+        let stream = self.connect(to, as_, &[]).await?;
+        within(ask.send_by(stream, to)).await
+    }
+
+    /// Opens a connection to whom this authority vouches for, shows what `as_` is, and offers these protocols.
+    pub(crate) async fn connect(
+        &self,
+        to: SocketAddr,
+        as_: Option<&Holder>,
+        protocols: &[&str],
+    ) -> io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).expect("a certificate");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -83,7 +95,7 @@ impl Authority {
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_root_certificates(roots);
-        let config = match as_ {
+        let mut config = match as_ {
             None => config.with_no_client_auth(),
             Some(holder) => {
                 let key = PrivatePkcs8KeyDer::from(holder.key.clone());
@@ -92,9 +104,9 @@ impl Authority {
                     .expect("fit for use")
             }
         };
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let name = ServerName::IpAddress(to.ip().into());
         let tcp = TcpStream::connect(to).await?;
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
-        within(ask.send_by(stream, to)).await
+        TlsConnector::from(Arc::new(config)).connect(name, tcp).await
     }
 }

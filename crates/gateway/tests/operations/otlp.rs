@@ -164,6 +164,23 @@ async fn a_collector_that_is_down_is_counted_and_told_once_and_nobody_waits_for_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_whose_answers_break_off_is_told_once_and_not_for_each_batch() {
+    let broken = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{".to_vec();
+    let collector = Upstream::start(move |_| Act::SayAndEnd(broken.clone())).await;
+    let secrets = crate::world::Scratch::new();
+    let terms = settings(&collector, secrets.write("token", "s3cret").to_str().expect("text"));
+    let world = World::configured(&terms, |_| Act::Say(response("201 Created", &[], "charged"))).await;
+    // One after the other: when the fourth comes, the answers to three were read.
+    for batch in 1..=4 {
+        assert_eq!(world.charge(5).await.status, 201);
+        collector.has_seen(batch).await;
+    }
+    let log = world.log();
+    let told = |words: &str| log.lines().filter(|line| line.contains(words)).count();
+    assert_eq!((told("its answer broke off"), told("did not come to its end")), (1, 0), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_collector_a_trace_passes_as_it_came_and_log_lines_name_it() {
     let world = World::new(&["--log", "json"], |seen| match seen.number {
         1 => Act::End,

@@ -3,7 +3,10 @@
 use super::world::{Bodies, Gate, KEY, Reply, Server, charged, engine, post, request};
 use axum::extract::Request;
 use axum::response::IntoResponse;
-use semel_http::{Layer, Terms};
+use semel::core::policy::{Class, Policy};
+use semel::{Case, Engine, Finding, memory};
+use semel_http::{Layer, Reconciler, Routes, Terms};
+use std::sync::Arc;
 
 async fn published(prefix: &str) -> Layer {
     let terms = Terms { wait: Some(std::time::Duration::ZERO), ..Terms::default() };
@@ -192,4 +195,45 @@ async fn grpc_calls_are_never_answered_with_202() {
     let server = Server::under(published("").await, charged).await;
     let call = post("/charges").header("prefer", "respond-async").header("content-type", "application/grpc");
     assert_eq!(server.send(call.empty()).await.status, 201);
+}
+
+#[tokio::test]
+async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
+    let nobody = |_: Case| std::future::ready(Finding::NoAnswer);
+    let looked_up = Terms { reconciler: Some(Reconciler::by(nobody)), ..Terms::default() };
+    let named = Terms { name: Some("pay".into()), ..Terms::default() };
+    let repeated = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
+    let both = Terms { policy: Policy::new(Class::Downstream), ..looked_up.clone() };
+    let mut routes = Routes::new(Terms::default()).expect("fit for use");
+    for (path, terms) in
+        [("/a/{id}", looked_up), ("/b", named), ("/c", Terms::default()), ("/d", repeated), ("/e", both)]
+    {
+        routes = routes.with(path, terms).expect("fit for use");
+    }
+    let engine = Engine::builder(Arc::new(memory::Store::new()))
+        .reconciler("pay", nobody)
+        .reconciler("PATCH /c", nobody)
+        .build()
+        .await
+        .expect("the store answers");
+    let server = Server::under(Layer::routed(engine, routes).publishing(""), charged).await;
+    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let found: Vec<_> =
+        told["operations"].as_array().expect("a list").iter().map(|one| &one["unknownOutcome"]).collect();
+    let is = |ways: &[&str], seconds: Option<u32>, retryable: bool| serde_json::json!({ "settledBy": ways, "repeatSeconds": seconds, "retryable": retryable });
+    let (by_hand, asked) = (is(&["operator"], None, false), is(&["look-up", "operator"], None, true));
+    let repeated = is(&["repeat", "operator"], Some(86_400), true);
+    let both = is(&["repeat", "look-up", "operator"], Some(86_400), true);
+    assert_eq!(found, [&asked, &asked, &asked, &repeated, &both, &by_hand]);
+    let page =
+        server.send(request("GET", "/.well-known/idempotency").header("accept", "text/html").empty()).await;
+    let ends = "What became of a request that ended in doubt is settled by<td>";
+    for words in [
+        "an operator who looks\n",
+        "looking it up where it takes effect, without anybody's hand; else an operator who looks\n",
+        "the next request with its key; else an operator who looks\n",
+    ] {
+        assert!(page.text().contains(&format!("{ends}{words}")), "{}", page.text());
+    }
+    assert!(page.text().contains("asking again can help<td>yes") && page.text().contains("can help<td>no"));
 }

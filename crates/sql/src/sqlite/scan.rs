@@ -11,7 +11,7 @@ use rusqlite::types::ValueRef;
 use semel_core::codec;
 use semel_core::id::CommandId;
 use semel_core::record::{Entry, StateName};
-use semel_core::store::{Cursor, Error, Filter, Item, Kind, Page};
+use semel_core::store::{Callers, Cursor, Error, Filter, Item, Kind, Page};
 
 /// How many rows one page looks at, wanted or not.
 const LOOK_MAX: usize = 10_000;
@@ -160,12 +160,19 @@ fn may_be_wanted(filter: &Filter, row: &Row<'_>) -> rusqlite::Result<bool> {
     let operation = row.get_ref(8)?;
     Ok(row.get::<_, i64>(3)? != MARKER
         && is(3, filter.state.map(row::state))?
-        && is(6, filter.caller.as_ref().map(row::caller))?
+        && is_of(filter.caller.as_ref(), row.get(6)?)
         && is(7, filter.key.as_ref().map(row::key))?
         && filter.operation.as_ref().is_none_or(|wanted| operation == ValueRef::Text(wanted.as_bytes()))
         && filter.updated_from.is_none_or(|from| updated_at >= row::time(from))
         // Not "less than": the last moment of the column stands for every later one.
         && filter.updated_before.is_none_or(|before| updated_at <= row::time(before)))
+}
+
+/// Whether the column leaves it open that a record is one of these callers'. It holds the beginning of a hash as a signed number; the
+/// digits that are asked for include the one with the sign, so that the least and the greatest have the same.
+fn is_of(callers: Option<&Callers>, column: Option<i64>) -> bool {
+    let Some(Callers { first, last }) = callers else { return true };
+    column.is_some_and(|caller| (row::caller(first)..=row::caller(last)).contains(&caller))
 }
 
 #[cfg(test)]

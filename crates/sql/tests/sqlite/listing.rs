@@ -6,7 +6,7 @@ use crate::scratch::{
 use semel_core::id::CommandId;
 use semel_core::machine;
 use semel_core::record::StateName;
-use semel_core::store::{Cursor, Filter, Fresh, Kind, Page, Store as _};
+use semel_core::store::{Callers, Cursor, Filter, Fresh, Kind, Page, Store as _};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 
@@ -56,8 +56,9 @@ async fn every_filter_finds_what_it_means_whatever_index_serves_it() {
         Filter { state: Some(StateName::Unknown), ..Filter::default() },
         Filter { state: Some(StateName::Succeeded), ..Filter::default() },
         Filter { state: Some(StateName::Expired), ..Filter::default() },
-        Filter { caller: Some(caller(1)), ..Filter::default() },
-        Filter { caller: Some(caller(1)), state: Some(StateName::Unknown), ..Filter::default() },
+        Filter { caller: Some(caller(1).into()), ..Filter::default() },
+        Filter { caller: Some(caller(1).into()), state: Some(StateName::Unknown), ..Filter::default() },
+        Filter { caller: Callers::beginning(&caller(1).to_hex()[..9]), ..Filter::default() },
         Filter { operation: Some("POST /refunds".to_owned()), ..Filter::default() },
         Filter { operation: Some("POST /refund".to_owned()), ..Filter::default() },
         Filter { key: Some(command(7).key_hash), ..Filter::default() },

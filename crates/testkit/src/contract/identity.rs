@@ -103,7 +103,7 @@ pub async fn hostile_scopes_and_keys_are_searched_for_exactly(subject: Subject) 
     }
     for command in &commands {
         let operation = Filter { operation: Some(command.operation.to_string()), ..Filter::default() };
-        let caller = Filter { caller: Some(command.caller_hash), ..Filter::default() };
+        let caller = Filter { caller: Some(command.caller_hash.into()), ..Filter::default() };
         let key = Filter { key: Some(command.key_hash), ..Filter::default() };
         for filter in [operation, caller, key] {
             let shown = crate::walk::page(store, &filter, 100).await;

@@ -10,7 +10,7 @@ use semel_core::id::CommandId;
 use semel_core::machine::Expect;
 use semel_core::record::{Record, StateName};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Filter, Fresh, Store};
+use semel_core::store::{Callers, Filter, Fresh, Store};
 use semel_core::time::Time;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -61,14 +61,17 @@ pub async fn a_filter_shows_exactly_what_it_wants(subject: Subject) {
         any(),
         Filter { operation: Some(some.operation().to_string()), ..any() },
         Filter { operation: Some("of no record".to_owned()), ..any() },
-        Filter { caller: Some(some.caller_hash()), ..any() },
+        Filter { caller: Some(some.caller_hash().into()), ..any() },
+        Filter { caller: Callers::beginning(&some.caller_hash().prefix()), ..any() },
+        Filter { caller: Callers::beginning(&some.caller_hash().to_hex()[..17]), ..any() },
+        Filter { caller: Callers::beginning("00000000"), ..any() },
         Filter { key: Some(some.key_hash()), ..any() },
         Filter { updated_from: Some(some.updated_at()), ..any() },
         Filter { updated_before: Some(some.updated_at()), ..any() },
         Filter { updated_from: Some(first_half), updated_before: Some(second_half), ..any() },
         Filter { updated_from: Some(second_half), updated_before: Some(first_half), ..any() },
         Filter { updated_from: Some(Time::from_millis(0)), updated_before: Some(Time::MAX), ..any() },
-        Filter { state: Some(StateName::Succeeded), caller: Some(some.caller_hash()), ..any() },
+        Filter { state: Some(StateName::Succeeded), caller: Some(some.caller_hash().into()), ..any() },
         Filter { state: Some(some.state_name()), operation: Some(some.operation().to_string()), ..any() },
     ]);
     for filter in filters {

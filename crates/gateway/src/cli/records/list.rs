@@ -13,9 +13,10 @@ use crate::serve::say;
 use http::Method;
 use semel::SystemClock;
 use semel::archive::rfc3339;
-use semel::core::store::Clock as _;
+use semel::core::store::{Callers, Clock as _};
 use semel::core::time::Time;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The most records of one page.
@@ -29,8 +30,9 @@ pub(super) struct Args {
     /// Of this operation: its name, or method and path as in `POST /charges`
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
-    /// Of the caller with this hash, all 64 digits of it
-    #[arg(long, value_name = "HASH", value_parser = hash)]
+    /// Of the caller whose hash begins with these digits: 8 of its 64 at least, as tables, logs and metrics show them. Where the
+    /// hashes of several callers begin so, these are named
+    #[arg(long, value_name = "HASH", value_parser = beginning)]
     caller: Option<String>,
     /// Of this key, which is hashed where the records are
     #[arg(long, value_name = "KEY", conflicts_with = "key_hash")]
@@ -68,8 +70,16 @@ const STATES: [&str; 7] = [
 fn hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash.then(|| text.to_owned()).ok_or_else(|| {
-        "a hash has 64 hexadecimal digits. Tables, logs and metrics show the first 8 of them, by which nothing can be looked \
-         up: the whole is in `semel records show`, and in each line of `semel records list --all --json`"
+        "a key's hash has 64 hexadecimal digits. Tables and logs show the first 8 of them, by which no key can be looked up: \
+         the whole is in `semel records show`, and in each line of `semel records list --all --json`"
+            .to_owned()
+    })
+}
+
+fn beginning(text: &str) -> Result<String, String> {
+    Callers::beginning(text).map(|_| text.to_ascii_lowercase()).ok_or_else(|| {
+        "a caller is looked up by the beginning of its hash: 8 hexadecimal digits, as tables, logs and metrics show them, or more, \
+         up to all 64"
             .to_owned()
     })
 }
@@ -81,6 +91,7 @@ impl Args {
         let mut out = Out::new(is_json, self.all, now);
         let mut left = if self.all { usize::MAX } else { self.limit as usize };
         let mut after = self.after.clone();
+        let mut callers = BTreeSet::new();
         loop {
             let mut path = format!("/v1/records?limit={}{filter}", left.min(PAGE_MAX));
             if let Some(cursor) = &after {
@@ -91,12 +102,23 @@ impl Args {
             let unreadable = taken(&mut page, "unreadable").unwrap_or_default();
             left = left.saturating_sub(records.len());
             after = page["next"].as_str().map(str::to_owned);
+            if self.caller.is_some() {
+                let hashes = records.iter().filter_map(|record| record["callerHash"].as_str());
+                callers.extend(hashes.map(clean));
+            }
             out.take(records, unreadable);
             if after.is_none() || left == 0 {
                 break;
             }
         }
         out.end(after.as_deref());
+        if callers.len() > 1 {
+            let (count, callers) = (callers.len(), callers.into_iter().collect::<Vec<_>>().join("\n  "));
+            eprintln!(
+                "the hashes of {count} callers begin so, and these are records of them all; --caller with more digits shows one's:\n  \
+                 {callers}"
+            );
+        }
         Ok(())
     }
 

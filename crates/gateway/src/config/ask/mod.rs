@@ -13,7 +13,7 @@ mod tests;
 use super::table::{Span, Table};
 use crate::ask::{Authorize, Probe, Questions, Rebuild};
 use crate::cli::span;
-use semel::core::policy::{Class, Policy};
+use semel::core::policy::Policy;
 use semel_http::{KeyRule, Retain, Terms};
 use std::net::SocketAddr;
 use toml::de::DeValue;
@@ -107,7 +107,7 @@ impl Asks {
         self.check_use(table, terms);
         let probe = self.probe.over(&defaults.probe);
         if let Some(probe) = &probe
-            && can_doubt(terms)
+            && terms.key != KeyRule::Off
         {
             // What was inherited is told where it was written, unless the lease is what does not go with it.
             let lease = table.span_of("lease");
@@ -152,8 +152,7 @@ impl Asks {
             }
         };
         if !by_probe {
-            let why = "of nothing that is protected the class is external";
-            nobody(self.probe.at(), "probe", why, "take it out, or set the class");
+            nobody(self.probe.at(), "probe", "nothing is protected", "take it out, or set key");
         }
         if !by_authorize {
             nobody(self.authorize.at(), "authorize", "nothing is protected", "take it out, or set key");
@@ -175,23 +174,12 @@ impl Asks {
                     "nothing of this operation is protected (key = \"off\"), so that {name} has no use"
                 );
                 table.page.mistake(at.as_ref(), what, format!("take {name} out, or set key"));
-            } else if name == "probe" && terms.policy.class == Class::Downstream {
-                table.page.mistake(
-                    at.as_ref(),
-                    "a probe is not asked in class downstream: within dedup_window, what ended in doubt is sent again by the \
-                     next request; what is in doubt after that is left to an operator",
-                    "take it out; where the service does not recognise repeats, the class is external",
-                );
             } else if name == "rebuild" && !matches!(terms.retain, Retain::Minimal(_)) {
                 let what = "every response is kept whole, so that none is ever made anew";
                 table.page.mistake(at.as_ref(), what, "take it out, or write kept = \"minimal\"");
             }
         }
     }
-}
-
-fn can_doubt(terms: &Terms) -> bool {
-    terms.key != KeyRule::Off && terms.policy.class != Class::Downstream
 }
 
 /// "It is not there" counts only when nobody can still send it, and before the question is given up.

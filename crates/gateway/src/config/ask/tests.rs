@@ -79,7 +79,7 @@ fn operations_inherit_what_can_come_up_and_may_want_none() {
         .collect();
     assert_eq!(
         asked,
-        [(true, true, false), (false, false, false), (false, false, false), (false, true, true)]
+        [(true, true, false), (true, false, false), (false, false, false), (false, true, true)]
     );
     assert!(config.questions.probe.is_some() && config.questions.rebuild.is_none());
 }
@@ -262,15 +262,19 @@ fn no_operation_is_called_as_claims_are() {
     );
 }
 
+/// In doubt beyond `dedup_window` it is as in class external.
+#[test]
+fn a_probe_in_class_downstream_is_one_like_any_other() {
+    let downstream = "[[operation]]\npath = \"/a\"\nclass = \"downstream\"\n[operation.probe]\nurl = \"/x/{operation_id}\"\n";
+    assert!(parsed(downstream).operations[0].questions.probe.is_some());
+    one_mistake(&format!("{downstream}quiet = \"1m\"\n"), "6:1", &["a quiet period of 1m is too short"]);
+    parsed(&format!("[defaults]\nclass = \"downstream\"\n{}", probe("")));
+}
+
 #[test]
 fn a_question_that_can_never_come_up_is_told() {
     let operation = |more: &str| format!("[[operation]]\npath = \"/a\"\n{more}");
     let asked = "[operation.probe]\nurl = \"/x/{operation_id}\"\n";
-    one_mistake(
-        &operation(&format!("class = \"downstream\"\n{asked}")),
-        "4:12",
-        &["not asked in class downstream", "after that"],
-    );
     one_mistake(
         &operation(&format!("key = \"off\"\n{asked}")),
         "4:12",
@@ -281,13 +285,13 @@ fn a_question_that_can_never_come_up_is_told() {
         "3:12",
         &["every response is kept whole", "kept = \"minimal\""],
     );
-    let defaults = "[defaults]\nclass = \"downstream\"\n";
+    let defaults = "[defaults]\nkey = \"off\"\n";
     one_mistake(
         &format!("{defaults}{}", probe("")),
         "3:11",
         &["no request is ever asked about by this probe"],
     );
     one_mistake("[defaults.rebuild]\n", "1:11", &["no request is ever asked about by this rebuild"]);
-    let external = "[[operation]]\npath = \"/a\"\nclass = \"external\"\n";
-    parsed(&format!("{defaults}{}{external}", probe("")));
+    let protected = "[[operation]]\npath = \"/a\"\nkey = \"required\"\n";
+    parsed(&format!("{defaults}{}{protected}", probe("")));
 }

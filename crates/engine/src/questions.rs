@@ -1,0 +1,164 @@
+//! Which doubts it is time to ask about, and whose turn it is.
+//!
+//! What lives here: a queue for each of those who can be asked, and how many questions to one of them and to all are under way.
+//! What must never: one doubt asked about twice at once, or somebody who never answers in the way of a question to somebody else.
+
+use crate::reconcile::Reconcile;
+use crate::settings::Probe;
+use semel_core::id::CommandId;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// How many questions wait for one of those who are asked; more are left to the next round of the sweeper.
+const WAITING_MAX: usize = 10_000;
+
+/// What is to be asked, the oldest first, and what is waited for.
+#[derive(Default)]
+pub(crate) struct Questions {
+    open: BTreeSet<CommandId>,
+    /// In the order of their turns.
+    shares: VecDeque<Share>,
+    under_way: usize,
+}
+
+/// The questions to one of those who are asked.
+struct Share {
+    asked: Arc<dyn Reconcile>,
+    waiting: VecDeque<CommandId>,
+    under_way: usize,
+}
+
+/// A question that has a place. It keeps that until it is [answered](Questions::answered).
+pub(crate) struct Question {
+    pub(crate) id: CommandId,
+    /// Whose place it has.
+    asked: Arc<dyn Reconcile>,
+}
+
+impl Questions {
+    /// Puts a question to `asked`, unless it is put already or too many wait for the same.
+    pub(crate) fn put(&mut self, id: CommandId, asked: Arc<dyn Reconcile>) {
+        if self.open.contains(&id) {
+            return;
+        }
+        let found = self.shares.iter().position(|share| Arc::ptr_eq(&share.asked, &asked));
+        let at = found.unwrap_or_else(|| {
+            self.shares.push_back(Share { asked, waiting: VecDeque::new(), under_way: 0 });
+            self.shares.len() - 1
+        });
+        let waiting = &mut self.shares[at].waiting;
+        if waiting.len() < WAITING_MAX {
+            waiting.push_back(id);
+            self.open.insert(id);
+        }
+    }
+
+    /// The next question that finds a place: one of those to whom none is under way always does, others where there is one both
+    /// of their own and among all. Who was asked last has to wait for the others.
+    pub(crate) fn next(&mut self, bounds: &Probe) -> Option<Question> {
+        let is_room = self.under_way < bounds.at_once_total_max;
+        let has_place =
+            |share: &Share| share.under_way == 0 || is_room && share.under_way < bounds.at_once_max;
+        let at = self.shares.iter().position(|share| !share.waiting.is_empty() && has_place(share))?;
+        let mut share = self.shares.remove(at)?;
+        let id = share.waiting.pop_front()?;
+        let asked = Arc::clone(&share.asked);
+        share.under_way += 1;
+        self.under_way += 1;
+        self.shares.push_back(share);
+        Some(Question { id, asked })
+    }
+
+    /// It needs its place no more, and can be put again.
+    pub(crate) fn answered(&mut self, question: &Question) {
+        self.open.remove(&question.id);
+        let at = self.shares.iter().position(|share| Arc::ptr_eq(&share.asked, &question.asked));
+        let Some(at) = at else { return };
+        self.under_way -= 1;
+        let share = &mut self.shares[at];
+        share.under_way -= 1;
+        if share.under_way == 0 && share.waiting.is_empty() {
+            self.shares.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::{Case, Finding};
+
+    fn somebody() -> Arc<dyn Reconcile> {
+        Arc::new(|_: Case| std::future::ready(Finding::NoAnswer))
+    }
+
+    fn id(which: u16) -> CommandId {
+        let mut bytes = [0; 32];
+        bytes[..2].copy_from_slice(&which.to_be_bytes());
+        CommandId::from_bytes(bytes)
+    }
+
+    /// Gives out all places that there are, and tells whose they are.
+    fn given(questions: &mut Questions, bounds: &Probe) -> Vec<Question> {
+        std::iter::from_fn(|| questions.next(bounds)).collect()
+    }
+
+    fn of(asked: &Arc<dyn Reconcile>, given: &[Question]) -> Vec<CommandId> {
+        given.iter().filter(|one| Arc::ptr_eq(&one.asked, asked)).map(|one| one.id).collect()
+    }
+
+    const BOUNDS: Probe = Probe { at_once_max: 4, at_once_total_max: 6, ..Probe::DEFAULT };
+
+    #[test]
+    fn one_who_never_answers_has_its_own_share_and_no_more() {
+        let (slow, quick) = (somebody(), somebody());
+        let mut questions = Questions::default();
+        (0..100).for_each(|which| questions.put(id(which), Arc::clone(&slow)));
+        assert_eq!(given(&mut questions, &BOUNDS).len(), 4);
+        (100..110).for_each(|which| questions.put(id(which), Arc::clone(&quick)));
+        assert_eq!(of(&quick, &given(&mut questions, &BOUNDS)), [id(100), id(101)], "six places in total");
+    }
+
+    #[test]
+    fn where_all_places_are_taken_somebody_else_is_still_asked_one_question_after_another() {
+        let (slow, slower, quick) = (somebody(), somebody(), somebody());
+        let mut questions = Questions::default();
+        (0..50).for_each(|which| questions.put(id(which), Arc::clone(&slow)));
+        (50..100).for_each(|which| questions.put(id(which), Arc::clone(&slower)));
+        let taken = given(&mut questions, &BOUNDS);
+        assert_eq!((of(&slow, &taken).len(), of(&slower, &taken).len()), (3, 3), "in turns");
+        (100..103).for_each(|which| questions.put(id(which), Arc::clone(&quick)));
+        for which in 100..103 {
+            let given = given(&mut questions, &BOUNDS);
+            assert_eq!(given.iter().map(|one| one.id).collect::<Vec<_>>(), [id(which)]);
+            for one in &given {
+                questions.answered(one);
+            }
+        }
+    }
+
+    #[test]
+    fn a_doubt_is_asked_about_once_at_a_time_and_again_after_that() {
+        let asked = somebody();
+        let mut questions = Questions::default();
+        questions.put(id(1), Arc::clone(&asked));
+        questions.put(id(1), Arc::clone(&asked));
+        let first = given(&mut questions, &BOUNDS);
+        questions.put(id(1), somebody());
+        assert_eq!((first.len(), given(&mut questions, &BOUNDS).len()), (1, 0));
+        questions.answered(&first[0]);
+        assert!(questions.shares.is_empty() && questions.open.is_empty() && questions.under_way == 0);
+        questions.put(id(1), asked);
+        assert_eq!(given(&mut questions, &BOUNDS).len(), 1);
+    }
+
+    #[test]
+    fn too_many_questions_to_one_keep_none_to_another_from_being_put() {
+        let (many, one) = (somebody(), somebody());
+        let mut questions = Questions::default();
+        (0..u16::MAX).for_each(|which| questions.put(id(which), Arc::clone(&many)));
+        assert_eq!(questions.open.len(), WAITING_MAX);
+        questions.put(id(u16::MAX), Arc::clone(&one));
+        assert_eq!(of(&one, &given(&mut questions, &BOUNDS)), [id(u16::MAX)]);
+    }
+}
