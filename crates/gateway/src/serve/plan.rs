@@ -2,6 +2,7 @@
 //!
 //! What lives here: the plan, whoever made it. What must never: a choice between plans.
 
+use super::ledgers::Ledgers;
 use super::{Keeping, Limits};
 use crate::admin;
 use crate::ask::{Questions, Ways};
@@ -11,7 +12,7 @@ use crate::trace::Tracer;
 use crate::upstream;
 use crate::{listen, stores};
 use http::HeaderName;
-use semel::quota::Quotas;
+use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
 use semel_http::{KeyRule, KeySource, Routes, Terms, TermsError};
 use std::fmt;
@@ -87,6 +88,8 @@ pub struct Operation {
     pub terms: Terms,
     /// What is asked about them.
     pub questions: Questions,
+    /// Limits on their new keys, besides those on all.
+    pub rates: Rates,
 }
 
 impl Plan {
@@ -118,15 +121,17 @@ impl Plan {
         std::iter::once(&self.terms).chain(self.operations.iter().map(|operation| &operation.terms))
     }
 
-    /// The routes, with everything that is asked about them on these ways.
-    pub(super) fn routes(&self, ways: &Ways) -> Result<Routes, String> {
+    /// The routes, with everything that is asked about them on these ways, and limited by these ledgers.
+    pub(super) fn routes(&self, ways: &Ways, ledgers: &Ledgers) -> Result<Routes, String> {
         let asked = |questions: &Questions, terms: &Terms| {
             questions.put_to(terms.clone(), ways).map_err(|error| error.to_string())
         };
         let told = |error: TermsError| error.to_string();
         let routes = Routes::new(asked(&self.questions, &self.terms)?).map_err(told)?;
-        self.operations.iter().try_fold(routes, |routes, Operation { template, terms, questions }| {
-            routes.with(template, asked(questions, terms)?).map_err(told)
+        self.operations.iter().try_fold(routes, |routes, operation| {
+            let Operation { template, terms, questions, .. } = operation;
+            let terms = Terms { rates: ledgers.of(operation), ..asked(questions, terms)? };
+            routes.with(template, terms).map_err(told)
         })
     }
 
@@ -181,7 +186,7 @@ impl Plan {
             ("[quotas]", self.quotas != old.quotas),
             // Not by what is shown of them: secrets are not.
             ("[otlp]", self.tracer.as_ref().map(Tracer::options) != old.tracer.as_ref().map(Tracer::options)),
-            ("[sealing]", self.sealing != old.sealing),
+            ("the list of keys in [sealing]", self.sealing != old.sealing),
         ];
         held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
     }
@@ -220,8 +225,8 @@ mod tests {
         let parts = vec![KeySource::Header(header("webhook-id")), KeySource::Fingerprint];
         let mut terms = Terms { key_source: KeySource::Composite(parts), ..Terms::default() };
         terms.policy.selection = terms.policy.selection.with_headers(["X-Region"]).expect("fit to be chosen");
-        let questions = Questions::default();
-        plan.operations.push(Operation { template: "/hook".to_owned(), terms, questions });
+        let (questions, rates) = (Questions::default(), Rates::default());
+        plan.operations.push(Operation { template: "/hook".to_owned(), terms, questions, rates });
         plan.identity.sources = vec![Source::Header(header("x-user")), Source::ApiKey(header("x-key"))];
         plan.identity.tenant = Tenant::Header(header("x-tenant"));
         let kept = plan.rules().end_to_end;
