@@ -140,6 +140,25 @@ async fn once_there_is_a_key_everything_is_sealed_unless_it_is_said_otherwise() 
 }
 
 #[tokio::test]
+async fn what_a_worker_reports_is_sealed_although_nobody_chose_it() {
+    let scratch = Scratch::new();
+    let terms = sealing(&scratch, "chosen", &["first"]);
+    let mut world = World::configured_in(scratch, &terms, card).await;
+    let admin = world.gateway.admin();
+    let claim = Ask::post("/v1/claims").json("{\"operation\":\"job\",\"key\":\"job-1\",\"payload\":1}");
+    let claimed = claim.send(admin).await.expect("an answer").json();
+    let (id, token) = (claimed["operationId"].as_str(), claimed["token"].as_str());
+    let (id, token) = (id.expect("an id"), token.expect("a token"));
+    let outcome = format!(
+        "{{\"token\":\"{token}\",\"outcome\":\"succeeded\",\"response\":{{\"status\":200,\"body\":\"4000-0012-3456\"}}}}"
+    );
+    let reported = Ask::post(&format!("/v1/claims/{id}/outcome")).json(&outcome).send(admin).await;
+    assert_eq!(reported.expect("an answer").status, 200);
+    assert_eq!(order("/logs", 1).send(world.gateway.address).await.expect("an answer").status, 201);
+    assert_eq!(readable(&world.scratch), (false, true), "the worker's is sealed, and the request's is not");
+}
+
+#[tokio::test]
 async fn a_reload_that_would_seal_without_a_key_in_the_process_changes_nothing_and_says_why() {
     let world = World::configured("", card).await;
     let strict = "[defaults]\nkey = \"required\"\n";
