@@ -100,6 +100,8 @@ pub enum Error {
     Secrets(secrets::Error),
     /// The caller mints too many new keys.
     Quota(Exceeded),
+    /// Its outcome [must be sealed](crate::sealing::Seal::Required), and the engine has no key to seal it with.
+    NoSealingKey,
     /// The engine is shutting down.
     Closing,
 }
@@ -141,7 +143,7 @@ impl Error {
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Fingerprint(_) | Self::Policy(_) => false,
+            Self::Fingerprint(_) | Self::Policy(_) | Self::NoSealingKey => false,
             Self::Store(error) | Self::LostSight(error) => error.is_retryable(),
             Self::Secrets(error) => error.is_retryable(),
             Self::GivenUp(_) | Self::Quota(_) | Self::Closing => true,
@@ -166,6 +168,9 @@ impl fmt::Display for Error {
             }
             Self::Secrets(error) => write!(f, "nothing was run: {error}"),
             Self::Quota(exceeded) => write!(f, "nothing was run: {exceeded}"),
+            Self::NoSealingKey => f.write_str(
+                "nothing was run: the outcome is to be sealed, and the engine has no key: give it one by Builder::sealing",
+            ),
             Self::Closing => f.write_str("nothing was run: the engine is shutting down"),
         }
     }
@@ -179,7 +184,7 @@ impl std::error::Error for Error {
             Self::Store(error) | Self::LostSight(error) => Some(error),
             Self::Secrets(error) => Some(error),
             Self::Quota(exceeded) => Some(exceeded),
-            Self::GivenUp(_) | Self::Closing => None,
+            Self::GivenUp(_) | Self::NoSealingKey | Self::Closing => None,
         }
     }
 }

@@ -123,7 +123,8 @@ impl Builder {
         self
     }
 
-    /// The keys that stored outcomes are sealed with. Stored as they are otherwise.
+    /// The keys that stored outcomes are sealed with, but for those of [intents](crate::Intent::sealed) that say otherwise.
+    /// Stored as they are without keys.
     pub fn sealing(mut self, ring: KeyRing) -> Self {
         self.sealing = Some(ring);
         self

@@ -11,6 +11,7 @@ use crate::observe::Event;
 use crate::ownership::Ownership;
 use crate::quota::Permit;
 use crate::recognise::{self, Recognised};
+use crate::sealing::Seal;
 use crate::secrets;
 use crate::telling;
 use semel_core::id::CommandId;
@@ -100,7 +101,7 @@ async fn claim_where_it_is(
     let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.now()));
     for _ in 0..ROUNDS_MAX {
         // Any of them: one whose answer was lost may have arrived since, and be what the next was refused by.
-        if let Some(claim) = landed(node, loose, command.id, &reading) {
+        if let Some(claim) = landed(node, recognised, loose, command.id, &reading) {
             return Ok(Some(claim));
         }
         let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
@@ -132,7 +133,7 @@ async fn claim_where_it_is(
             return Ok(None);
         }
         let is_first = reading.found() == Found::Nothing;
-        let put = put(node, command.id, write, run, permit, loose).await;
+        let put = put(node, recognised, command.id, write, run, permit, loose).await;
         match put.map_err(|error| if is_first { error } else { error.after_another() })? {
             Ok(claim) => return Ok(Some(claim)),
             Err(Again::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
@@ -164,7 +165,7 @@ async fn admit(
     if write.expect != Expect::Absent {
         return Ok(Admitted::Yes(None));
     }
-    match node.admit(command, recognised.intent.address).await {
+    match node.admit(command, &recognised.intent).await {
         Ok(permit) => Ok(Admitted::Yes(Some(permit))),
         Err(Error::Quota(_)) if !looked => Ok(Admitted::LookFirst),
         Err(error) => {
@@ -180,6 +181,7 @@ async fn admit(
 /// Stores a claim, or the mark that a dead owner's attempt is in doubt.
 async fn put(
     node: &Arc<Node>,
+    recognised: &Recognised,
     id: CommandId,
     write: Box<Write>,
     run: bool,
@@ -191,7 +193,7 @@ async fn put(
         permit.refund();
     }
     match written {
-        Ok(Written::Done { now }) if run => Ok(Ok(owned(node, id, write.next, now))),
+        Ok(Written::Done { now }) if run => Ok(Ok(owned(node, recognised, id, write.next, now))),
         Ok(Written::Done { .. }) => Ok(Ok(Claim::MarkedUnknown(id))),
         Ok(Written::Refused(reading)) => Ok(Err(again(reading))),
         Err(error) if error.is_ambiguous() => {
@@ -199,16 +201,16 @@ async fn put(
                 loose.push(Loose { id, write });
             }
             let reading = node.get(id).await?;
-            Ok(landed(node, loose, id, &reading).ok_or_else(|| again(reading)))
+            Ok(landed(node, recognised, loose, id, &reading).ok_or_else(|| again(reading)))
         }
         Err(error) => Err(error.into()),
     }
 }
 
 /// A claim that stood in the store at `now`.
-fn owned(node: &Arc<Node>, id: CommandId, record: Record, now: Time) -> Claim {
+fn owned(node: &Arc<Node>, recognised: &Recognised, id: CommandId, record: Record, now: Time) -> Claim {
     let is_held = telling::is_held(&record, now);
-    let ownership = Ownership::new(Arc::clone(node), id, record);
+    let ownership = Ownership::new(Arc::clone(node), id, record, recognised.intent.seal);
     // One that was so long under way that its lease is over: a later attempt may have come and been purged, whose fence
     // was higher. And where somebody has taken the owner for dead, it knows better: nothing was sent.
     if is_held { Claim::Owned(ownership) } else { Claim::Lapsed(ownership) }
@@ -227,10 +229,16 @@ fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
 }
 
 /// A claim whose answer was lost, if it stands in the store after all.
-fn landed(node: &Arc<Node>, loose: &[Loose], id: CommandId, reading: &Reading) -> Option<Claim> {
+fn landed(
+    node: &Arc<Node>,
+    recognised: &Recognised,
+    loose: &[Loose],
+    id: CommandId,
+    reading: &Reading,
+) -> Option<Claim> {
     let mut tried = loose.iter().filter(|loose| loose.id == id);
     let record = tried.find_map(|loose| machine::claim_landed(&loose.write, reading.found()))?;
-    Some(owned(node, id, Record::clone(record), reading.now))
+    Some(owned(node, recognised, id, Record::clone(record), reading.now))
 }
 
 /// Gives back claims that may stand in the store although nobody could tell, or may still arrive there: nothing was sent
@@ -242,7 +250,8 @@ pub(crate) async fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
         while node.clock.uptime() < give_up_at {
             if let Ok(reading) = node.get(id).await {
                 if let Some(record) = machine::claim_landed(&write, reading.found()) {
-                    Ownership::new(Arc::clone(node), id, Record::clone(record)).abandon(LAPSED).await;
+                    let record = Record::clone(record);
+                    Ownership::new(Arc::clone(node), id, record, Seal::default()).abandon(LAPSED).await;
                     break;
                 }
                 // What it expects no longer stands there: it can never arrive.

@@ -161,7 +161,7 @@ async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ended:
     let Ended { ending, local, why } = ended;
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
-    let kept = node.sealed_ending(ownership.id, ending.clone());
+    let kept = node.sealed_ending(ownership, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
     let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
         let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });

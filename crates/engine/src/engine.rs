@@ -158,6 +158,11 @@ impl Engine {
         self.node.reconcilers.knows(operation)
     }
 
+    /// Whether it has keys to seal outcomes with.
+    pub fn has_sealing_keys(&self) -> bool {
+        self.node.sealing.is_some()
+    }
+
     /// The store that the engine works on.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.node.store

@@ -3,6 +3,8 @@
 //! What lives here: the request as the engine takes it, before it is recognised under a secret.
 //! What must never: a decision about it.
 
+use crate::quota::RateKeeper;
+use crate::sealing::Seal;
 use semel_core::fingerprint::Payload;
 use semel_core::key::Key;
 use semel_core::machine::Begin;
@@ -38,6 +40,8 @@ pub struct Intent {
     pub(crate) begin: Begin,
     pub(crate) wait: Option<Duration>,
     pub(crate) address: Option<IpAddr>,
+    pub(crate) rates: Option<RateKeeper>,
+    pub(crate) seal: Seal,
 }
 
 impl Intent {
@@ -50,7 +54,17 @@ impl Intent {
     ) -> Self {
         let payload = Arc::new(payload);
         let (scope, policy) = (scope.into(), policy.into());
-        Self { scope, key, policy, payload, begin: Begin::Processing, wait: None, address: None }
+        Self {
+            scope,
+            key,
+            policy,
+            payload,
+            begin: Begin::Processing,
+            wait: None,
+            address: None,
+            rates: None,
+            seal: Seal::default(),
+        }
     }
 
     /// There is something to do before the effect can begin: the work calls
@@ -72,6 +86,20 @@ impl Intent {
     #[must_use]
     pub fn from_address(mut self, address: IpAddr) -> Self {
         self.address = Some(address);
+        self
+    }
+
+    /// Rates that its key has to keep to, should it be new, besides the engine's own quotas.
+    #[must_use]
+    pub fn limited_by(mut self, rates: RateKeeper) -> Self {
+        self.rates = Some(rates);
+        self
+    }
+
+    /// Whether its outcome is sealed, should this call run it. Where the engine has keys, otherwise.
+    #[must_use]
+    pub fn sealed(mut self, seal: Seal) -> Self {
+        self.seal = seal;
         self
     }
 }

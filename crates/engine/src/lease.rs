@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::observe::Event;
 use crate::ownership::{Finished, Ownership, Unwritten};
 use crate::recognise::Recognised;
+use crate::sealing::Seal;
 use crate::telling::{self, Subject};
 use crate::wait;
 use semel_core::classify::Ending;
@@ -73,8 +74,9 @@ impl Engine {
     pub async fn lease(&self, id: CommandId, token: Token) -> Result<Option<Lease>, store::Error> {
         let reading = self.node.get(id).await?;
         let record = reading.record().filter(|record| record.token() == token).cloned();
-        let ownership = |record| Arc::new(Ownership::new(Arc::clone(&self.node), id, record));
-        Ok(record.map(|record| Lease { ownership: ownership(record) }))
+        // What it was claimed with is not known any more: sealed, wherever there are keys.
+        let ownership = |record| Ownership::new(Arc::clone(&self.node), id, record, Seal::default());
+        Ok(record.map(|record| Lease { ownership: Arc::new(ownership(record)) }))
     }
 }
 
@@ -186,7 +188,7 @@ impl Lease {
 
 async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Told> {
     let node = &ownership.node;
-    let ending = node.sealed_ending(ownership.id, ending);
+    let ending = node.sealed_ending(ownership, ending);
     match ownership.finish(ending.clone(), "").await {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });

@@ -7,12 +7,14 @@ use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::clockwatch::{self, ClockWatch};
+use crate::intent::Intent;
 use crate::observe::{Call, Event, Observer};
+use crate::ownership::Ownership;
 use crate::quota::{Denied, Permit, QuotaKeeper};
 use crate::random::Random;
 use crate::reconcile::Reconcilers;
 use crate::running::Running;
-use crate::sealing::KeyRing;
+use crate::sealing::{KeyRing, Seal};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 use crate::spawn::Spawn;
@@ -26,7 +28,6 @@ use semel_core::record::{Record, Token};
 use semel_core::store::{self, Cursor, Fresh, Item, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -110,9 +111,12 @@ impl Node {
         }
     }
 
-    /// An ending as it is stored under `id`.
-    pub(crate) fn sealed_ending(&self, id: CommandId, ending: Ending) -> Ending {
-        let seal = |outcome| self.sealed(id, outcome);
+    /// An ending as its owner stores it.
+    pub(crate) fn sealed_ending(&self, ownership: &Ownership, ending: Ending) -> Ending {
+        if ownership.seal == Seal::Off {
+            return ending;
+        }
+        let seal = |outcome| self.sealed(ownership.id, outcome);
         match ending {
             Ending::Succeeded(outcome) => Ending::Succeeded(seal(outcome)),
             Ending::FailedReplayable(outcome) => Ending::FailedReplayable(seal(outcome)),
@@ -146,17 +150,15 @@ impl Node {
     }
 
     /// Leave to mint the key of a command that seems to be new.
-    pub(crate) async fn admit(
-        &self,
-        command: &Command<'_>,
-        address: Option<IpAddr>,
-    ) -> Result<Permit, crate::Error> {
+    pub(crate) async fn admit(&self, command: &Command<'_>, intent: &Intent) -> Result<Permit, crate::Error> {
         let now = self.clock.uptime();
         let count = |what, at_most| -> store::Pending<'_, u64> {
             let counting = self.ask(Call::Count, self.store.count(what, at_most), |counted| counted.now);
             Box::pin(async move { counting.await.map(|counted| counted.count) })
         };
-        let admitted = self.quota.admit_with(&count, command.caller_hash, address, now).await;
+        let Intent { address, rates, .. } = intent;
+        let admitted =
+            self.quota.admit_with(&count, rates.as_ref(), command.caller_hash, *address, now).await;
         admitted.map_err(|denied| match denied {
             Denied::Exceeded(exceeded) => crate::Error::Quota(exceeded),
             Denied::Store(error) => crate::Error::Store(error),

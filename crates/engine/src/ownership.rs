@@ -7,6 +7,7 @@
 use crate::backoff::Backoff;
 use crate::node::Node;
 use crate::observe::Event;
+use crate::sealing::Seal;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Expect, Refusal, Write};
@@ -28,6 +29,8 @@ pub(crate) struct Ownership {
     pub(crate) node: Arc<Node>,
     pub(crate) id: CommandId,
     pub(crate) token: Token,
+    /// Whether the outcome is sealed.
+    pub(crate) seal: Seal,
     known: Mutex<Arc<Record>>,
     /// One write at a time.
     writing: tokio::sync::Mutex<()>,
@@ -58,11 +61,12 @@ pub(crate) enum Finished {
 }
 
 impl Ownership {
-    pub(crate) fn new(node: Arc<Node>, id: CommandId, record: Record) -> Self {
+    pub(crate) fn new(node: Arc<Node>, id: CommandId, record: Record, seal: Seal) -> Self {
         let token = record.token();
         let known = Mutex::new(Arc::new(record));
         let writing = tokio::sync::Mutex::default();
-        Self { node, id, token, known, writing, closed: AtomicBool::new(false), deadline: Mutex::default() }
+        let (closed, deadline) = (AtomicBool::new(false), Mutex::default());
+        Self { node, id, token, seal, known, writing, closed, deadline }
     }
 
     /// The record as it was last known to be stored.

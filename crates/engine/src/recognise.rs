@@ -6,6 +6,7 @@
 use crate::answer::Error;
 use crate::intent::Intent;
 use crate::node::Node;
+use crate::sealing::Seal;
 use crate::secrets::{self, Commands, Located, View};
 use semel_core::fingerprint::{self, Fingerprint, Payload, Selection};
 use semel_core::id::CommandId;
@@ -53,6 +54,9 @@ impl Recognised {
     /// Recognises an intent under the secrets of this moment.
     pub(crate) fn new(node: &Node, intent: Intent) -> Result<Self, Error> {
         intent.policy.check().map_err(Error::Policy)?;
+        if intent.seal == Seal::Required && node.sealing.is_none() {
+            return Err(Error::NoSealingKey);
+        }
         let view = node.secrets.view().map_err(Error::Secrets)?;
         let fingerprint = intent.payload.fingerprint(&intent.policy.selection).map_err(Error::Fingerprint)?;
         let (policy, payload) = (Arc::clone(&intent.policy), Arc::clone(&intent.payload));

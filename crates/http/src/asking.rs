@@ -190,7 +190,11 @@ impl Asking {
 
     fn intent(&self, parts: &Parts, scope: &Arc<Scope>, key: &Key, known: Known, is_async: bool) -> Intent {
         let Ready { terms, policy, .. } = &*self.ready;
-        let mut intent = Intent::new(Arc::clone(scope), key.clone(), Arc::clone(policy), known);
+        let intent = Intent::new(Arc::clone(scope), key.clone(), Arc::clone(policy), known);
+        let mut intent = intent.sealed(terms.seal);
+        if let Some(rates) = &terms.rates {
+            intent = intent.limited_by(rates.clone());
+        }
         if let Some(wait) = if is_async { Some(Duration::ZERO) } else { terms.wait } {
             intent = intent.waiting(wait);
         }

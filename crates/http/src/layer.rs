@@ -64,11 +64,15 @@ impl Layer {
 
     /// Every route under the same terms.
     pub fn new(engine: Engine, terms: Terms) -> Result<Self, TermsError> {
-        Ok(Self::routed(engine, Routes::new(terms)?))
+        Self::routed(engine, Routes::new(terms)?)
     }
 
-    /// Each route under its own terms.
-    pub fn routed(engine: Engine, routes: Routes) -> Self {
+    /// Each route under its own terms. Fails where these [require](semel::sealing::Seal::Required) that outcomes are sealed, and
+    /// the engine has no key.
+    pub fn routed(engine: Engine, routes: Routes) -> Result<Self, TermsError> {
+        if let Some(route) = routes.sealed_route().filter(|_| !engine.has_sealing_keys()) {
+            return Err(TermsError::NoSealingKey(route.to_owned()));
+        }
         let shared = Shared {
             engine,
             routes,
@@ -82,7 +86,7 @@ impl Layer {
             room: Room::new(Self::BODIES_BYTES_MAX),
             body_time_max: Self::BODY_TIME_MAX,
         };
-        Self { shared: Arc::new(shared) }
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// How callers are told apart, on routes whose [`Terms`] do not say otherwise. By the `Authorization` header otherwise.

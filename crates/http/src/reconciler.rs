@@ -32,7 +32,7 @@ use std::sync::Arc;
 ///     .reconcilers(move |operation| within.reconciler_of(operation))
 ///     .build()
 ///     .await?;
-/// let layer = Layer::routed(engine, routes);
+/// let layer = Layer::routed(engine, routes)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # async fn ledger_has(_: &str) -> Option<bool> { None }

@@ -7,6 +7,7 @@ use crate::terms::{Terms, TermsError};
 use http::Method;
 use semel::core::policy::Policy;
 use semel::core::scope::Operation;
+use semel::sealing::Seal;
 use std::sync::Arc;
 
 /// Terms that were checked, ready to be shared by requests.
@@ -83,6 +84,19 @@ impl Routes {
     /// Whether any of them has somebody asked before a replay.
     pub(crate) fn ask(&self) -> bool {
         self.all().any(|(_, terms)| terms.authorize.is_some())
+    }
+
+    /// The first route, by its label, whose outcomes must be sealed.
+    pub(crate) fn sealed_route(&self) -> Option<&str> {
+        let mut routes = self.by_template.iter().map(|(_, ready)| ready).chain([&self.default]);
+        let route = routes.find(|ready| ready.terms.seal == Seal::Required);
+        route.map(|ready| ready.label.as_str())
+    }
+
+    /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the terms that its requests come under
+    /// today.
+    pub fn must_seal(&self, operation: &str) -> bool {
+        self.of_record(operation).is_some_and(|ready| ready.terms.seal == Seal::Required)
     }
 
     /// Every label that [`label`](Self::label) gives: there are no more of them than routes.

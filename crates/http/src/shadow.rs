@@ -238,6 +238,10 @@ impl Judge {
             policy.after_expiry = AfterExpiry::RunAsNew;
         }
         let mut intent = Intent::new(apart(&scope, marker), key, policy, known);
+        // What needs no key mints none.
+        if let Some(rates) = ready.terms.rates.as_ref().filter(|_| marker == SHADOW) {
+            intent = intent.limited_by(rates.clone());
+        }
         // As a twin would; the request itself is long gone on.
         if let Some(wait) = ready.terms.wait {
             intent = intent.waiting(wait);

@@ -13,6 +13,8 @@ use http::{HeaderName, Method};
 use semel::core::classify::Rules;
 use semel::core::key;
 use semel::core::policy::{Class, Policy, PolicyError};
+use semel::quota::RateKeeper;
+use semel::sealing::Seal;
 use std::fmt;
 use std::time::Duration;
 
@@ -111,6 +113,11 @@ pub struct Terms {
     pub kept: Kept,
     /// How much of a response is kept. All of it.
     pub retain: Retain,
+    /// Whether what is kept is sealed. Where the engine has keys. A layer over an engine without keys is not made of terms
+    /// that [require](Seal::Required) it.
+    pub seal: Seal,
+    /// Rates that new keys have to keep to, besides the engine's own quotas; whoever has a clone of them shares them. None.
+    pub rates: Option<RateKeeper>,
     /// Whom to ask before a stored outcome is replayed. Nobody: whatever authenticates stands outside of the layer.
     pub authorize: Option<Authorize>,
     /// Whom to ask what became of an effect in doubt; see there how the engine learns of it. Nobody.
@@ -138,6 +145,8 @@ impl Default for Terms {
             response_bytes_max: 10 * MIB,
             kept: Kept::default(),
             retain: Retain::default(),
+            seal: Seal::default(),
+            rates: None,
             authorize: None,
             reconciler: None,
             mismatch: MismatchStatus::default(),
@@ -180,6 +189,8 @@ pub enum TermsError {
     Policy(PolicyError),
     /// The template of a route is malformed.
     Template(String),
+    /// The outcomes of this route are to be sealed, and the engine has no key to seal them with.
+    NoSealingKey(String),
 }
 
 impl fmt::Display for TermsError {
@@ -198,6 +209,9 @@ impl fmt::Display for TermsError {
                  would fetch what the other protects. Give both a clone of one rule, or each a name"
             ),
             Self::Policy(error) => error.fmt(f),
+            Self::NoSealingKey(route) => {
+                write!(f, "the outcomes of `{route}` are to be sealed, and the engine has no key: nothing is stored unsealed instead")
+            }
             Self::Template(template) => write!(
                 f,
                 "`{template}` is no route: it begins with a slash, and {{name}} stands for one whole segment, \

@@ -16,6 +16,37 @@ pub struct Rate {
     pub per: Duration,
 }
 
+/// Rates on the new keys of some commands, such as those of one operation. All off by default.
+///
+/// They come on top of an engine's own [`Quotas`]. There are no caps among them: a store counts records by caller, and
+/// not by operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rates {
+    /// New keys of one caller. Kept by each node for itself, like the other two.
+    pub new_per_caller: Option<Rate>,
+    /// New keys from one peer address (IPv6: from one /64 network).
+    pub new_per_address: Option<Rate>,
+    /// New keys of everybody together.
+    pub new_in_total: Option<Rate>,
+}
+
+impl Rates {
+    /// Whether nothing is limited.
+    pub fn are_off(&self) -> bool {
+        self.new_per_caller.is_none() && self.new_per_address.is_none() && self.new_in_total.is_none()
+    }
+
+    /// Says what is wrong with them, if anything is.
+    pub fn check(&self) -> Result<(), QuotasError> {
+        self.quotas(Quotas::default().tracked_max).check()
+    }
+
+    pub(super) fn quotas(&self, tracked_max: usize) -> Quotas {
+        let Self { new_per_caller, new_per_address, new_in_total } = *self;
+        Quotas { new_per_caller, new_per_address, new_in_total, tracked_max, ..Quotas::default() }
+    }
+}
+
 /// The limits on new keys and on records kept. All off by default.
 ///
 /// ```

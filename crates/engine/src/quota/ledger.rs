@@ -36,11 +36,12 @@ pub(super) struct Charges {
     total_records: bool,
 }
 
-/// What came of a request for a new key.
-pub(super) enum Decision {
-    Charged(Box<Charges>),
+/// What a request for a new key would come to. Nothing is charged yet.
+pub(super) enum Judged {
+    Room,
     Refused(Exceeded),
-    Ask(Question),
+    /// The store must be asked first.
+    Ask(Count, u64),
 }
 
 /// What a limit is judged by.
@@ -90,15 +91,15 @@ impl Ledger {
         }
     }
 
-    /// Charges a new key of `caller` from `network` on every level, or says why not, or what the store must be asked
-    /// first.
-    pub(super) fn admit(
+    /// Whether there is room for a new key of `caller` from `network` on every level; or why not, or what the store must
+    /// be asked first. Whoever is told that there is room charges it under the same lock.
+    pub(super) fn judge(
         &mut self,
         caller: CallerHash,
         network: Option<IpAddr>,
         now: Duration,
         answers: &[Answer],
-    ) -> Decision {
+    ) -> Judged {
         self.move_on(now);
         for answer in answers {
             self.take_over(answer);
@@ -106,12 +107,14 @@ impl Ledger {
         let refused =
             self.waits(&caller, network, now).into_iter().flatten().max_by_key(|refused| refused.retry_after);
         if let Some(exceeded) = refused {
-            return Decision::Refused(exceeded);
+            return Judged::Refused(exceeded);
         }
         match self.standings(caller, now, answers) {
-            Some((which, Standing::Full, _)) => Decision::Refused(Exceeded { which, retry_after: CAP_RETRY }),
-            Some((_, Standing::Ask, (what, at_most))) => Decision::Ask(self.ask(what, at_most, now)),
-            _ => Decision::Charged(Box::new(self.charge(caller, network, now))),
+            Some((which, Standing::Full, _)) => {
+                Judged::Refused(Exceeded { which, retry_after: CAP_RETRY, is_of_operation: false })
+            }
+            Some((_, Standing::Ask, (what, at_most))) => Judged::Ask(what, at_most),
+            _ => Judged::Room,
         }
     }
 
@@ -128,7 +131,8 @@ impl Ledger {
     fn waits(&self, caller: &CallerHash, network: Option<IpAddr>, now: Duration) -> [Option<Exceeded>; 4] {
         let Terms { span, .. } = self.terms;
         let exceeded = |which, wait: Option<Duration>| {
-            wait.filter(|wait| !wait.is_zero()).map(|retry_after| Exceeded { which, retry_after })
+            let wait = wait.filter(|wait| !wait.is_zero());
+            wait.map(|retry_after| Exceeded { which, retry_after, is_of_operation: false })
         };
         let bucket = |bucket: &Bucket, price: Price| bucket.wait(price, now);
         let by_caller = self.terms.caller.map(|price| bucket(&self.callers.peek(caller), price));
@@ -176,7 +180,8 @@ impl Ledger {
         of_caller.into_iter().chain(of_all).min_by_key(urgency)
     }
 
-    fn ask(&mut self, what: Count, at_most: u64, now: Duration) -> Question {
+    /// The question that has to be put to the store.
+    pub(super) fn ask(&mut self, what: Count, at_most: u64, now: Duration) -> Question {
         let (serial, mark) = match what {
             Count::Caller(caller) => self.caller_records.change(caller, |tally| tally.ask(now)),
             _ => (0, self.total_records.ask(now)),
@@ -208,7 +213,8 @@ impl Ledger {
         }
     }
 
-    fn charge(&mut self, caller: CallerHash, network: Option<IpAddr>, now: Duration) -> Charges {
+    /// Charges a new key on every level.
+    pub(super) fn charge(&mut self, caller: CallerHash, network: Option<IpAddr>, now: Duration) -> Charges {
         let slot = self.slot;
         let Terms { caller: caller_price, address: address_price, total: total_price, .. } = self.terms;
         let by_caller = caller_price.map(|price| {

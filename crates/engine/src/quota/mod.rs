@@ -13,6 +13,11 @@
 //! 3. [`Exceeded`] does not yet mean a refusal: it means *do not insert*. The engine reads the record; where there is
 //!    one, the request goes on as a retry, and only where there is none it is refused.
 //!
+//! # Limits of single operations
+//!
+//! An intent can be [limited](crate::Intent::limited_by) by a [`RateKeeper`] besides: it is asked together with the
+//! engine's own limits, in one step. What one of the two refuses is charged by neither.
+//!
 //! # What is forgotten, and what that changes
 //!
 //! At most [`Quotas::tracked_max`] callers, and as many addresses, are told apart. The one with the least used up goes
@@ -30,15 +35,17 @@
 mod bucket;
 mod config;
 mod ledger;
+mod rates;
 mod table;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod window;
 
-pub use config::{Quotas, QuotasError, Rate};
+pub use config::{Quotas, QuotasError, Rate, Rates};
+pub use rates::RateKeeper;
 
-use ledger::{Charges, Decision, Ledger};
+use ledger::{Charges, Judged, Ledger};
 use semel_core::id::CallerHash;
 use semel_core::store::{self, Count, Store};
 use std::fmt;
@@ -92,11 +99,20 @@ pub struct Exceeded {
     /// counts records nobody knows when one will go, and this is when it is worth asking again. Never zero; a protocol
     /// that tells whole seconds rounds up.
     pub retry_after: Duration,
+    /// Whether it is a limit of a [`RateKeeper`], and not of the engine.
+    pub is_of_operation: bool,
 }
 
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "too many new keys ({}): try again in {:?}", self.which, self.retry_after)
+        let whose = if self.is_of_operation { " of this operation" } else { "" };
+        write!(f, "too many new keys{whose} ({}): try again in {:?}", self.which, self.retry_after)
+    }
+}
+
+impl Exceeded {
+    fn of_operation(self) -> Self {
+        Self { is_of_operation: true, ..self }
     }
 }
 
@@ -176,12 +192,12 @@ impl std::error::Error for Denied {
 
 /// Leave to insert one new key. Dropped, it stays charged: the key may be in the store.
 #[must_use = "a permit that is dropped stays charged; refund it where nothing was inserted"]
-pub struct Permit(Option<Held>);
+pub struct Permit(Vec<Held>);
 
 /// What a permit was charged, and where.
 struct Held {
     ledger: Arc<Mutex<Ledger>>,
-    charges: Box<Charges>,
+    charges: Charges,
 }
 
 impl Permit {
@@ -191,7 +207,7 @@ impl Permit {
     }
 
     fn settle(&mut self, refunded: bool) {
-        if let Some(held) = self.0.take() {
+        for held in self.0.drain(..) {
             lock(&held.ledger).settle(&held.charges, refunded);
         }
     }
@@ -205,7 +221,7 @@ impl Drop for Permit {
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Permit").field(&self.0.as_ref().map(|held| &held.charges)).finish()
+        f.debug_list().entries(self.0.iter().map(|held| &held.charges)).finish()
     }
 }
 
@@ -234,17 +250,44 @@ impl QuotaKeeper {
         now: Duration,
         answers: &[Answer],
     ) -> Admission {
-        let Some(ledger) = &self.ledger else {
-            return Admission::Granted(Permit(None));
-        };
-        match lock(ledger).admit(caller, address.map(ledger::network), now, answers) {
-            Decision::Charged(charges) => {
-                let held = Held { ledger: Arc::clone(ledger), charges };
-                Admission::Granted(Permit(Some(held)))
+        self.admit_under(None, caller, address, now, answers)
+    }
+
+    /// [`admit`](Self::admit), where the command is limited by `rates` besides. Both are charged, or neither.
+    pub fn admit_under(
+        &self,
+        rates: Option<&RateKeeper>,
+        caller: CallerHash,
+        address: Option<IpAddr>,
+        now: Duration,
+        answers: &[Answer],
+    ) -> Admission {
+        let network = address.map(ledger::network);
+        // Always in this order, and never two of the second kind: nobody waits for whom he holds up. Both are held until
+        // both are charged, so that nobody else takes in between what there was room for.
+        let mut own = self.ledger.as_ref().map(|ledger| (ledger, lock(ledger)));
+        let mut further = rates.map(|rates| (&rates.ledger, lock(&rates.ledger)));
+        let by_own = own.as_mut().map(|(_, ledger)| ledger.judge(caller, network, now, answers));
+        let by_further = further.as_mut().map(|(_, ledger)| ledger.judge(caller, network, now, &[]));
+        let question = match (by_own, by_further) {
+            (Some(Judged::Refused(own)), Some(Judged::Refused(further))) => {
+                let is_longer = further.retry_after > own.retry_after;
+                return Admission::Refused(if is_longer { further.of_operation() } else { own });
             }
-            Decision::Refused(exceeded) => Admission::Refused(exceeded),
-            Decision::Ask(question) => Admission::Ask(question),
+            (Some(Judged::Refused(own)), _) => return Admission::Refused(own),
+            // Before the store is asked: whoever is refused anyway need not have it count.
+            (_, Some(Judged::Refused(further))) => return Admission::Refused(further.of_operation()),
+            (Some(Judged::Ask(what, at_most)), _) => Some((what, at_most)),
+            _ => None,
+        };
+        if let (Some((what, at_most)), Some((_, ledger))) = (question, &mut own) {
+            return Admission::Ask(ledger.ask(what, at_most, now));
         }
+        let held = own.into_iter().chain(further).map(|(ledger, mut locked)| {
+            let charges = locked.charge(caller, network, now);
+            Held { ledger: Arc::clone(ledger), charges }
+        });
+        Admission::Granted(Permit(held.collect()))
     }
 
     /// The store did not answer `question`: the next request asks again.
@@ -266,13 +309,14 @@ impl QuotaKeeper {
         let count = |what, at_most| -> store::Pending<'_, u64> {
             Box::pin(async move { store.count(what, at_most).await.map(|counted| counted.count) })
         };
-        self.admit_with(&count, caller, address, now).await
+        self.admit_with(&count, None, caller, address, now).await
     }
 
-    /// [`admit_counting`](Self::admit_counting), with another way to ask the store.
+    /// [`admit_counting`](Self::admit_counting) [under](Self::admit_under) `rates`, with another way to ask the store.
     pub(crate) async fn admit_with<'c>(
         &self,
         count: &(dyn Fn(Count, u64) -> store::Pending<'c, u64> + Sync),
+        rates: Option<&RateKeeper>,
         caller: CallerHash,
         address: Option<IpAddr>,
         now: Duration,
@@ -280,7 +324,7 @@ impl QuotaKeeper {
         let mut answers = Vec::new();
         let mut turn = None;
         loop {
-            let question = match self.admit(caller, address, now, &answers) {
+            let question = match self.admit_under(rates, caller, address, now, &answers) {
                 Admission::Granted(permit) => return Ok(permit),
                 Admission::Refused(exceeded) => return Err(Denied::Exceeded(exceeded)),
                 Admission::Ask(question) => question,

@@ -1,5 +1,7 @@
 //! What the limits promise together.
 
+mod rates;
+
 use super::*;
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
@@ -49,6 +51,10 @@ fn refused(admission: Admission) -> Exceeded {
     }
 }
 
+fn exceeded(which: Limit, retry_after: Duration) -> Exceeded {
+    Exceeded { which, retry_after, is_of_operation: false }
+}
+
 #[track_caller]
 fn asked(admission: Admission) -> Question {
     match admission {
@@ -86,8 +92,8 @@ fn without_limits_everything_is_let_in() {
 fn each_caller_has_a_rate_of_its_own() {
     let keeper = keeper(&Quotas { new_per_caller: rate(5, 60), ..Quotas::default() });
     assert_eq!(minted(&keeper, caller(1), None, S(100)), 5);
-    let exceeded = refused(keeper.admit(caller(1), None, S(100), &[]));
-    assert_eq!(exceeded, Exceeded { which: Limit::NewPerCaller, retry_after: S(12) });
+    let told = refused(keeper.admit(caller(1), None, S(100), &[]));
+    assert_eq!(told, exceeded(Limit::NewPerCaller, S(12)));
     assert_eq!(minted(&keeper, caller(2), None, S(100)), 5);
     assert_eq!(minted(&keeper, caller(1), None, S(112)), 1, "the wait that was told was the true one");
 }
@@ -98,8 +104,8 @@ fn one_address_has_one_rate_however_many_callers_it_makes_up() {
     for number in 0..5 {
         drop(granted(keeper.admit(caller(number), address("192.0.2.1"), S(1), &[])));
     }
-    let exceeded = refused(keeper.admit(caller(9), address("192.0.2.1"), S(1), &[]));
-    assert_eq!(exceeded.which, Limit::NewPerAddress);
+    let told = refused(keeper.admit(caller(9), address("192.0.2.1"), S(1), &[]));
+    assert_eq!(told.which, Limit::NewPerAddress);
     assert_eq!(minted(&keeper, caller(9), address("192.0.2.2"), S(1)), 5);
 }
 
@@ -164,8 +170,8 @@ fn the_limit_that_holds_the_longest_is_the_one_told() {
     let quotas = Quotas { new_per_caller: rate(1, 10), new_in_total: rate(1, 50), ..Quotas::default() };
     let keeper = keeper(&quotas);
     drop(granted(keeper.admit(caller(1), None, S(1), &[])));
-    let exceeded = refused(keeper.admit(caller(1), None, S(1), &[]));
-    assert_eq!(exceeded, Exceeded { which: Limit::NewInTotal, retry_after: S(50) });
+    let told = refused(keeper.admit(caller(1), None, S(1), &[]));
+    assert_eq!(told, exceeded(Limit::NewInTotal, S(50)));
 }
 
 #[test]
@@ -194,8 +200,8 @@ fn keys_of_an_address_count_for_the_whole_window() {
     let keeper = keeper(&quotas);
     let from = address("192.0.2.1");
     assert_eq!(minted(&keeper, caller(1), from, S(15)), 3);
-    let exceeded = refused(keeper.admit(caller(2), from, S(100), &[]));
-    assert_eq!(exceeded, Exceeded { which: Limit::RecordsPerAddress, retry_after: S(80) });
+    let told = refused(keeper.admit(caller(2), from, S(100), &[]));
+    assert_eq!(told, exceeded(Limit::RecordsPerAddress, S(80)));
     refused(keeper.admit(caller(2), from, S(179), &[]));
     assert_eq!(minted(&keeper, caller(2), from, S(180)), 3);
 }
@@ -256,16 +262,17 @@ fn no_flood_takes_more_room_than_was_allowed() {
         tracked_max: 16,
         ..Quotas::default()
     };
-    let mut ledger = Ledger::new(&quotas);
+    let keeper = keeper(&quotas);
     for number in 0..1_000_u32 {
         let from = Some(IpAddr::from(number.to_be_bytes()));
         let now = S(u64::from(number));
-        if let Decision::Ask(question) = ledger.admit(caller(number), from, now, &[]) {
-            let decision = ledger.admit(caller(number), from, now, &[question.answered(0)]);
-            assert!(!matches!(decision, Decision::Ask(_)), "one answer is enough");
+        if let Admission::Ask(question) = keeper.admit(caller(number), from, now, &[]) {
+            let admission = keeper.admit(caller(number), from, now, &[question.answered(0)]);
+            assert!(!matches!(admission, Admission::Ask(_)), "one answer is enough");
         }
     }
-    assert_eq!(ledger.tracked(), [16; 4]);
+    let ledger = keeper.ledger.as_ref().expect("something is limited");
+    assert_eq!(lock(ledger).tracked(), [16; 4]);
 }
 
 #[test]
@@ -276,9 +283,9 @@ fn the_store_is_asked_first_and_then_only_when_its_count_is_old() {
     drop(granted(keeper.admit(caller(1), None, S(1), &[question.answered(97)])));
     drop(granted(keeper.admit(caller(1), None, S(1), &[])));
     drop(granted(keeper.admit(caller(1), None, S(1), &[])));
-    let exceeded = refused(keeper.admit(caller(1), None, S(1), &[]));
-    assert_eq!(exceeded.which, Limit::RecordsPerCaller);
-    assert!(exceeded.retry_after >= S(1));
+    let told = refused(keeper.admit(caller(1), None, S(1), &[]));
+    assert_eq!(told.which, Limit::RecordsPerCaller);
+    assert!(told.retry_after >= S(1));
     let question = asked(keeper.admit(caller(1), None, S(2), &[]));
     drop(granted(keeper.admit(caller(1), None, S(2), &[question.answered(99)])));
     refused(keeper.admit(caller(1), None, S(2), &[]));

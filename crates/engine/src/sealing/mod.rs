@@ -108,6 +108,21 @@ impl KeyRing {
     }
 }
 
+/// Whether the outcome of a command is sealed; see [`Intent::sealed`](crate::Intent::sealed).
+///
+/// It is about what is stored from now on: what was sealed is opened, and what was not is replayed, whatever is said here.
+/// Verdicts of operators and reconcilers are sealed wherever there are keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Seal {
+    /// Where the engine has [keys](crate::Builder::sealing).
+    #[default]
+    WithKeys,
+    /// In any case: an engine without keys refuses the command.
+    Required,
+    /// Never: it is stored as it is, whatever keys there are.
+    Off,
+}
+
 /// Why a sealed outcome could not be opened. Either way it is answered as not retained, the record is left as it is,
 /// and somebody should be told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,11 +2,14 @@
 
 use super::world::{SWEEP, World, charge, intent, never, secs};
 use semel::archive::FileArchive;
+use semel::core::classify::Ending;
+use semel::core::machine::Verdict;
+use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
-use semel::quota::{Quotas, Rate};
-use semel::sealing::{KeyRing, SealingKey};
-use semel::{Error, Failed, RunError};
+use semel::quota::{Quotas, Rate, RateKeeper, Rates};
+use semel::sealing::{KeyRing, Seal, SealingKey};
+use semel::{Claimed, Error, Failed, RunError};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -107,6 +110,106 @@ async fn a_quota_refuses_new_keys_and_never_a_retry() {
     assert!(world.saw("QuotaExceeded"));
     world.pass(secs(31)).await;
     engine.run(intent("third", "5"), charge).await.expect("one more by now");
+}
+
+#[tokio::test]
+async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_are_served() {
+    let world = World::new();
+    let rate = |count| Rate { count: NonZeroU32::new(count).expect("not zero"), per: secs(60) };
+    let quotas = Quotas { new_per_caller: Some(rate(4)), ..Quotas::default() };
+    let engine = world.engine_with(|builder| builder.quotas(quotas)).await;
+    let limits = Rates { new_per_caller: Some(rate(2)), ..Rates::default() };
+    let exports = RateKeeper::new(limits).expect("it makes sense");
+    let export = |key: &str| intent(key, "5").limited_by(exports.clone());
+    let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
+    drop(engine.run(export("first"), busy).await);
+    engine.run(export("second"), charge).await.expect("the second key");
+    for _ in 0..10 {
+        let third = engine.run(export("third"), never).await;
+        let Err(RunError::NotRun(Error::Quota(told))) = &third else { panic!("{third:?}") };
+        assert!(told.is_of_operation && told.retry_after == secs(30), "{told:?}");
+        assert!(engine.run(export("second"), never).await.expect("a replay").replayed);
+    }
+    assert_eq!(engine.run(export("first"), charge).await.expect("a retry").value, 2);
+    assert!(world.saw("QuotaExceeded"));
+    for key in ["another", "one more"] {
+        engine.run(intent(key, "5"), charge).await.expect("what was refused has used up nothing");
+    }
+    let over = engine.run(intent("too many", "5"), never).await;
+    assert!(matches!(over, Err(RunError::NotRun(Error::Quota(told))) if !told.is_of_operation), "{over:?}");
+    world.pass(secs(31)).await;
+    engine.run(export("third"), charge).await.expect("one more by now");
+}
+
+/// What the card's number is written as.
+const CARD: &str = "4111 1111 1111 1111";
+
+/// Whether the only record can be read by whoever reads the store.
+async fn is_readable(world: &World) -> bool {
+    let stored = semel::core::codec::encode_record(&world.record().await);
+    stored.windows(CARD.len()).any(|bytes| bytes == CARD.as_bytes())
+}
+
+#[tokio::test]
+async fn an_outcome_is_sealed_wherever_there_is_a_key_unless_its_intent_says_otherwise() {
+    let ring = || KeyRing::new(SealingKey::new("a", &[1; 32]).expect("a key"));
+    let secret = |_| async { Ok::<_, Failed>(CARD.to_owned()) };
+    let again = |_| async { Err::<String, _>(Failed::InDoubt("it ran again".into())) };
+    for (seal, readable) in [(Seal::WithKeys, false), (Seal::Required, false), (Seal::Off, true)] {
+        let world = World::new();
+        let engine = world.engine_with(|builder| builder.sealing(ring())).await;
+        engine.run(intent("k", "5").sealed(seal), secret).await.expect("a value");
+        assert_eq!(is_readable(&world).await, readable, "{seal:?}");
+        // It is replayed whatever is said by then.
+        for seal in [Seal::WithKeys, Seal::Required, Seal::Off] {
+            let fresh = world.engine_with(|builder| builder.sealing(ring())).await;
+            let done = fresh.run(intent("k", "5").sealed(seal), again).await.expect("a replay");
+            assert!(done.replayed && done.value == CARD, "{seal:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_must_be_sealed_is_refused_where_there_is_no_key_and_nothing_is_stored() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let told = engine.run(intent("k", "5").sealed(Seal::Required), never).await;
+    let Err(RunError::NotRun(error @ Error::NoSealingKey)) = &told else { panic!("{told:?}") };
+    assert!(!error.is_retryable() && error.to_string().contains("Builder::sealing"), "{error}");
+    let claimed = engine.claim(&intent("k", "5").sealed(Seal::Required)).await;
+    assert!(matches!(claimed, Err(Error::NoSealingKey)), "{claimed:?}");
+    assert_eq!(records(&world).await, 0);
+    assert!(!engine.has_sealing_keys());
+}
+
+#[tokio::test]
+async fn what_a_worker_or_an_operator_reports_is_sealed_even_where_the_intent_was_not() {
+    let ring = || KeyRing::new(SealingKey::new("a", &[1; 32]).expect("a key"));
+    let plain = || intent("k", "5").sealed(Seal::Off);
+    // A worker that has nothing but its token.
+    let world = World::new();
+    let engine = world.engine_with(|builder| builder.sealing(ring())).await;
+    let Ok(Claimed::Yours(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };
+    let (id, token) = (lease.id(), lease.token());
+    drop(lease);
+    let lease = engine.lease(id, token).await.expect("the store answers").expect("it is its own");
+    lease.finish(Ending::Succeeded(Outcome::value(CARD))).await.expect("stored");
+    assert!(!is_readable(&world).await);
+    // An operator.
+    let world = World::new();
+    let engine = world.engine_with(|builder| builder.sealing(ring())).await;
+    let doubt = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+    drop(engine.run(plain(), doubt).await);
+    let verdict = Verdict::Applied(Some(Outcome::value(CARD)));
+    let id = world.record().await.operation_id();
+    engine.resolve(id, verdict, "alice", "the bank says so").await.expect("resolved");
+    assert!(!is_readable(&world).await);
+    // Whoever holds the lease that it claimed itself goes by what it said.
+    let world = World::new();
+    let engine = world.engine_with(|builder| builder.sealing(ring())).await;
+    let Ok(Claimed::Yours(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };
+    lease.finish(Ending::Succeeded(Outcome::value(CARD))).await.expect("stored");
+    assert!(is_readable(&world).await);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use crate::serve::say;
 use crate::stores::Url;
 use semel::SystemClock;
 use semel::core::store::Clock as _;
+use semel_http::Routes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -66,12 +67,22 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
             });
         }
     }
+    let routes = config.as_ref().map(routes).transpose()?;
     let sealing = config.and_then(|config| config.sealing);
-    let ask = Ask { is_quick: arguments.quick, sealing, is_configured };
+    let ask = Ask { is_quick: arguments.quick, sealing, routes, is_configured };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
     let report = runtime.block_on(doctor::examine(&url, &ask));
     told_all(arguments, report, findings)
+}
+
+/// The routes of a configuration, as far as they say what is stored.
+fn routes(config: &Config) -> Result<Routes, Stop> {
+    let others = Routes::new(config.terms.clone());
+    let routes = config.operations.iter().fold(others, |routes, operation| {
+        routes.and_then(|routes| routes.with(&operation.template, operation.terms.clone()))
+    });
+    routes.map_err(|error| error.to_string().into())
 }
 
 /// Prints the report with what was found besides.

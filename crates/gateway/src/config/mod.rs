@@ -36,7 +36,7 @@ mod terms;
 pub(crate) mod tests;
 
 pub use mistake::{Mistake, Place};
-pub use patch::Patch;
+pub use patch::{Keep, Patch};
 
 use crate::admin::Address;
 use crate::ask::Questions;
@@ -223,16 +223,21 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let (log, log_level) = service::log(&log_table);
     log_table.end();
 
+    let sealing_table = top.table("sealing", "[sealing]");
+    let sealing = records::sealing(&sealing_table);
+    sealing_table.end();
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
-    let terms =
-        terms::Blame { table: &defaults_table, flags: Some(&over.terms) }.terms(&defaults, None, deadline);
+    let blame = terms::Blame { table: &defaults_table, flags: Some(&over.terms), sealing: &sealing };
+    let terms = blame.terms(&defaults, None, deadline);
     let asks = ask::of_defaults(&defaults_table, listen.address);
     let questions = terms.as_ref().map(|terms| asks.of_others(&defaults_table, terms)).unwrap_or_default();
     let identity_table = top.table("identity", "[identity]");
     let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some(), over.anonymous);
-    let inherited = operation::Inherited { terms: &defaults, asks: &asks, deadline, listen: listen.address };
+    let (sealing, listening) = (&sealing, listen.address);
+    let inherited =
+        operation::Inherited { terms: &defaults, asks: &asks, sealing, deadline, listen: listening };
     let operations = operation::read(top.tables("operation", "[[operation]]"), &inherited, &mut callers);
     let identity = callers.end(&identity_table);
     identity_table.end();
@@ -251,9 +256,6 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let quotas_table = top.table("quotas", "[quotas]");
     let quotas = records::quotas(&quotas_table);
     quotas_table.end();
-    let sealing_table = top.table("sealing", "[sealing]");
-    let sealing = records::sealing(&sealing_table);
-    sealing_table.end();
     let limits_table = top.table("limits", "[limits]");
     let limits = keeping::limits(&limits_table);
     let all = terms.iter().chain(operations.iter().map(|operation| &operation.terms));
@@ -276,7 +278,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         operations,
         identity,
         quotas,
-        sealing,
+        sealing: sealing.ring.clone(),
         keeping,
         limits,
         forwarded_by,

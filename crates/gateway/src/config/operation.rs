@@ -6,6 +6,7 @@
 use super::ask::{self, Asks};
 use super::callers::Callers;
 use super::patch::Patch;
+use super::records::{self, Sealing};
 use super::table::{Span, Table};
 use super::terms::{self, Blame};
 use crate::serve::Operation;
@@ -20,6 +21,8 @@ pub(super) struct Inherited<'d> {
     pub(super) terms: &'d Patch,
     /// Questions, where they have none of their own.
     pub(super) asks: &'d Asks,
+    /// What there is to seal with.
+    pub(super) sealing: &'d Sealing,
     /// How long an attempt may take.
     pub(super) deadline: Duration,
     /// Where the gateway itself is.
@@ -61,11 +64,19 @@ fn one(
         let at = table.span();
         table.page.mistake(at.as_ref(), "an operation has no path", "write path = \"/charges\" or the like");
     }
+    let rates_table = table.table("quotas", "[operation.quotas]");
+    let (rates, rates_at) = (records::rates(&rates_table), rates_table.span());
+    rates_table.end();
     let (own, asks) = (terms::patch(table), ask::of_operation(table, inherited.listen));
     let patch = own.over(inherited.terms);
-    let terms = Blame { table, flags: None }.terms(&patch, name, inherited.deadline)?;
+    let terms =
+        Blame { table, flags: None, sealing: inherited.sealing }.terms(&patch, name, inherited.deadline)?;
     let questions = asks.of_one(inherited.asks, table, &terms);
     check_callers(table, &terms);
+    if terms.key == KeyRule::Off && !rates.are_off() {
+        let what = "nothing of this operation is protected (key = \"off\"), so that quotas have no use";
+        table.page.mistake(rates_at.as_ref(), what, "take quotas out, or set key");
+    }
     let (template, at) = template?;
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, Terms::default()));
     if let Err(error) = routes {
@@ -77,7 +88,7 @@ fn one(
         return None;
     }
     let segments = Segments::of(template);
-    let operation = Operation { template: template.to_owned(), terms, questions, identity };
+    let operation = Operation { template: template.to_owned(), terms, questions, identity, rates };
     let read = Read { operation, segments, at: Some(at) };
     reach(table, &read, before);
     Some(read)

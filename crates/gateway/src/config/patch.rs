@@ -9,8 +9,21 @@ use semel::core::fingerprint::Selection;
 use semel::core::key;
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class};
+use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, Retain, StoreDown, Terms};
 use std::time::Duration;
+
+/// What is kept of a response, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keep {
+    /// All of it.
+    #[default]
+    Whole,
+    /// All of it, sealed.
+    Sealed,
+    /// The least.
+    Minimal,
+}
 
 macro_rules! patch {
     ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
@@ -79,8 +92,8 @@ patch! {
     not_applied_statuses: Vec<Status>,
     /// Statuses with a meaning of their own.
     statuses: Vec<(Status, Meaning)>,
-    /// Whether only the least of a response is kept.
-    is_minimal: bool,
+    /// What is kept of a response, and how.
+    kept: Keep,
     /// Response headers that are kept although they usually are not.
     keep_headers: Vec<HeaderName>,
     /// Response headers that are not kept although they usually are.
@@ -144,8 +157,10 @@ impl Patch {
         if let Some(statuses) = &self.statuses {
             terms.rules.overrides.clone_from(statuses);
         }
-        if self.is_minimal == Some(true) {
-            terms.retain = Retain::Minimal(None);
+        match self.kept.unwrap_or_default() {
+            Keep::Whole => {}
+            Keep::Sealed => terms.seal = Seal::Required,
+            Keep::Minimal => terms.retain = Retain::Minimal(None),
         }
         terms.kept.also = self.keep_headers.clone().unwrap_or_default();
         terms.kept.but = self.drop_headers.clone().unwrap_or_default();

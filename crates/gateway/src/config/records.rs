@@ -4,7 +4,7 @@
 
 use super::table::Table;
 use crate::cli::span;
-use semel::quota::{Quotas, QuotasError, Rate};
+use semel::quota::{Quotas, QuotasError, Rate, Rates};
 use semel::sealing::{KeyError, KeyRing, SealingKey};
 
 pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
@@ -31,6 +31,19 @@ pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
     quotas
 }
 
+/// What an operation limits for itself.
+pub(super) fn rates(table: &Table<'_, '_>) -> Rates {
+    let rates = Rates {
+        new_per_caller: table.parsed("new_per_caller", rate),
+        new_per_address: table.parsed("new_per_address", rate),
+        new_in_total: table.parsed("new_in_total", rate),
+    };
+    if let Err(error @ QuotasError::RateInNoTime(key)) = rates.check() {
+        table.page.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
+    }
+    rates
+}
+
 /// `100/1m`: so many within so much time.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     let malformed = || format!("`{text}` is no rate: write a number and a span of time, such as \"100/1m\"");
@@ -39,8 +52,31 @@ pub(super) fn rate(text: &str) -> Result<Rate, String> {
     Ok(Rate { count, per: span::parse(per).map_err(|_| malformed())? })
 }
 
-/// The ring, where there is one: the first key seals.
-pub(super) fn sealing(table: &Table<'_, '_>) -> Option<KeyRing> {
+/// What there is to seal with, and what is sealed.
+pub(super) struct Sealing {
+    /// The ring, where there is one: the first key seals.
+    pub(super) ring: Option<KeyRing>,
+    /// Whether there are keys, were it such with mistakes.
+    pub(super) has_keys: bool,
+    /// Whether only those answers are sealed of which it is said.
+    pub(super) is_by_choice: bool,
+}
+
+pub(super) fn sealing(table: &Table<'_, '_>) -> Sealing {
+    let is_by_choice = table.choice("seals", &[("all", false), ("chosen", true)]).unwrap_or(false);
+    let (ring, has_keys) = (ring(table), table.has("key"));
+    if is_by_choice && !has_keys {
+        let what = "nothing can be sealed, chosen or not: [sealing] has no key";
+        table.page.mistake(
+            table.span_of("seals").as_ref(),
+            what,
+            "write a [[sealing.key]], or take seals out",
+        );
+    }
+    Sealing { ring, has_keys, is_by_choice }
+}
+
+fn ring(table: &Table<'_, '_>) -> Option<KeyRing> {
     let mut ring: Option<KeyRing> = None;
     for table in table.tables("key", "[[sealing.key]]") {
         if let Some((name, bytes)) = key(&table) {

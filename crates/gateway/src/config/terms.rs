@@ -3,7 +3,8 @@
 //! What lives here: from a table to choices, and from choices to terms that can be kept. What must never: a mistake told once
 //! for every operation that inherits it.
 
-use super::patch::Patch;
+use super::patch::{Keep, Patch};
+use super::records::Sealing;
 use super::table::{Span, Table};
 use http::{HeaderName, Method};
 use semel::core::classify::Meaning;
@@ -11,6 +12,7 @@ use semel::core::fingerprint::{Pointer, Selection};
 use semel::core::key::Treatment;
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class, PolicyError};
+use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, StoreDown, Terms, TermsError};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -45,7 +47,8 @@ pub(super) fn patch(table: &Table<'_, '_>) -> Patch {
         rerun: table.is("rerun"),
         not_applied_statuses: not_applied_statuses(table),
         statuses: statuses(table),
-        is_minimal: table.choice("kept", &[("whole", false), ("minimal", true)]),
+        kept: table
+            .choice("kept", &[("whole", Keep::Whole), ("sealed", Keep::Sealed), ("minimal", Keep::Minimal)]),
         keep_headers: table.parsed_list("keep_headers", header),
         drop_headers: table.parsed_list("drop_headers", header),
         kept_max: table.size("kept_max"),
@@ -210,6 +213,8 @@ pub(super) struct Blame<'t, 'p, 'i> {
     pub(super) table: &'t Table<'p, 'i>,
     /// What flags say over this table. Only the defaults have some; and nobody else answers for what stands nowhere.
     pub(super) flags: Option<&'t Patch>,
+    /// What there is to seal with.
+    pub(super) sealing: &'t Sealing,
 }
 
 impl Blame<'_, '_, '_> {
@@ -230,7 +235,8 @@ impl Blame<'_, '_, '_> {
     /// The terms that `patch` makes, and everything that is wrong with them.
     pub(super) fn terms(&self, patch: &Patch, name: Option<String>, deadline: Duration) -> Option<Terms> {
         let terms = patch.terms(name, deadline);
-        let terms = terms.map_err(|(keys, told)| self.told(keys, &told, "change one of them")).ok()?;
+        let mut terms = terms.map_err(|(keys, told)| self.told(keys, &told, "change one of them")).ok()?;
+        self.seal(&mut terms);
         self.check_horizon(patch, &terms);
         self.check_policy(&terms);
         match terms.check() {
@@ -243,6 +249,18 @@ impl Blame<'_, '_, '_> {
             _ => {}
         }
         Some(terms)
+    }
+
+    /// Has the outcomes of these terms sealed, or not, as `[sealing]` has it; and tells where they are to be and cannot.
+    fn seal(&self, terms: &mut Terms) {
+        if terms.seal == Seal::Required {
+            if !self.sealing.has_keys {
+                let what = "answers are to be kept sealed, and [sealing] has no key: nobody could seal them";
+                self.told(&["kept"], what, "write a [[sealing.key]], or kept = \"whole\"");
+            }
+        } else if self.sealing.is_by_choice {
+            terms.seal = Seal::Off;
+        }
     }
 
     fn check_horizon(&self, patch: &Patch, terms: &Terms) {

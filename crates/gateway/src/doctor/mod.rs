@@ -16,6 +16,7 @@ use semel::archive::rfc3339;
 use semel::core::store::{self, Store as _};
 use semel::core::time::Time;
 use semel::sealing::KeyRing;
+use semel_http::Routes;
 use semel_sql::sqlite::Look;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ pub struct Ask {
     pub is_quick: bool,
     /// The keys that stored answers should be sealed with, where a configuration names them.
     pub sealing: Option<KeyRing>,
+    /// The routes of that configuration, by which some answers must be sealed.
+    pub routes: Option<Routes>,
     /// Whether there was a configuration that could be read.
     pub is_configured: bool,
 }

@@ -8,6 +8,7 @@ use semel::core::record::{Record, State};
 use semel::core::store::{Error, Filter, Page, Store};
 use semel::core::time::Time;
 use semel::sealing::Unopened;
+use semel_http::Routes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ const SKEW: Duration = Duration::from_secs(5);
 struct Seen {
     unreadable: Kind,
     unopened: BTreeMap<String, Kind>,
+    unsealed: Kind,
     future: Duration,
 }
 
@@ -83,10 +85,18 @@ pub(super) async fn all(
 }
 
 fn sealed(id: &CommandId, record: &Record, ask: &Ask, report: &mut Report, seen: &mut Seen) {
-    let Some(outcome) = outcome(record).filter(|outcome| matches!(outcome.body, Body::Sealed(_))) else {
-        return;
-    };
-    report.sealed += 1;
+    let Some(outcome) = outcome(record) else { return };
+    match outcome.body {
+        Body::Sealed(_) => report.sealed += 1,
+        Body::Kept(_) => {
+            let must_be = |routes: &Routes| routes.must_seal(record.operation());
+            if ask.routes.as_ref().is_some_and(must_be) {
+                seen.unsealed.add(id, String::new());
+            }
+            return;
+        }
+        Body::NotRetained => return,
+    }
     let Some(ring) = &ask.sealing else { return };
     if let Err(why) = ring.open(id, outcome) {
         let code = match &why {
@@ -106,7 +116,7 @@ fn outcome(record: &Record) -> Option<&Outcome> {
 }
 
 fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
-    let Seen { unreadable, unopened, future } = seen;
+    let Seen { unreadable, unopened, unsealed, future } = seen;
     if unreadable.count > 0 {
         found.push(Finding::error(
             "records-unreadable",
@@ -135,6 +145,15 @@ fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
         } else {
             Finding::notice("answers-sealed", what, "--config FILE looks whether its keys open them")
         });
+    }
+    if unsealed.count > 0 {
+        let what = format!(
+            "{} stored as they are ({}), although their operations are kept = \"sealed\" by now",
+            are(unsealed.count),
+            unsealed.told()
+        );
+        let mend = "nothing seals them any more, and each is gone after its ttl; keep whoever must not read them from the file";
+        found.push(Finding::warning("answers-unsealed", what, mend));
     }
     if *future > SKEW {
         found.push(Finding::error(

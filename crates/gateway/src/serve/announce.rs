@@ -12,6 +12,8 @@ use semel::core::classify::Rules;
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class};
 use semel::core::store::{Capabilities, Error, Hazard, Severity};
+use semel::quota::{Rate, Rates};
+use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, Mode, Retain, StoreDown, Terms};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -56,7 +58,7 @@ pub(super) fn text(
         }
         say("store", &kept(plan, store));
         if plan.sealing.is_some() {
-            say("sealed", "stored answers can be read with a key of [sealing] only");
+            say("sealed", &sealed(plan));
         }
         if !plan.quotas.are_off() {
             say("quotas", "on new keys; retries and replays are never refused by them");
@@ -88,6 +90,37 @@ fn admitted(desk: SocketAddr, admin: &Admin) -> String {
     let mut names: Vec<_> = admin.options.tokens.iter().map(|token| token.name.as_str()).collect();
     names.dedup();
     format!("{scheme}://{desk} (by token: {})", names.join(", "))
+}
+
+/// What can be read with a key only.
+fn sealed(plan: &Plan) -> String {
+    let is_by_choice = plan.all_terms().any(|terms| terms.seal == Seal::Off);
+    if !is_by_choice {
+        return "stored answers can be read with a key of [sealing] only".to_owned();
+    }
+    let others = (plan.terms.seal == Seal::Required).then_some("requests that are no operation's");
+    let chosen = plan.operations.iter().filter(|operation| operation.terms.seal == Seal::Required);
+    let chosen = chosen.map(|operation| operation.terms.name.as_deref().unwrap_or(&operation.template));
+    let chosen: Vec<_> = chosen.chain(others).collect();
+    let besides = "what workers, probes and operators report; other answers are stored as they are";
+    if chosen.is_empty() {
+        return format!("only {besides}");
+    }
+    format!("the answers of {}, and {besides}", chosen.join(", "))
+}
+
+/// What an operation's own rates are.
+fn limited(rates: &Rates) -> Option<String> {
+    let told = |rate: Option<Rate>, whose: &str| {
+        rate.map(|Rate { count, per }| format!("{count} in {} {whose}", span::text(per)))
+    };
+    let told = [
+        told(rates.new_per_caller, "per caller"),
+        told(rates.new_per_address, "per address"),
+        told(rates.new_in_total, "in total"),
+    ];
+    let told: Vec<_> = told.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| format!("new keys: at most {}", told.join(", ")))
 }
 
 fn hashed(plan: &Plan) -> Option<&'static str> {
@@ -142,7 +175,7 @@ fn shadow(terms: &Terms) -> &'static str {
 
 /// What one operation is promised.
 fn told(operation: &Operation) -> Vec<String> {
-    let Operation { template, terms, questions, .. } = operation;
+    let Operation { template, terms, questions, rates, .. } = operation;
     let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
     let what = format!("{name}{} {template}", methods(terms));
     let rule = match terms.key {
@@ -158,12 +191,17 @@ fn told(operation: &Operation) -> Vec<String> {
         }
         Class::External | Class::Local => format!("{}, at most once per key", policy.class),
     };
-    let least = if matches!(terms.retain, Retain::Whole) { "" } else { " (the least is kept)" };
+    let least = match (&terms.retain, terms.seal) {
+        (Retain::Minimal(_), _) => " (the least is kept)",
+        (Retain::Whole, Seal::Required) => " (sealed)",
+        (Retain::Whole, Seal::WithKeys | Seal::Off) => "",
+    };
     lines.push(format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms)));
     if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
         lines.extend(assumption(terms).into_iter().map(|line| format!("assumes {line}")));
     }
     lines.extend(asked(questions, terms));
+    lines.extend(limited(rates));
     lines.extend(operation.callers());
     lines
 }
@@ -518,6 +556,33 @@ mod tests {
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
         let said = told(&plan.operations[0]);
         assert_eq!(said[2], "what is in doubt after 2h is looked up by GET /x/{operation_id}, for 1d");
+    }
+
+    #[test]
+    fn what_an_operation_seals_and_limits_for_itself_is_told() {
+        let config = "[[operation]]\nname = \"card\"\npath = \"/cards\"\nkept = \"sealed\"\n\
+            [operation.quotas]\nnew_per_caller = \"5/1m\"\nnew_in_total = \"100/1h\"\n\
+            [[operation]]\npath = \"/logs\"\n\
+            [[sealing.key]]\nname = \"a\"\nsecret = \"env:KEY\"\n";
+        let planned = |config: &str| {
+            let target = Target::parse("http://127.0.0.1:1").expect("a target");
+            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let config = crate::config::read(config, &over, &|_| Some("5a".repeat(32).into()));
+            config.expect("no mistake").plan().expect("a plan")
+        };
+        let plan = planned(config);
+        assert_eq!(
+            told(&plan.operations[0])[1..],
+            [
+                "external, at most once per key; replayed for 1d (sealed), then refused as expired for 30d",
+                "new keys: at most 5 in 1m per caller, 100 in 1h in total",
+            ]
+        );
+        assert_eq!(sealed(&plan), "stored answers can be read with a key of [sealing] only");
+        let chosen = format!("{config}[sealing]\nseals = \"chosen\"\n");
+        let besides = "what workers, probes and operators report; other answers are stored as they are";
+        assert_eq!(sealed(&planned(&chosen)), format!("the answers of card, and {besides}"));
+        assert_eq!(sealed(&planned(&chosen.replace("kept = \"sealed\"\n", ""))), format!("only {besides}"));
     }
 
     #[test]

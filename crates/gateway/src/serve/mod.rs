@@ -9,6 +9,7 @@ pub mod demo;
 mod desk;
 mod entrance;
 mod keeping;
+mod ledgers;
 mod lines;
 mod plan;
 mod rotation;
@@ -26,6 +27,7 @@ use crate::shadow::Tally;
 use crate::stores::Opened;
 use desk::{Desk, Seat};
 use entrance::Entrance;
+use ledgers::Ledgers;
 use semel::core::store::Clock as _;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use sides::Sides;
@@ -47,6 +49,7 @@ pub struct Gateway {
     store: Opened,
     entrance: Entrance,
     directory: Directory,
+    ledgers: Ledgers,
     desk: Option<Desk>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
@@ -63,7 +66,8 @@ impl Gateway {
             None => None,
         };
         plan.check_certificates(&plan.listen)?;
-        let sides = Sides::of(&plan).await?;
+        let ledgers = Ledgers::new(&plan)?;
+        let sides = Sides::of(&plan, &ledgers).await?;
         let store = Opened::open(&plan.store)?;
         let next = &plan.keeping.hashing.next;
         if *next == Next::Withdrawn {
@@ -92,8 +96,21 @@ impl Gateway {
         let desk = desk
             .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
             .transpose()?;
-        let entrance = Entrance::new(sides.joined(&plan, &engine, &metrics, &shadow), plan.tracer.clone());
-        Ok(Self { plan, bound, engine, store, entrance, directory, desk, is_draining, metrics, shadow })
+        let way = sides.joined(&plan, &engine, &metrics, &shadow).map_err(|error| error.to_string())?;
+        let entrance = Entrance::new(way, plan.tracer.clone());
+        Ok(Self {
+            plan,
+            bound,
+            engine,
+            store,
+            entrance,
+            directory,
+            ledgers,
+            desk,
+            is_draining,
+            metrics,
+            shadow,
+        })
     }
 
     /// What takes new plans while the gateway runs.
@@ -101,8 +118,8 @@ impl Gateway {
         let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
         let (seat, directory) = (self.desk.as_ref().map(Desk::seat), self.directory.clone());
         let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
-        let credentials = self.bound.credentials();
-        Reloading { plan, engine, entrance, directory, seat, credentials, metrics, shadow }
+        let (credentials, ledgers) = (self.bound.credentials(), self.ledgers.clone());
+        Reloading { plan, engine, entrance, directory, ledgers, seat, credentials, metrics, shadow }
     }
 
     /// Where clients reach it.
@@ -195,6 +212,7 @@ pub struct Reloading {
     engine: Engine,
     entrance: Entrance,
     directory: Directory,
+    ledgers: Ledgers,
     seat: Option<Seat>,
     credentials: Option<Credentials>,
     metrics: Metrics,
@@ -210,7 +228,9 @@ impl Reloading {
         plan.check_certificates(&listen)?;
         let shown =
             read_anew(self.credentials.as_ref(), plan.listen.tls.as_ref(), plan.listen.clients.as_ref())?;
-        let sides = Sides::of(&plan).await?;
+        let ledgers = self.ledgers.renewed(&plan)?;
+        let sides = Sides::of(&plan, &ledgers).await?;
+        let routes = sides.routes.clone();
         let seated = match (&self.seat, &plan.admin) {
             (Some(seat), Some(admin)) => {
                 let shown = read_anew(seat.credentials(), admin.tls.as_ref(), None)?;
@@ -218,6 +238,8 @@ impl Reloading {
             }
             _ => None,
         };
+        let way = sides.joined(&plan, &self.engine, &self.metrics, &self.shadow);
+        let way = way.map_err(|error| format!("{error}. Keys of [sealing] are read at a start only"))?;
         // Nothing fails from here on.
         if let Some((seat, made, shown)) = seated {
             seat.replace(made);
@@ -232,8 +254,9 @@ impl Reloading {
         if let (Some(old), Some(new)) = (&mut self.plan.admin, &plan.admin) {
             old.renew(new);
         }
-        self.directory.replace(sides.routes.clone());
-        self.entrance.replace(sides.joined(&plan, &self.engine, &self.metrics, &self.shadow));
+        self.ledgers = ledgers;
+        self.directory.replace(routes);
+        self.entrance.replace(way);
         // What is in use stays what is compared with, or the second reload would not tell.
         Ok(plan.held_back(&self.plan))
     }

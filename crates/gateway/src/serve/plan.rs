@@ -2,6 +2,7 @@
 //!
 //! What lives here: the plan, whoever made it. What must never: a choice between plans.
 
+use super::ledgers::Ledgers;
 use super::{Keeping, Limits};
 use crate::admin;
 use crate::ask::{Questions, Ways};
@@ -11,7 +12,7 @@ use crate::trace::Tracer;
 use crate::upstream;
 use crate::{listen, stores};
 use http::HeaderName;
-use semel::quota::Quotas;
+use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
 use semel_http::{KeyRule, KeySource, Routes, Terms, TermsError};
 use std::fmt;
@@ -89,6 +90,8 @@ pub struct Operation {
     pub questions: Questions,
     /// Who is calling, where that is told otherwise than the plan has it for all.
     pub identity: Option<Identity>,
+    /// Limits on their new keys, besides those on all.
+    pub rates: Rates,
 }
 
 impl Operation {
@@ -134,8 +137,8 @@ impl Plan {
     }
 
     /// The routes, each under its own rule for callers, with everything that is asked about them on these ways: with what
-    /// callers are known by there, and nothing that they are known by elsewhere.
-    pub(super) fn routes(&self, ways: &Ways, live: &Live) -> Result<Routes, String> {
+    /// callers are known by there, and nothing that they are known by elsewhere; and limited by these ledgers.
+    pub(super) fn routes(&self, ways: &Ways, live: &Live, ledgers: &Ledgers) -> Result<Routes, String> {
         let asked = |questions: &Questions, terms: &Terms, identity: &Identity| {
             let ways = Ways { credentials: identity.credentials().cloned().collect(), ..ways.clone() };
             questions.put_to(terms.clone(), &ways).map_err(|error| error.to_string())
@@ -143,12 +146,13 @@ impl Plan {
         let told = |error: TermsError| error.to_string();
         let routes = Routes::new(asked(&self.questions, &self.terms, &self.identity)?).map_err(told)?;
         self.operations.iter().try_fold(routes, |routes, operation| {
-            let Operation { template, terms, questions, identity } = operation;
+            let Operation { template, terms, questions, identity, .. } = operation;
             let mut terms = asked(questions, terms, identity.as_ref().unwrap_or(&self.identity))?;
             if let Some(identity) = identity {
                 let callers = live.callers_of(identity);
                 terms.callers = Some(callers.ok_or("the rule for an operation's callers was not started")?);
             }
+            terms.rates = ledgers.of(operation);
             routes.with(template, terms).map_err(told)
         })
     }
@@ -187,7 +191,7 @@ impl Plan {
             ("[quotas]", self.quotas != old.quotas),
             // Not by what is shown of them: secrets are not.
             ("[otlp]", self.tracer.as_ref().map(Tracer::options) != old.tracer.as_ref().map(Tracer::options)),
-            ("[sealing]", self.sealing != old.sealing),
+            ("the list of keys in [sealing]", self.sealing != old.sealing),
         ];
         held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
     }
@@ -227,10 +231,10 @@ mod tests {
         let parts = vec![KeySource::Header(header("webhook-id")), KeySource::Fingerprint];
         let mut terms = Terms { key_source: KeySource::Composite(parts), ..Terms::default() };
         terms.policy.selection = terms.policy.selection.with_headers(["X-Region"]).expect("fit to be chosen");
-        let questions = Questions::default();
+        let (questions, rates) = (Questions::default(), Rates::default());
         let own = Identity { sources: vec![Source::ApiKey(header("x-hook-key"))], ..Identity::default() };
         let template = "/hook".to_owned();
-        plan.operations.push(Operation { template, terms, questions, identity: Some(own) });
+        plan.operations.push(Operation { template, terms, questions, identity: Some(own), rates });
         plan.identity.sources = vec![Source::Header(header("x-user")), Source::ApiKey(header("x-key"))];
         plan.identity.tenant = Tenant::Header(header("x-tenant"));
         let kept = plan.rules().end_to_end;

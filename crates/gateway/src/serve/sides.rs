@@ -4,6 +4,7 @@
 //! that is touched: a reload makes all of this anew, and may throw it away.
 
 use super::entrance::{Known, Way};
+use super::ledgers::Ledgers;
 use super::{Plan, alarms, lines};
 use crate::ask::Ways;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
@@ -14,7 +15,7 @@ use crate::shadow::Tally;
 use crate::trace::Traced;
 use crate::upstream::Upstream;
 use semel::{Engine, SystemClock};
-use semel_http::{Layer, Routes};
+use semel_http::{Layer, Routes, TermsError};
 use std::sync::Arc;
 use tower_layer::Layer as _;
 
@@ -26,7 +27,7 @@ pub(super) struct Sides {
 }
 
 impl Sides {
-    pub(super) async fn of(plan: &Plan) -> Result<Self, String> {
+    pub(super) async fn of(plan: &Plan, ledgers: &Ledgers) -> Result<Self, String> {
         let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
         let upstream = upstream.map_err(|error| error.to_string())?;
         let forwarded_by = plan.forwarded_by.clone();
@@ -55,16 +56,24 @@ impl Sides {
             credentials: Vec::new(),
             prefix: plan.prefix.clone(),
         };
-        let routes = plan.routes(&ways, &live)?;
+        let routes = plan.routes(&ways, &live, ledgers)?;
         Ok(Self { outbound, live, routes })
     }
 
-    /// Everything between the listener and the upstream.
-    pub(super) fn joined(self, plan: &Plan, engine: &Engine, metrics: &Metrics, shadow: &Tally) -> Way {
+    /// Everything between the listener and the upstream. Fails where answers are to be sealed and the engine has no key;
+    /// nothing has changed then.
+    pub(super) fn joined(
+        self,
+        plan: &Plan,
+        engine: &Engine,
+        metrics: &Metrics,
+        shadow: &Tally,
+    ) -> Result<Way, TermsError> {
         let Self { outbound, live, routes } = self;
+        let layer = Layer::routed(engine.clone(), routes.clone())?;
         metrics.call_by(&routes);
         let watching = Both(Both(alarms::Alarms, lines::Lines), Both(metrics.clone(), shadow.clone()));
-        let layer = Layer::routed(engine.clone(), routes)
+        let layer = layer
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
             .observer(watching)
             .bodies_bytes_max(plan.limits.bodies_bytes_max)
@@ -73,7 +82,7 @@ impl Sides {
         let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
         let layer = live.under(layer);
         let guarded = layer.layer(Traced::new(outbound));
-        Inbound::new(Known::new(guarded, live), plan.rules())
+        Ok(Inbound::new(Known::new(guarded, live), plan.rules()))
     }
 }
 

@@ -217,6 +217,41 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
 }
 
 #[test]
+fn answers_that_were_stored_before_they_were_to_be_sealed_are_warned_of() {
+    let scratch = Scratch::new();
+    let upstream = crate::upstream::Upstream::start();
+    let secret = scratch.write("key-a", "11".repeat(32));
+    let config = |name: &str, kept: &str| {
+        let (store, upstream) = (scratch.store(), upstream.address);
+        scratch.write(
+            name,
+            format!(
+                "[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n[sealing]\nseals = \"chosen\"\n\
+                 [[sealing.key]]\nname = \"a\"\nsecret = 'file:{secret}'\n\
+                 [[operation]]\npath = \"/charges\"\nkept = \"{kept}\"\n"
+            ),
+        )
+    };
+    let (before, after) = (config("before.toml", "whole"), config("after.toml", "sealed"));
+    let gateway = crate::world::Gateway::start(&["--config", &before, "--admin", "127.0.0.1:0"]);
+    for (number, path) in [(1, "/charges"), (2, "/charges"), (3, "/others")] {
+        assert_eq!(crate::world::post(gateway.address, path, Some(&key(number)), "{}").status, 201);
+    }
+    drop(gateway);
+    assert_eq!(codes(&doctor(&scratch, &["--config", &before]).exits(0)), []);
+    let warned = doctor(&scratch, &["--config", &after]).exits(0);
+    found(&warned, "warning", "answers-unsealed");
+    let told = warned.json()["findings"].to_string();
+    assert!(told.contains("2 stored answers are stored as they are"), "{told}");
+    // What is stored from now on is no reason to warn.
+    let gateway = crate::world::Gateway::start(&["--config", &after, "--admin", "127.0.0.1:0"]);
+    assert_eq!(crate::world::post(gateway.address, "/charges", Some(&key(4)), "{}").status, 201);
+    let warned = doctor(&scratch, &["--config", &after]).exits(0).json();
+    assert!(warned["findings"].to_string().contains("2 stored answers"), "{warned}");
+    assert_eq!(warned["sealed"], 1);
+}
+
+#[test]
 fn a_configuration_with_mistakes_says_nothing_of_keys_and_names_no_store() {
     let scratch = Scratch::new();
     let upstream = crate::upstream::Upstream::start();

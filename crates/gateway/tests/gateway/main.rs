@@ -10,6 +10,7 @@ mod config;
 mod desk;
 mod drain;
 mod failing;
+mod keeping;
 mod kills;
 mod leaving;
 mod once;

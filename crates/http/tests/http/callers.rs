@@ -29,7 +29,10 @@ async fn shop() -> Server {
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant"))))
         .and_then(|routes| routes.with("/hooks", hooks))
         .expect("fit for use");
-    let layer = Layer::routed(engine().await, routes).callers(by_header("x-user")).publishing("");
+    let layer = Layer::routed(engine().await, routes)
+        .expect("fit for use")
+        .callers(by_header("x-user"))
+        .publishing("");
     Server::under(layer, charged).await
 }
 
@@ -102,7 +105,10 @@ async fn whom_no_rule_can_tell_is_refused_whatever_is_asked_for_and_whom_one_mis
     let routes = Routes::new(Terms::default())
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant"))))
         .expect("fit for use");
-    let layer = Layer::routed(engine().await, routes).callers(by_header("x-user")).publishing("");
+    let layer = Layer::routed(engine().await, routes)
+        .expect("fit for use")
+        .callers(by_header("x-user"))
+        .publishing("");
     let server = Server::under(layer, charged).await;
     let sale = server.send(post("/sales").header("x-merchant", "7").json("{}")).await;
     for path in [status_of(&sale).as_str(), ABSENT] {
@@ -126,7 +132,8 @@ async fn a_rule_that_tells_tenants_tells_them_for_its_route_and_the_layers_is_fo
         .and_then(|routes| routes.with("/anybody", under(Callers::all_anonymous())))
         .expect("fit for use");
     let layer = Layer::routed(engine().await, routes);
-    let layer = layer.tenant(|parts| Some(parts.headers.get("x-tenant")?.as_bytes().to_vec()));
+    let layer =
+        layer.expect("fit for use").tenant(|parts| Some(parts.headers.get("x-tenant")?.as_bytes().to_vec()));
     let server = Server::under(layer, charged).await;
     let send = async |path: &str, tenant: &str, org: &str| {
         let ask = post(path).header("x-tenant", tenant).header("x-org", org).header("x-api-key", "k");
@@ -146,7 +153,9 @@ async fn a_rule_that_tells_tenants_tells_them_for_its_route_and_the_layers_is_fo
 async fn shadow_mode_looks_at_callers_by_the_rule_of_their_route() {
     let shadow = Terms { mode: Mode::Shadow, ..under(by_header("x-merchant")) };
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/sales", shadow));
-    let layer = Layer::routed(engine().await, routes.expect("fit for use")).callers(by_header("x-user"));
+    let layer = Layer::routed(engine().await, routes.expect("fit for use"))
+        .expect("fit for use")
+        .callers(by_header("x-user"));
     let (layer, mut watching) = Watching::over(layer);
     let server = Server::under(layer, reads).await;
     let told = [
@@ -167,7 +176,9 @@ async fn the_specification_says_by_what_callers_are_told_apart_where_a_route_dif
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant").described("per merchant"))))
         .and_then(|routes| routes.with("/hooks", under(Callers::all_anonymous())))
         .expect("fit for use");
-    let server = Server::under(Layer::routed(engine().await, routes).publishing(""), charged).await;
+    let server =
+        Server::under(Layer::routed(engine().await, routes).expect("fit for use").publishing(""), charged)
+            .await;
     let published = server.send(request("GET", "/.well-known/idempotency").empty()).await;
     let published: serde_json::Value = serde_json::from_slice(&published.body).expect("JSON");
     assert_eq!(published["callers"], "per access token");

@@ -168,7 +168,7 @@ async fn peer_bug_the_first_operations_terms_applied_to_the_second() {
         .and_then(|routes| routes.with("/off", off))
         .and_then(|routes| routes.with("/hooks", hooks))
         .expect("fit for use");
-    let server = Server::under(Layer::routed(engine().await, routes), charged).await;
+    let server = Server::under(Layer::routed(engine().await, routes).expect("fit for use"), charged).await;
     let missing = server.send(request("POST", "/required").json("{}")).await;
     missing.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
     assert_eq!(server.send(request("POST", "/other").json("{}")).await.status, 201);

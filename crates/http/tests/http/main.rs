@@ -7,6 +7,7 @@ mod failing;
 mod grpc;
 mod handing;
 mod identity;
+mod keeping;
 mod once;
 mod published;
 mod retained;

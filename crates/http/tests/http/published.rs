@@ -216,7 +216,8 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
         .build()
         .await
         .expect("the store answers");
-    let server = Server::under(Layer::routed(engine, routes).publishing(""), charged).await;
+    let server =
+        Server::under(Layer::routed(engine, routes).expect("fit for use").publishing(""), charged).await;
     let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
     let found: Vec<_> =
         told["operations"].as_array().expect("a list").iter().map(|one| &one["unknownOutcome"]).collect();

@@ -112,7 +112,7 @@ async fn doubted(terms: Terms) -> (Server, Watching) {
     let directory = routes.clone();
     let builder = Engine::builder(Arc::new(memory::Store::new()));
     let engine = builder.reconcilers(move |operation| directory.reconciler_of(operation)).build();
-    let layer = Layer::routed(engine.await.expect("it answers"), routes).publishing("");
+    let layer = Layer::routed(engine.await.expect("it answers"), routes).expect("fit for use").publishing("");
     let (layer, watching) = Watching::over(layer);
     let server =
         Server::under(layer, |_, _| async { StatusCode::INTERNAL_SERVER_ERROR.into_response() }).await;

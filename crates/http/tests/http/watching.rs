@@ -13,7 +13,8 @@ async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
     let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/charges", named));
     let routes =
         routes.and_then(|routes| routes.with("/accounts/{id}", Terms::default())).expect("fit for use");
-    let (layer, mut watching) = Watching::over(Layer::routed(engine().await, routes).publishing(""));
+    let layer = Layer::routed(engine().await, routes).expect("fit for use");
+    let (layer, mut watching) = Watching::over(layer.publishing(""));
     let server = Server::under(layer, charged).await;
     let ran = What::Ran(Some(StateName::Succeeded));
     let told = [

@@ -1,0 +1,100 @@
+//! What operations seal and limit for themselves.
+
+use super::{mistakes, one_mistake, parsed};
+use crate::config::{Config, Overrides, read};
+use semel::sealing::Seal;
+use semel_http::Retain;
+use std::ffi::OsString;
+
+const KEY: &str = "[[sealing.key]]\nname = \"2026-11\"\nsecret = \"env:GOOD\"\n";
+
+/// A file beside which a key can be found.
+fn with_key(text: &str) -> Config {
+    let good = |name: &str| (name == "GOOD").then(|| OsString::from("5a".repeat(32)));
+    let read = read(&format!("{text}{KEY}"), &Overrides::default(), &good);
+    read.unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
+}
+
+#[test]
+fn what_is_to_be_sealed_and_cannot_be_is_told_where_it_was_written() {
+    let words = ["to be kept sealed, and [sealing] has no key", "write a [[sealing.key]]"];
+    one_mistake("[[operation]]\npath = \"/cards\"\nkept = \"sealed\"\n", "3:1", &words);
+    // Once, and not for whoever inherits it.
+    let inherited =
+        "[defaults]\nkept = \"sealed\"\n[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\n";
+    one_mistake(inherited, "2:1", &words);
+    // A key with a mistake is one mistake.
+    let missing = format!("[[operation]]\npath = \"/cards\"\nkept = \"sealed\"\n{KEY}");
+    one_mistake(&missing, "6:10", &["the environment variable GOOD"]);
+    one_mistake("[sealing]\nseals = \"chosen\"\n", "2:1", &["nothing can be sealed", "or take seals out"]);
+    one_mistake(
+        "[sealing]\nseals = \"some\"\n",
+        "2:9",
+        &["`seals` cannot be \"some\"", "\"all\" or \"chosen\""],
+    );
+    one_mistake("[defaults]\nkept = \"some\"\n", "2:8", &["write \"whole\" or \"sealed\" or \"minimal\""]);
+    parsed("[sealing]\nseals = \"all\"\n");
+}
+
+#[test]
+fn everything_is_sealed_unless_only_what_is_chosen_is() {
+    let operations = "[[operation]]\npath = \"/cards\"\nkept = \"sealed\"\n\
+        [[operation]]\npath = \"/logs\"\n[[operation]]\npath = \"/exports\"\nkept = \"minimal\"\n";
+    let seals = |config: &Config| -> Vec<Seal> {
+        let operations = config.operations.iter().map(|operation| operation.terms.seal);
+        operations.chain([config.terms.seal]).collect()
+    };
+    let all = with_key(operations);
+    assert_eq!(seals(&all), [Seal::Required, Seal::WithKeys, Seal::WithKeys, Seal::WithKeys]);
+    assert!(matches!(all.operations[0].terms.retain, Retain::Whole), "as whole, and sealed");
+    let chosen = with_key(&format!("{operations}[sealing]\nseals = \"chosen\"\n"));
+    assert_eq!(seals(&chosen), [Seal::Required, Seal::Off, Seal::Off, Seal::Off]);
+    // An operation that says otherwise than the defaults keeps to that.
+    let inverse = "[defaults]\nkept = \"sealed\"\n[[operation]]\npath = \"/logs\"\nkept = \"whole\"\n";
+    let inverse = with_key(&format!("{inverse}[sealing]\nseals = \"chosen\"\n"));
+    assert_eq!(seals(&inverse), [Seal::Off, Seal::Required]);
+}
+
+#[test]
+fn an_operation_has_rates_of_its_own_and_no_caps() {
+    let exports = "[[operation]]\npath = \"/exports\"\n[operation.quotas]\n";
+    let text = format!(
+        "{exports}new_per_caller = \"5/1m\"\nnew_in_total = \"100/1h\"\n[[operation]]\npath = \"/x\"\n"
+    );
+    let config = parsed(&text);
+    let [limited, free] = &config.operations[..] else { panic!("{config:?}") };
+    let count = |rate: Option<semel::quota::Rate>| rate.map(|rate| (rate.count.get(), rate.per.as_secs()));
+    assert_eq!(count(limited.rates.new_per_caller), Some((5, 60)));
+    assert_eq!(
+        (count(limited.rates.new_per_address), count(limited.rates.new_in_total)),
+        (None, Some((100, 3600)))
+    );
+    assert!(free.rates.are_off() && config.quotas.are_off());
+
+    one_mistake(&format!("{exports}new_per_caller = \"5\"\n"), "4:18", &["`5` is no rate", "\"100/1m\""]);
+    one_mistake(
+        &format!("{exports}new_in_total = \"5/0s\"\n"),
+        "4:1",
+        &["longer than zero", "change new_in_total"],
+    );
+    one_mistake(
+        &format!("{exports}records_per_caller = 5\n"),
+        "4:1",
+        &["`records_per_caller` is no key of [operation.quotas]", "put it under [quotas]"],
+    );
+    one_mistake(
+        &format!("{exports}tracked_max = 5\n"),
+        "4:1",
+        &["`tracked_max` is no key of [operation.quotas]", "put it under [quotas]"],
+    );
+    let off =
+        "[[operation]]\npath = \"/exports\"\nkey = \"off\"\n[operation.quotas]\nnew_in_total = \"5/1m\"\n";
+    one_mistake(off, "4:12", &["quotas have no use", "take quotas out, or set key"]);
+    one_mistake(
+        "[[operation]]\npath = \"/exports\"\nquotas = \"off\"\n",
+        "3:10",
+        &["`quotas` is a text", "a table, [operation.quotas]"],
+    );
+    let everywhere = mistakes("[defaults.quotas]\nnew_in_total = \"5/1m\"\n");
+    assert!(everywhere[0].contains("`quotas` is no key of [defaults]"), "{everywhere:?}");
+}

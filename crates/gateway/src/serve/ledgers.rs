@@ -1,0 +1,130 @@
+//! What of the operations' own rates is used up, for as long as the process runs.
+//!
+//! What lives here: which operation goes by which ledger, over any number of reloads. What must never: a reload that hands
+//! out anew what was used up under limits that it does not change.
+
+use super::{Operation, Plan};
+use semel::quota::RateKeeper;
+
+/// The ledgers of all operations that limit anything for themselves.
+#[derive(Debug, Clone)]
+pub(super) struct Ledgers {
+    kept: Vec<(Whose, RateKeeper)>,
+    /// How many callers, and addresses, each tells apart: as the process was started with.
+    tracked_max: usize,
+}
+
+/// What an operation is known by from one file to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Whose {
+    Name(String),
+    Route { template: String, methods: Vec<String> },
+}
+
+impl Whose {
+    fn of(operation: &Operation) -> Self {
+        let Operation { template, terms, .. } = operation;
+        if let Some(name) = &terms.name {
+            return Self::Name(name.clone());
+        }
+        let mut methods: Vec<_> = terms.methods.iter().map(|method| method.as_str().to_owned()).collect();
+        methods.sort_unstable();
+        methods.dedup();
+        Self::Route { template: template.clone(), methods }
+    }
+}
+
+impl Ledgers {
+    /// Those of a process that starts: nothing is used up.
+    pub(super) fn new(plan: &Plan) -> Result<Self, String> {
+        Self { kept: Vec::new(), tracked_max: plan.quotas.tracked_max }.renewed(plan)
+    }
+
+    /// Those of `plan`. Where an operation and its limits are what they were, so is what is used up.
+    pub(super) fn renewed(&self, plan: &Plan) -> Result<Self, String> {
+        let limited = plan.operations.iter().filter(|operation| !operation.rates.are_off());
+        let kept = limited.map(|operation| {
+            let rates = operation.rates;
+            let known = self.of(operation).filter(|keeper| *keeper.rates() == rates);
+            let keeper = known.map_or_else(|| RateKeeper::tracking(rates, self.tracked_max), Ok);
+            Ok((Whose::of(operation), keeper.map_err(|error| error.to_string())?))
+        });
+        Ok(Self { kept: kept.collect::<Result<_, String>>()?, tracked_max: self.tracked_max })
+    }
+
+    /// What an operation is limited by besides what limits all.
+    pub(super) fn of(&self, operation: &Operation) -> Option<RateKeeper> {
+        let whose = Whose::of(operation);
+        self.kept.iter().find(|(kept, _)| *kept == whose).map(|(_, keeper)| keeper.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Overrides, read};
+    use crate::upstream::Target;
+    use semel::core::id::CallerHash;
+    use semel::quota::{Admission, QuotaKeeper, Quotas};
+    use std::time::Duration;
+
+    fn plan(text: &str) -> Plan {
+        let target = Target::parse("http://127.0.0.1:1").expect("a target");
+        let over = Overrides { target: Some(target), ..Overrides::default() };
+        read(text, &over, &|_| None).expect("no mistake").plan().expect("a plan")
+    }
+
+    /// An operation that is limited to two keys in an hour.
+    fn limited(head: &str) -> String {
+        format!("[[operation]]\n{head}\n[operation.quotas]\nnew_in_total = \"2/1h\"\n")
+    }
+
+    /// How many keys the first operation can still mint.
+    fn left(ledgers: &Ledgers, plan: &Plan) -> usize {
+        let keeper = ledgers.of(&plan.operations[0]).expect("it is limited");
+        let unlimited = QuotaKeeper::new(&Quotas::default()).expect("no limits");
+        let caller = CallerHash::from_bytes([7; 32]);
+        let admit = || unlimited.admit_under(Some(&keeper), caller, None, Duration::from_secs(1), &[]);
+        std::iter::repeat_with(admit).take_while(|admitted| matches!(admitted, Admission::Granted(_))).count()
+    }
+
+    #[test]
+    fn what_is_used_up_stays_so_where_an_operation_and_its_limits_are_what_they_were() {
+        let named = "name = \"export\"\npath = \"/exports\"";
+        let unnamed = "path = \"/a/{id}\"\nmethods = [\"POST\", \"PUT\"]";
+        for (before, after) in [
+            (named, named),
+            (named, "name = \"export\"\npath = \"/v2/exports\"\nttl = \"7d\""),
+            (unnamed, "path = \"/a/{id}\"\nmethods = [\"PUT\", \"POST\"]\nkey = \"required\""),
+        ] {
+            let old = plan(&limited(before));
+            let ledgers = Ledgers::new(&old).expect("it makes sense");
+            assert_eq!(left(&ledgers, &old), 2);
+            let new = plan(&format!("{}{}", limited(after), limited("path = \"/other\"")));
+            assert_eq!(left(&ledgers.renewed(&new).expect("it makes sense"), &new), 0, "{after}");
+            assert!(
+                ledgers.renewed(&plan("")).expect("it makes sense").kept.is_empty(),
+                "nothing is left behind"
+            );
+        }
+    }
+
+    #[test]
+    fn other_limits_and_other_operations_begin_with_nothing_used_up() {
+        let old = plan(&limited("path = \"/exports\""));
+        let ledgers = Ledgers::new(&old).expect("it makes sense");
+        assert_eq!(left(&ledgers, &old), 2);
+        let more = limited("path = \"/exports\"").replace("2/1h", "3/1h");
+        for (text, count) in [
+            (more, 3),
+            (limited("path = \"/others\""), 2),
+            (limited("path = \"/exports\"\nname = \"export\""), 2),
+            (limited("path = \"/exports\"\nmethods = [\"PUT\"]"), 2),
+        ] {
+            let new = plan(&text);
+            assert_eq!(left(&ledgers.renewed(&new).expect("it makes sense"), &new), count, "{text}");
+        }
+        let free = plan("[[operation]]\npath = \"/exports\"\n");
+        assert!(ledgers.renewed(&free).expect("it makes sense").of(&free.operations[0]).is_none());
+    }
+}

@@ -1,0 +1,178 @@
+//! What operations limit and seal for themselves, over the program itself.
+
+use crate::client::{Ask, Reply};
+use crate::upstream::{Act, Seen, charged, response};
+use crate::world::{Gateway, Scratch, World, until};
+
+/// Exports are limited, to two keys of a caller; all together to five.
+const SHOP: &str = "[quotas]\nnew_per_caller = \"5/1h\"\n\
+    [[operation]]\nname = \"export\"\npath = \"/exports\"\n\
+    [operation.quotas]\nnew_per_caller = \"2/1h\"\n";
+
+fn order(path: &str, number: u32) -> Ask {
+    Ask::post(path).key(&format!("order-number-{number:08}")).with("authorization", "Bearer flooder")
+}
+
+fn is_held(reply: &Reply) -> bool {
+    let is_held = reply.code().as_deref() == Some("IDEMPOTENCY_KEY_QUOTA_EXCEEDED");
+    assert!(!is_held || (reply.status == 429 && reply.header("retry-after").is_some()), "{reply:?}");
+    is_held
+}
+
+#[tokio::test]
+async fn a_flood_on_one_operation_is_held_while_its_retries_and_the_callers_other_operations_are_served() {
+    let mut world = World::configured(SHOP, charged).await;
+    let admin = world.gateway.admin();
+    for number in 0..2 {
+        assert_eq!(world.send(order("/exports", number)).await.status, 201);
+    }
+    for number in 2..30 {
+        assert!(is_held(&world.send(order("/exports", number)).await), "{number}");
+        assert!(world.send(order("/exports", number % 2)).await.is_replay(), "a retry during the flood");
+    }
+    for number in 0..3 {
+        assert_eq!(
+            world.send(order("/charges", number)).await.status,
+            201,
+            "the flood used up nothing of the five"
+        );
+    }
+    assert!(is_held(&world.send(order("/charges", 3)).await), "which hold on");
+    assert_eq!(world.calls(), 5);
+    let metrics = Ask::get("/metrics").send(admin).await.expect("an answer");
+    let refused = "idempotency_quota_refusals_total{operation=\"export\",caller=";
+    assert!(metrics.text().contains(refused), "{}", metrics.text());
+}
+
+#[tokio::test]
+async fn a_reload_hands_out_nothing_anew_unless_the_limits_changed() {
+    let world = World::configured(SHOP, charged).await;
+    for number in 0..2 {
+        assert_eq!(world.send(order("/exports", number)).await.status, 201);
+    }
+    // A part of the file that shows that it was read.
+    let strict = "[[operation]]\npath = \"/strict\"\nkey = \"required\"\n";
+    for is_strict in [true, false, true] {
+        world.reconfigure(&format!("{SHOP}{}", if is_strict { strict } else { "" }));
+        until(async || {
+            let told = world.send(Ask::post("/strict")).await.code();
+            ((told.as_deref() == Some("MISSING_IDEMPOTENCY_KEY")) == is_strict).then_some(())
+        })
+        .await;
+        assert!(is_held(&world.send(order("/exports", 2)).await), "what is used up stays used up");
+        assert!(world.send(order("/exports", 0)).await.is_replay());
+    }
+    world.reconfigure(&SHOP.replace("2/1h", "3/1h"));
+    until(async || (!is_held(&world.send(order("/exports", 3)).await)).then_some(())).await;
+    assert!(!world.log().contains("[quotas] has changed"), "an operation's own hold at once");
+}
+
+/// An answer that can be found in the store, for each path another one.
+fn card(seen: &Seen) -> Act {
+    let digits = if seen.line.contains("/cards") { "4000-0012-3456" } else { "5555-0099-7777" };
+    Act::Say(response("201 Created", &[], digits))
+}
+
+/// Which of the two can be read in the store's files.
+fn readable(scratch: &Scratch) -> (bool, bool) {
+    let files = [scratch.file(), scratch.file().with_extension("db-wal")];
+    let held = files.map(|file| std::fs::read(file).unwrap_or_default()).concat();
+    let holds = |digits: &[u8]| held.windows(digits.len()).any(|window| window == digits);
+    (holds(b"4000-0012-3456"), holds(b"5555-0099-7777"))
+}
+
+const CARDS: &str = "[[operation]]\npath = \"/cards\"\nkept = \"sealed\"\n\
+    [[operation]]\npath = \"/logs\"\nkept = \"whole\"\n";
+
+/// `[sealing]` with these keys, the first of which seals.
+fn sealing(scratch: &Scratch, seals: &str, keys: &[&str]) -> String {
+    let keys = keys.iter().map(|key| {
+        let file = scratch.write(key, if *key == "first" { "5a" } else { "c3" }.repeat(32));
+        format!("[[sealing.key]]\nname = \"{key}\"\nsecret = 'file:{}'\n", file.display())
+    });
+    format!("[sealing]\nseals = \"{seals}\"\n{}", keys.collect::<Vec<_>>().concat())
+}
+
+async fn ask(gateway: &Gateway) -> [Reply; 2] {
+    let mut replies = Vec::new();
+    for path in ["/cards", "/logs"] {
+        replies.push(order(path, 1).send(gateway.address).await.expect("an answer"));
+    }
+    replies.try_into().expect("two")
+}
+
+#[tokio::test]
+async fn what_was_chosen_is_sealed_the_rest_is_not_and_both_are_replayed_after_a_change_of_the_key() {
+    let scratch = Scratch::new();
+    let terms = format!("{CARDS}{}", sealing(&scratch, "chosen", &["first"]));
+    let mut world = World::configured_in(scratch, &terms, card).await;
+    let first = ask(&world.gateway).await;
+    assert!(first.iter().all(|reply| reply.status == 201 && reply.is_acknowledged()), "{first:?}");
+    assert_eq!(readable(&world.scratch), (false, true));
+    world.gateway.kill();
+    assert_eq!(readable(&world.scratch), (false, true));
+    // Another key seals by now, everything is chosen, or nothing is any more: what is stored is read all the same.
+    for (operations, seals, keys) in [
+        (CARDS, "chosen", &["second", "first"][..]),
+        (CARDS, "all", &["second", "first"]),
+        ("", "chosen", &["first"]),
+    ] {
+        let terms = format!("{operations}{}", sealing(&world.scratch, seals, keys));
+        world.scratch.configure(&terms);
+        let config = world.scratch.config();
+        let flags = ["--config", config.to_str().expect("text")];
+        let mut gateway = Gateway::start(&world.scratch, world.upstream.address, &flags);
+        for (again, first) in ask(&gateway).await.iter().zip(&first) {
+            assert!(again.is_replay() && again.body == first.body, "{seals}: {again:?}");
+        }
+        gateway.kill();
+    }
+    assert_eq!((world.calls(), readable(&world.scratch)), (2, (false, true)));
+}
+
+#[tokio::test]
+async fn once_there_is_a_key_everything_is_sealed_unless_it_is_said_otherwise() {
+    let scratch = Scratch::new();
+    let terms = format!("{CARDS}{}", sealing(&scratch, "all", &["first"]));
+    let world = World::configured_in(scratch, &terms, card).await;
+    ask(&world.gateway).await;
+    assert_eq!(readable(&world.scratch), (false, false));
+}
+
+#[tokio::test]
+async fn what_a_worker_reports_is_sealed_although_nobody_chose_it() {
+    let scratch = Scratch::new();
+    let terms = sealing(&scratch, "chosen", &["first"]);
+    let mut world = World::configured_in(scratch, &terms, card).await;
+    let admin = world.gateway.admin();
+    let claim = Ask::post("/v1/claims").json("{\"operation\":\"job\",\"key\":\"job-1\",\"payload\":1}");
+    let claimed = claim.send(admin).await.expect("an answer").json();
+    let (id, token) = (claimed["operationId"].as_str(), claimed["token"].as_str());
+    let (id, token) = (id.expect("an id"), token.expect("a token"));
+    let outcome = format!(
+        "{{\"token\":\"{token}\",\"outcome\":\"succeeded\",\"response\":{{\"status\":200,\"body\":\"4000-0012-3456\"}}}}"
+    );
+    let reported = Ask::post(&format!("/v1/claims/{id}/outcome")).json(&outcome).send(admin).await;
+    assert_eq!(reported.expect("an answer").status, 200);
+    assert_eq!(order("/logs", 1).send(world.gateway.address).await.expect("an answer").status, 201);
+    assert_eq!(readable(&world.scratch), (false, true), "the worker's is sealed, and the request's is not");
+}
+
+#[tokio::test]
+async fn a_reload_that_would_seal_without_a_key_in_the_process_changes_nothing_and_says_why() {
+    let world = World::configured("", card).await;
+    let strict = "[defaults]\nkey = \"required\"\n";
+    world.reconfigure(&format!("{strict}{CARDS}{}", sealing(&world.scratch, "chosen", &["first"])));
+    until(async || world.log().contains("cannot be used; the old one holds on").then_some(())).await;
+    let log = world.log();
+    assert!(log.contains("`/cards` are to be sealed") && log.contains("read at a start only"), "{log}");
+    assert_eq!(world.send(Ask::post("/x")).await.status, 201, "the old one holds on");
+    // What is chosen holds at once, where the process has a key.
+    let scratch = Scratch::new();
+    let sealing = sealing(&scratch, "chosen", &["first"]);
+    let world = World::configured_in(scratch, &sealing, card).await;
+    world.reconfigure(&format!("{strict}{CARDS}{sealing}"));
+    until(async || (world.send(Ask::post("/x")).await.status == 400).then_some(())).await;
+    ask(&world.gateway).await;
+    assert_eq!(readable(&world.scratch), (false, true));
+}

@@ -1,0 +1,108 @@
+//! What a route seals and limits for itself.
+
+use super::world::{Bodies, KEY, Scratch, Server, Watching, charged, engine, reads, request};
+use semel::core::store::{Filter, Store as _};
+use semel::quota::{Quotas, Rate, RateKeeper, Rates};
+use semel::sealing::{KeyRing, Seal, SealingKey};
+use semel::{Engine, memory};
+use semel_http::{Code, KeyRule, Layer, Mode, Routes, Terms, TermsError, What, Would};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn rate(count: u32) -> Rate {
+    Rate { count: NonZeroU32::new(count).expect("not zero"), per: Duration::from_hours(1) }
+}
+
+/// Terms that let a caller mint so many keys.
+fn limited(count: u32) -> Terms {
+    let rates = Rates { new_per_caller: Some(rate(count)), ..Rates::default() };
+    Terms { rates: Some(RateKeeper::new(rates).expect("it makes sense")), ..Terms::default() }
+}
+
+fn ring() -> KeyRing {
+    KeyRing::new(SealingKey::new("2026-11", &[7; 32]).expect("a key"))
+}
+
+fn order(path: &str, number: u32) -> http::request::Builder {
+    request("POST", path).header("idempotency-key", format!("order-number-{number:08}"))
+}
+
+#[tokio::test]
+async fn a_route_is_held_by_its_own_rate_while_the_others_of_the_same_caller_are_served() {
+    let scratch = Scratch::new("rates");
+    let quotas = Quotas { new_per_caller: Some(rate(4)), ..Quotas::default() };
+    let engine = Engine::builder(scratch.store()).quotas(quotas).build().await.expect("it answers");
+    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/exports", limited(2)));
+    let layer = Layer::routed(engine, routes.expect("fit for use")).expect("fit for use").publishing("");
+    let server = Server::under(layer, charged).await;
+    for number in 0..2 {
+        assert_eq!(server.send(order("/exports", number).json("{}")).await.status, 201);
+    }
+    for number in 2..10 {
+        let refused = server.send(order("/exports", number).json("{}")).await;
+        refused.is_problem(429, "IDEMPOTENCY_KEY_QUOTA_EXCEEDED", true);
+        let seconds: u64 = refused.header("retry-after").expect("a time").parse().expect("whole seconds");
+        assert!((1..=1_800).contains(&seconds), "one of two in an hour is back after half of it: {seconds}");
+        assert!(server.send(order("/exports", 0).json("{}")).await.is_replay(), "its retries are served");
+    }
+    for number in 0..2 {
+        let other = server.send(order("/charges", number).json("{}")).await;
+        assert_eq!(other.status, 201, "what was refused has used up nothing of what holds for all");
+    }
+    server.send(order("/charges", 9).json("{}")).await.is_problem(
+        429,
+        "IDEMPOTENCY_KEY_QUOTA_EXCEEDED",
+        true,
+    );
+    let bob = order("/exports", 0).header("authorization", "Bearer bob");
+    assert_eq!(server.send(bob.json("{}")).await.status, 201, "another caller's is its own");
+}
+
+#[tokio::test]
+async fn what_a_route_would_refuse_is_told_in_shadow_and_what_needs_no_key_uses_up_nothing() {
+    let terms = Terms { mode: Mode::Shadow, key: KeyRule::Optional, ..limited(1) };
+    let (layer, mut watching) = Watching::over(Layer::new(engine().await, terms).expect("fit for use"));
+    let server = Server::under(layer, reads).await;
+    for amount in 0..3 {
+        let body = format!("{{\"amount\":{amount}}}");
+        server.send(request("POST", "/exports").json(&body)).await;
+        assert_eq!(watching.next().await, What::Shadow(Would::Run));
+    }
+    for (number, would) in [(0, Would::Run), (1, Would::Refuse(Code::Quota)), (0, Would::Replay)] {
+        assert_eq!(server.send(order("/exports", number).json("{}")).await.status, 201);
+        assert_eq!(watching.next().await, What::Shadow(would));
+    }
+}
+
+#[tokio::test]
+async fn a_layer_is_not_made_of_terms_that_need_a_key_to_seal_over_an_engine_without() {
+    let sealed = || Terms { seal: Seal::Required, ..Terms::default() };
+    let told = Layer::new(engine().await, sealed()).expect_err("no key");
+    assert_eq!(told, TermsError::NoSealingKey("other".into()));
+    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/cards", sealed()));
+    let routes = routes.expect("fit for use, by themselves");
+    assert!(routes.must_seal("POST /cards") && !routes.must_seal("POST /charges"));
+    let told = Layer::routed(engine().await, routes.clone()).expect_err("no key");
+    assert_eq!(told, TermsError::NoSealingKey("/cards".into()));
+    assert!(told.to_string().contains("`/cards` are to be sealed, and the engine has no key"), "{told}");
+    let engine = Engine::builder(Arc::new(memory::Store::new())).sealing(ring()).build().await;
+    Layer::routed(engine.expect("it answers"), routes).expect("now there is one");
+}
+
+#[tokio::test]
+async fn each_route_seals_what_it_says_and_every_one_is_replayed() {
+    for (seal, readable) in [(Seal::WithKeys, false), (Seal::Required, false), (Seal::Off, true)] {
+        let store = Arc::new(memory::Store::new());
+        let engine = Engine::builder(store.clone()).sealing(ring()).build().await.expect("it answers");
+        let terms = Terms { seal, ..Terms::default() };
+        let server = Server::under(Layer::new(engine, terms).expect("fit for use"), charged).await;
+        let charge = || request("POST", "/charges").header("idempotency-key", KEY).json("{}");
+        let first = server.send(charge()).await;
+        let page = store.page(&Filter::default(), None, 10).await.expect("a page");
+        let stored = semel::core::codec::encode_record(page.items[0].record().expect("a record"));
+        assert_eq!(stored.windows(8).any(|bytes| bytes == b"charge 1"), readable, "{seal:?}");
+        let again = server.send(charge()).await;
+        assert!(again.is_replay() && again.body == first.body, "{seal:?}");
+    }
+}
