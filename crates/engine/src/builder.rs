@@ -13,6 +13,7 @@ use crate::observe::{Event, Observer, Unobserved};
 use crate::quota::{QuotaKeeper, Quotas, QuotasError};
 use crate::random::{Random, SystemRandom};
 use crate::reconcile::{Reconcile, Reconcilers};
+use crate::renewer::Renewer;
 use crate::running::Running;
 use crate::sealing::KeyRing;
 use crate::secrets::{self, Configured, Terms};
@@ -177,6 +178,7 @@ impl Builder {
             watch.feed(told, received);
         }
         let cache = Cache::new(self.settings.cache_bytes_max);
+        let renewer = Renewer::begin(Arc::clone(&self.clock), &*spawn);
         let node = Arc::new(Node {
             store: self.store,
             clock: self.clock,
@@ -187,6 +189,7 @@ impl Builder {
             settings: self.settings,
             timeline,
             running: Arc::new(Running::default()),
+            renewer,
             cache,
             tasks: Tasks::new(),
             reconcilers: self.reconcilers,

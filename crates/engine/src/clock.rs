@@ -2,6 +2,7 @@
 //!
 //! What lives here: the one place of this crate that reads a clock or sleeps. What must never: a decision.
 
+use crate::alarm;
 use semel_core::store;
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -19,6 +20,12 @@ pub trait Clock: store::Clock {
 
     /// Ends after `span`.
     fn sleep(&self, span: Duration) -> Sleep;
+
+    /// Ends after `span`, also while threads of the runtime are held up by work that blocks, as long as one is left. Leases
+    /// are renewed by it. A plain [nap](Self::sleep), unless the clock knows better.
+    fn alarm(&self, span: Duration) -> Sleep {
+        self.sleep(span)
+    }
 }
 
 /// The machine's own clocks, and tokio's timer.
@@ -45,5 +52,13 @@ impl Clock for SystemClock {
 
     fn sleep(&self, span: Duration) -> Sleep {
         Box::pin(tokio::time::sleep(span))
+    }
+
+    fn alarm(&self, span: Duration) -> Sleep {
+        match alarm::Nap::of(span) {
+            Some(nap) => Box::pin(nap),
+            // Better than none; the next one tries again.
+            None => self.sleep(span),
+        }
     }
 }

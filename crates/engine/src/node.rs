@@ -11,6 +11,7 @@ use crate::observe::{Call, Event, Observer};
 use crate::quota::{Denied, Permit, QuotaKeeper};
 use crate::random::Random;
 use crate::reconcile::Reconcilers;
+use crate::renewer::Renewer;
 use crate::running::Running;
 use crate::sealing::KeyRing;
 use crate::secrets::Secrets;
@@ -44,6 +45,7 @@ pub(crate) struct Node {
     pub(crate) settings: Settings,
     pub(crate) timeline: Timeline,
     pub(crate) running: Arc<Running>,
+    pub(crate) renewer: Renewer,
     pub(crate) cache: Cache,
     pub(crate) tasks: Tasks,
     pub(crate) reconcilers: Reconcilers,

@@ -1,5 +1,6 @@
 //! What the engine promises, on the memory store and a clock that tests turn.
 
+mod blocking;
 mod doubt;
 mod ending;
 mod faults;
