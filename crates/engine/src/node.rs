@@ -82,7 +82,9 @@ impl Node {
     pub(crate) fn time_is_trusted(&self, now: Time, asked: Duration) -> bool {
         let received = self.clock.uptime();
         // An answer that was long under way tells too little about the clock.
-        if received.saturating_sub(asked) > self.settings.sweep.skew / 2 {
+        let (took, most) = (received.saturating_sub(asked), self.settings.sweep.skew / 2);
+        if took > most {
+            self.observe(&Event::Undated { took, most });
             return false;
         }
         let verdict =
