@@ -5,6 +5,7 @@
 
 use crate::archive::Archive;
 use crate::cache::Cache;
+use crate::claim::GIVE_BACK_AT_ONCE_MAX;
 use crate::clock::{Clock, SystemClock};
 use crate::clockwatch::ClockWatch;
 use crate::engine::Engine;
@@ -27,6 +28,7 @@ use semel_core::store::{self, Store};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// How many times as long as for a single call a new engine waits for its store.
 const PATIENCE: u32 = 3;
@@ -190,6 +192,7 @@ impl Builder {
             timeline,
             running: Arc::new(Running::default()),
             renewer,
+            giving_back: Semaphore::new(GIVE_BACK_AT_ONCE_MAX),
             cache,
             tasks: Tasks::new(),
             reconcilers: self.reconcilers,

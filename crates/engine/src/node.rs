@@ -32,6 +32,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// One engine, as its own tasks see it.
 pub(crate) struct Node {
@@ -46,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) timeline: Timeline,
     pub(crate) running: Arc<Running>,
     pub(crate) renewer: Renewer,
+    /// Places for those who look after claims that were lost sight of.
+    pub(crate) giving_back: Semaphore,
     pub(crate) cache: Cache,
     pub(crate) tasks: Tasks,
     pub(crate) reconcilers: Reconcilers,

@@ -7,6 +7,7 @@ mod faults;
 mod fence;
 mod keeping;
 mod once;
+mod outage;
 mod own;
 mod races;
 mod waiting;
