@@ -5,7 +5,9 @@
 use crate::alarm;
 use semel_core::store;
 use semel_core::time::Time;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 /// A nap, as a future.
@@ -25,6 +27,24 @@ pub trait Clock: store::Clock {
     /// are renewed by it. A plain [nap](Self::sleep), unless the clock knows better.
     fn alarm(&self, span: Duration) -> Sleep {
         self.sleep(span)
+    }
+}
+
+/// What `future` yields, unless that takes longer than `span`. Sets a timer only for what is not ready at once.
+pub(crate) async fn within<T>(
+    clock: &dyn Clock,
+    span: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    let at_once = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+    if let Poll::Ready(value) = at_once {
+        return Some(value);
+    }
+    tokio::select! {
+        biased;
+        value = future => Some(value),
+        () = clock.sleep(span) => None,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::archive::Archive;
 use crate::cache::Cache;
-use crate::clock::Clock;
+use crate::clock::{Clock, within};
 use crate::clockwatch::{self, ClockWatch};
 use crate::observe::{Call, Event, Observer};
 use crate::quota::{Denied, Permit, QuotaKeeper};
@@ -26,11 +26,8 @@ use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
 use semel_core::store::{self, Cursor, Fresh, Item, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
-use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -234,15 +231,6 @@ impl Node {
 
     /// What `future` yields, unless that takes longer than `span`. Sets a timer only for what is not ready at once.
     pub(crate) async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
-        let mut future = pin!(future);
-        let at_once = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
-        if let Poll::Ready(value) = at_once {
-            return Some(value);
-        }
-        tokio::select! {
-            biased;
-            value = future => Some(value),
-            () = self.clock.sleep(span) => None,
-        }
+        within(&*self.clock, span, future).await
     }
 }
