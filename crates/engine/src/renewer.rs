@@ -28,8 +28,11 @@ struct Shared {
 /// When an attempt is due, by the uptime, and its number.
 type Due = (Duration, u64);
 
+/// Attempts that nothing is renewed for yet, in the order in which they are due.
+type Waiting = BTreeMap<Due, Arc<Ownership>>;
+
 struct List {
-    waiting: BTreeMap<Due, Arc<Ownership>>,
+    waiting: Waiting,
     numbered: u64,
     /// When the task looks again by itself.
     looks_at: Duration,
@@ -54,7 +57,7 @@ impl Shared {
     }
 
     /// Whoever is due by now, and when to look again. `None` where it is over.
-    fn take_due(&self, now: Duration) -> Option<(BTreeMap<Due, Arc<Ownership>>, Option<Duration>)> {
+    fn take_due(&self, now: Duration) -> Option<(Waiting, Option<Duration>)> {
         let mut list = self.list();
         if list.is_over {
             return None;

@@ -61,6 +61,16 @@ pub(crate) struct KeyPlan {
     pub(crate) slower: Arc<Policy>,
 }
 
+/// Whether outcomes are sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sealing {
+    Off,
+    /// With the same key throughout.
+    Kept,
+    /// With another key from some moment on.
+    Changed,
+}
+
 /// What a history is like.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -81,9 +91,7 @@ pub(crate) struct Plan {
     pub(crate) operators: bool,
     /// What every node limits.
     pub(crate) quotas: Quotas,
-    /// Whether outcomes are sealed, and whether the keys are changed on the way.
-    pub(crate) is_sealed: bool,
-    pub(crate) changes_ring: bool,
+    pub(crate) sealing: Sealing,
     /// Whether nothing goes wrong.
     pub(crate) is_calm: bool,
 }
@@ -106,15 +114,18 @@ impl Plan {
         let (clients, requests) = (chance.place(3) + 2, chance.between(2, 6));
         let keys: Vec<_> = (0..chance.between(1, 3)).map(|_| key(chance, skew)).collect();
         let quotas = quotas(chance, keys.len());
-        let is_sealed = chance.percent(40);
+        let sealing = match chance.percent(40) {
+            true if !calm && chance.percent(60) => Sealing::Changed,
+            true => Sealing::Kept,
+            false => Sealing::Off,
+        };
         Self {
             nodes,
             clients,
             requests,
             keys,
             quotas,
-            is_sealed,
-            changes_ring: is_sealed && !calm && chance.percent(60),
+            sealing,
             is_calm: calm,
             faults: if calm { Faults::default() } else { faults(chance) },
             misfortunes,

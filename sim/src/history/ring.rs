@@ -6,7 +6,7 @@
 
 use super::exercised::Exercised;
 use super::misfortune;
-use super::plan::millis;
+use super::plan::{Sealing, millis};
 use super::sabotage::Sabotage;
 use super::world::World;
 use semel::Random;
@@ -36,7 +36,7 @@ fn ring(world: &World, stage: u64) -> KeyRing {
 
 /// What a node that starts now seals and opens with, if anything.
 pub(crate) fn of_node(world: &World, stage: u64) -> Option<KeyRing> {
-    world.plan.is_sealed.then(|| ring(world, stage))
+    (world.plan.sealing != Sealing::Off).then(|| ring(world, stage))
 }
 
 /// A ring that opens everything that anybody may have sealed: the audit's.

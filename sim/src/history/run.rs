@@ -8,7 +8,7 @@ use super::chance::Chance;
 use super::executor::{Executor, Home, Stopped};
 use super::exercised::Tally;
 use super::heard::Heard;
-use super::plan::{Plan, millis};
+use super::plan::{Plan, Sealing, millis};
 use super::promise::Promise;
 use super::sabotage::Sabotage;
 use super::trace::Trace;
@@ -70,7 +70,7 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
 /// The three acts.
 async fn direct(world: Arc<World>) {
     world.spawn(Home::Outside, misfortune::befall(Arc::clone(&world)));
-    if world.plan.changes_ring {
+    if world.plan.sealing == Sealing::Changed {
         world.spawn(Home::Outside, ring::change(Arc::clone(&world)));
     }
     if world.plan.operators {

@@ -10,7 +10,7 @@ mod stored;
 mod told;
 
 use super::exercised::{Exercised, Tally};
-use super::plan::Plan;
+use super::plan::{Plan, Sealing};
 use super::promise::Promise;
 use super::ring;
 use super::trace::Trace;
@@ -122,7 +122,7 @@ impl Audit {
             trace: Trace::default(),
             tally: Tally::default(),
             ring: 0,
-            master: plan.is_sealed.then(ring::master),
+            master: (plan.sealing != Sealing::Off).then(ring::master),
             has_quota: !plan.quotas.are_off(),
             cap: plan.cap().filter(|_| plan.is_calm && plan.nodes == 1),
             // Clocks here tell whole milliseconds.
