@@ -5,6 +5,7 @@
 
 use crate::archive::Archive;
 use crate::cache::Cache;
+use crate::claim::GIVE_BACK_AT_ONCE_MAX;
 use crate::clock::{Clock, SystemClock};
 use crate::clockwatch::ClockWatch;
 use crate::engine::Engine;
@@ -13,6 +14,7 @@ use crate::observe::{Event, Observer, Unobserved};
 use crate::quota::{QuotaKeeper, Quotas, QuotasError};
 use crate::random::{Random, SystemRandom};
 use crate::reconcile::{Reconcile, Reconcilers};
+use crate::renewer::Renewer;
 use crate::running::Running;
 use crate::sealing::KeyRing;
 use crate::secrets::{self, Configured, Terms};
@@ -26,6 +28,7 @@ use semel_core::store::{self, Store};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// How many times as long as for a single call a new engine waits for its store.
 const PATIENCE: u32 = 3;
@@ -178,6 +181,7 @@ impl Builder {
             watch.feed(told, received);
         }
         let cache = Cache::new(self.settings.cache_bytes_max);
+        let renewer = Renewer::begin(Arc::clone(&self.clock), &*spawn);
         let node = Arc::new(Node {
             store: self.store,
             clock: self.clock,
@@ -188,6 +192,8 @@ impl Builder {
             settings: self.settings,
             timeline,
             running: Arc::new(Running::default()),
+            renewer,
+            giving_back: Semaphore::new(GIVE_BACK_AT_ONCE_MAX),
             cache,
             tasks: Tasks::new(),
             reconcilers: self.reconcilers,

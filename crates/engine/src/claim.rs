@@ -19,11 +19,16 @@ use semel_core::machine::{self, Command, Decision, Expect, Found, Ticket, Write}
 use semel_core::record::Record;
 use semel_core::store::{self, Kind, Reading, Written};
 use semel_core::time::Time;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The pause between two looks for a claim that may still arrive, at first and at most.
 const GIVE_BACK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// How many such claims of one node are looked for at once: an outage loses many in one moment, and the store that has just
+/// come back has others to serve.
+pub(crate) const GIVE_BACK_AT_ONCE_MAX: usize = 16;
 
 /// How often a claim is decided anew from what the store shows: every round somebody else has written the record.
 const ROUNDS_MAX: usize = 32;
@@ -243,15 +248,26 @@ fn landed(
 
 /// Gives back claims that may stand in the store although nobody could tell, or may still arrive there: nothing was sent
 /// under them. Looks for as long as one of them could be in anybody's way.
+///
+/// What one outage lost was lost by many: each pauses for a span of its own before every look, the first one too, and only
+/// so many look at once.
 pub(crate) async fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
     for Loose { id, write } in loose {
         let give_up_at = node.clock.uptime() + write.next.policy().lease;
         let mut backoff = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
-        while node.clock.uptime() < give_up_at {
+        loop {
+            node.clock.sleep(backoff.next_span(node.random.bits())).await;
+            let Ok(place) = node.giving_back.acquire().await else { return };
             if let Ok(reading) = node.get(id).await {
                 if let Some(record) = machine::claim_landed(&write, reading.found()) {
                     let record = Record::clone(record);
-                    Ownership::new(Arc::clone(node), id, record, Seal::default()).abandon(LAPSED).await;
+                    let ownership = Ownership::new(Arc::clone(node), id, record, Seal::default());
+                    let mut abandoned = pin!(ownership.abandon(LAPSED));
+                    // One that cannot be stored must not keep the place from others for ever.
+                    if node.within(node.settings.store_timeout, &mut abandoned).await.is_none() {
+                        drop(place);
+                        abandoned.await;
+                    }
                     break;
                 }
                 // What it expects no longer stands there: it can never arrive.
@@ -259,7 +275,10 @@ pub(crate) async fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
                     break;
                 }
             }
-            node.clock.sleep(backoff.next_span(node.random.bits())).await;
+            drop(place);
+            if node.clock.uptime() >= give_up_at {
+                break;
+            }
         }
     }
 }

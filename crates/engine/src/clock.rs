@@ -2,9 +2,12 @@
 //!
 //! What lives here: the one place of this crate that reads a clock or sleeps. What must never: a decision.
 
+use crate::alarm;
 use semel_core::store;
 use semel_core::time::Time;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 /// A nap, as a future.
@@ -19,6 +22,30 @@ pub trait Clock: store::Clock {
 
     /// Ends after `span`.
     fn sleep(&self, span: Duration) -> Sleep;
+
+    /// Ends after `span`, also while threads of the runtime are held up by work that blocks, as long as one is left. Leases
+    /// are renewed by it. A plain [nap](Self::sleep), unless the clock knows better.
+    fn alarm(&self, span: Duration) -> Sleep {
+        self.sleep(span)
+    }
+}
+
+/// What `future` yields, unless that takes longer than `span`. Sets a timer only for what is not ready at once.
+pub(crate) async fn within<T>(
+    clock: &dyn Clock,
+    span: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    let at_once = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+    if let Poll::Ready(value) = at_once {
+        return Some(value);
+    }
+    tokio::select! {
+        biased;
+        value = future => Some(value),
+        () = clock.sleep(span) => None,
+    }
 }
 
 /// The machine's own clocks, and tokio's timer.
@@ -45,5 +72,13 @@ impl Clock for SystemClock {
 
     fn sleep(&self, span: Duration) -> Sleep {
         Box::pin(tokio::time::sleep(span))
+    }
+
+    fn alarm(&self, span: Duration) -> Sleep {
+        match alarm::Nap::of(span) {
+            Some(nap) => Box::pin(nap),
+            // Better than none; the next one tries again.
+            None => self.sleep(span),
+        }
     }
 }

@@ -83,20 +83,23 @@ pub(crate) async fn conduct<L: Send>(
     place.show(Progress::Running(Standing { id: ownership.id, record: Arc::clone(&record) }));
     node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
     let begun = !telling::has_not_begun(&record);
+    ownership.begin_deadline();
+    let keeping = node.renewer.keep(&ownership).await;
     let hindrance = if begun && !ownership.may_send() {
         Some(GivenUp::Lapsed)
     } else {
         node.tasks.is(Closing::Now).then_some(GivenUp::Closing)
     };
     if let Some(why) = hindrance {
+        keeping.end().await;
         give_up(&ownership, &place, reply, why).await;
         return;
     }
     let operation_id = record.operation_id();
-    ownership.begin_deadline();
     let came = came_first(&node, &ownership, work).await;
     // Before the record is read: a clone of the attempt may just be starting it.
     ownership.close();
+    keeping.end().await;
     // From here on an ending may stand in the store before this node knows that it does.
     place.show(Progress::Unsure(Standing { id: ownership.id, record: ownership.record() }));
     match came {
@@ -138,11 +141,6 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
             node.clock.sleep(left()).await;
         }
     };
-    let lease = async {
-        ownership.keep_lease().await;
-        // Lost: the work goes on, and its ending will be judged by what stands there then.
-        std::future::pending::<()>().await;
-    };
     tokio::select! {
         biased;
         ended = work => match ended {
@@ -152,7 +150,6 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
         },
         () = node.tasks.closed(Closing::Now) => Came::Closing,
         () = deadline => Came::Overran,
-        () = lease => Came::Overran,
     }
 }
 

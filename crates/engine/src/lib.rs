@@ -34,6 +34,7 @@
 //! [`Attempt::check`] right before its effect's first byte, if it does anything slow before. What remains, a process that is
 //! frozen between that check and the byte, is refused only by a system that compares [`Attempt::fence`].
 
+mod alarm;
 mod answer;
 pub mod archive;
 mod attempt;
@@ -59,6 +60,7 @@ pub mod quota;
 mod random;
 mod recognise;
 mod reconcile;
+mod renewer;
 mod running;
 pub mod sealing;
 pub mod secrets;

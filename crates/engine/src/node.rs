@@ -5,7 +5,7 @@
 
 use crate::archive::Archive;
 use crate::cache::Cache;
-use crate::clock::Clock;
+use crate::clock::{Clock, within};
 use crate::clockwatch::{self, ClockWatch};
 use crate::intent::Intent;
 use crate::observe::{Call, Event, Observer};
@@ -13,6 +13,7 @@ use crate::ownership::Ownership;
 use crate::quota::{Denied, Permit, QuotaKeeper};
 use crate::random::Random;
 use crate::reconcile::Reconcilers;
+use crate::renewer::Renewer;
 use crate::running::Running;
 use crate::sealing::{KeyRing, Seal};
 use crate::secrets::Secrets;
@@ -27,11 +28,9 @@ use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
 use semel_core::store::{self, Cursor, Fresh, Item, Kind, Page, Reading, Store, Written};
 use semel_core::time::Time;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// One engine, as its own tasks see it.
 pub(crate) struct Node {
@@ -45,6 +44,9 @@ pub(crate) struct Node {
     pub(crate) settings: Settings,
     pub(crate) timeline: Timeline,
     pub(crate) running: Arc<Running>,
+    pub(crate) renewer: Renewer,
+    /// Places for those who look after claims that were lost sight of.
+    pub(crate) giving_back: Semaphore,
     pub(crate) cache: Cache,
     pub(crate) tasks: Tasks,
     pub(crate) reconcilers: Reconcilers,
@@ -81,7 +83,9 @@ impl Node {
     pub(crate) fn time_is_trusted(&self, now: Time, asked: Duration) -> bool {
         let received = self.clock.uptime();
         // An answer that was long under way tells too little about the clock.
-        if received.saturating_sub(asked) > self.settings.sweep.skew / 2 {
+        let (took, most) = (received.saturating_sub(asked), self.settings.sweep.skew / 2);
+        if took > most {
+            self.observe(&Event::Undated { took, most });
             return false;
         }
         let verdict =
@@ -229,15 +233,6 @@ impl Node {
 
     /// What `future` yields, unless that takes longer than `span`. Sets a timer only for what is not ready at once.
     pub(crate) async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
-        let mut future = pin!(future);
-        let at_once = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
-        if let Poll::Ready(value) = at_once {
-            return Some(value);
-        }
-        tokio::select! {
-            biased;
-            value = future => Some(value),
-            () = self.clock.sleep(span) => None,
-        }
+        within(&*self.clock, span, future).await
     }
 }

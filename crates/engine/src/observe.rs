@@ -197,6 +197,14 @@ pub enum Event<'a> {
         /// By how much, in milliseconds; negative where it was set back.
         by_millis: i64,
     },
+    /// An answer of the store was too long under way to tell what time it is there. What goes by that time was left for later:
+    /// the sweeper's round, or a reconciler's word that an effect is not there.
+    Undated {
+        /// How long it took.
+        took: Duration,
+        /// How long it may take.
+        most: Duration,
+    },
     /// This node could not keep up with the hashing secret; it claims nothing once its view is too old. Alarm.
     SecretsBehind {
         /// Why.

@@ -18,6 +18,7 @@ use semel_core::time::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How often a write is computed anew from what the store shows before that counts as a fault of the store.
 const ROUNDS_MAX: usize = 64;
@@ -38,6 +39,8 @@ pub(crate) struct Ownership {
     closed: AtomicBool,
     /// By when the work must have ended, by the uptime.
     deadline: Mutex<Duration>,
+    /// Whoever [keeps the lease](Self::keep_lease) is to stop.
+    pub(crate) renewed_enough: Notify,
 }
 
 /// Why a write of the owner was not stored.
@@ -65,8 +68,8 @@ impl Ownership {
         let token = record.token();
         let known = Mutex::new(Arc::new(record));
         let writing = tokio::sync::Mutex::default();
-        let (closed, deadline) = (AtomicBool::new(false), Mutex::default());
-        Self { node, id, token, seal, known, writing, closed, deadline }
+        let (closed, deadline, renewed_enough) = (AtomicBool::new(false), Mutex::default(), Notify::new());
+        Self { node, id, token, seal, known, writing, closed, deadline, renewed_enough }
     }
 
     /// The record as it was last known to be stored.
@@ -111,13 +114,17 @@ impl Ownership {
         self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, now)).await
     }
 
-    /// Renews the lease for as long as it is polled. Ends only where the lease is lost.
+    /// Ends once nothing that this owner writes is under way.
+    pub(crate) async fn write_is_over(&self) {
+        drop(self.writing.lock().await);
+    }
+
+    /// Renews the lease, and goes on for as long as it is polled. Ends where the lease is lost, and at the deadline: work
+    /// that keeps its thread cannot be dropped then, and must not be renewed for ever.
     pub(crate) async fn keep_lease(&self) {
         let lease = self.record().policy().lease;
-        let mut pause = lease / 3;
-        loop {
-            self.node.clock.sleep(pause).await;
-            pause = match self.renew().await {
+        while self.node.clock.uptime() < self.deadline() {
+            let pause = match self.renew().await {
                 Ok(_) => lease / 3,
                 Err(Unwritten::Store(_)) => lease / 20,
                 Err(Unwritten::Refused(_)) => {
@@ -128,6 +135,7 @@ impl Ownership {
                     return;
                 }
             };
+            self.node.clock.alarm(pause).await;
         }
     }
 

@@ -6,6 +6,7 @@
 use super::executor::Home;
 use super::exercised::Exercised;
 use super::heard::Heard;
+use super::provider;
 use super::sabotage::Sabotage;
 use super::work::{self, Job, Manner};
 use super::world::{self, PAYLOADS, World};
@@ -84,13 +85,16 @@ fn hang_up(world: &World, call: usize, key: usize, task: u64) {
 }
 
 async fn handle(world: Arc<World>, engine: Engine, intent: Intent, job: Job, reply: oneshot::Sender<Heard>) {
-    let call = job.call;
+    let (call, unclaimed) = (job.call, job.sending(0));
     let heard = if job.manner.is_by_hand() {
         work::by_hand(Arc::clone(&world), engine, intent, job).await
     } else {
         let working = Arc::clone(&world);
         engine.execute(intent, move |attempt| work::work(working, job, attempt)).await.into()
     };
+    if matches!(heard, Heard::Quota) && world.is_sabotaged(Sabotage::SentWhenRefused) {
+        drop(provider::send(&world, unclaimed));
+    }
     world.audit().told(world.handle.now(), world.store_now(), call, &heard);
     drop(reply.send(heard));
 }

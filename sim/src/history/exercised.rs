@@ -35,6 +35,7 @@ exercised! {
     Exhausted = "told that attempts are used up",
     Unreadable = "told unreadable",
     Failed = "told of an error",
+    Quota = "told of a quota",
     GivenUp = "attempts given up",
     Unstored = "outcomes told before they were stored",
     Crash = "crashes",
@@ -58,6 +59,7 @@ exercised! {
     Panic = "panics",
     Overrun = "works over their deadline",
     ByHand = "leases by hand",
+    ByToken = "leases taken up again by their token",
     Reserved = "claims that were started later",
     TakeOver = "take-overs of an attempt in doubt",
     LateFinish = "finishes over one's own unknown",
@@ -69,6 +71,9 @@ exercised! {
     Tombstone = "outcomes that expired",
     Removed = "records removed",
     Reuse = "keys used again",
+    Sealed = "outcomes sealed",
+    RingChanged = "nodes with another ring of keys",
+    OldRing = "replays of what an earlier ring had sealed",
 }
 
 /// How often each was gone through.

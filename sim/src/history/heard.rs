@@ -21,6 +21,7 @@ pub(crate) enum Heard {
     GivenUp(&'static str),
     Store(Kind),
     Closing,
+    Quota,
     Refused(String),
 }
 
@@ -33,6 +34,7 @@ impl From<Result<Answer, Error>> for Heard {
             // The store could not be asked for too long to know which secret is in use.
             Err(Error::Secrets(error)) if error.is_retryable() => Self::Store(Kind::Unavailable),
             Err(Error::Closing) => Self::Closing,
+            Err(Error::Quota(_)) => Self::Quota,
             Err(other) => Self::Refused(other.to_string()),
         }
     }
@@ -63,6 +65,7 @@ impl Heard {
                 | Self::GivenUp(_)
                 | Self::Store(_)
                 | Self::Closing
+                | Self::Quota
                 | Self::Ran { ending: Ending::NotApplied(_) | Ending::InDoubt, .. }
         )
     }
@@ -74,6 +77,7 @@ impl Heard {
             Self::GivenUp(_)
                 | Self::Store(_)
                 | Self::Closing
+                | Self::Quota
                 | Self::Refused(_)
                 | Self::Ran { ending: Ending::NotApplied(_) | Ending::NotAppliedForGood(_), .. }
         )
@@ -128,6 +132,7 @@ impl fmt::Display for Heard {
             Self::GivenUp(why) => write!(f, "given up: {why}"),
             Self::Store(kind) => write!(f, "store: {kind}"),
             Self::Closing => f.write_str("shutting down"),
+            Self::Quota => f.write_str("too many new keys"),
             Self::Refused(why) => write!(f, "refused: {why}"),
         }
     }

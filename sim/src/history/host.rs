@@ -5,6 +5,7 @@
 use super::executor::{Handle, Home};
 use super::network::Network;
 use super::provider;
+use super::ring;
 use super::sabotage::Sabotage;
 use super::world::World;
 use semel::core::store;
@@ -22,14 +23,18 @@ pub(crate) const OPERATION: &str = "charge";
 pub(crate) struct Host {
     pub(crate) engine: Option<Engine>,
     pub(crate) is_down: bool,
+    /// Which of the rings of sealing keys it was last started with.
+    pub(crate) ring: u64,
     boots: u64,
 }
 
 /// Starts a node: on the same store, with the same secret, knowing nothing.
 pub(crate) fn boot(world: &Arc<World>, node: usize) {
+    let stage = world.audit().ring;
     let boots = {
         let host = &mut world.hosts()[node];
         host.is_down = false;
+        host.ring = stage;
         host.boots += 1;
         host.boots
     };
@@ -40,7 +45,7 @@ pub(crate) fn boot(world: &Arc<World>, node: usize) {
         loop {
             let built = tokio::select! {
                 biased;
-                built = build(&starting, node, boots) => built,
+                built = build(&starting, node, boots, stage) => built,
                 () = starting.sleep(Duration::from_secs(2)) => None,
             };
             if let Some(engine) = built {
@@ -52,7 +57,7 @@ pub(crate) fn boot(world: &Arc<World>, node: usize) {
     });
 }
 
-async fn build(world: &Arc<World>, node: usize, boots: u64) -> Option<Engine> {
+async fn build(world: &Arc<World>, node: usize, boots: u64, stage: u64) -> Option<Engine> {
     let handle = &world.handle;
     let counts_pauses = !world.is_sabotaged(Sabotage::StoppedClock);
     let clock = HostClock {
@@ -69,8 +74,12 @@ async fn build(world: &Arc<World>, node: usize, boots: u64) -> Option<Engine> {
     let mut builder = Engine::builder(network)
         .secret(super::world::SECRET)
         .settings(world.plan.settings.clone())
+        .quotas(world.plan.quotas.clone())
         .name(format!("node {node}.{boots}"))
         .on(Arc::new(clock), Arc::new(random), Arc::new(spawn));
+    if let Some(ring) = ring::of_node(world, stage) {
+        builder = builder.sealing(ring);
+    }
     if world.plan.reconcilers {
         let asking = Arc::clone(world);
         builder = builder.reconciler(OPERATION, move |case: Case| ask(Arc::clone(&asking), case));
@@ -126,8 +135,7 @@ impl Random for HostRandom {
         if self.repeated {
             return u128::from(self.drawn.fetch_add(1, Ordering::Relaxed) / 8);
         }
-        let mut chance = self.world.chance();
-        (u128::from(chance.bits()) << 64) | u128::from(chance.bits())
+        ring::Drawn(Arc::clone(&self.world)).bits()
     }
 }
 

@@ -9,6 +9,7 @@ use super::host;
 use super::network;
 use super::plan::Misfortune;
 use super::provider;
+use super::ring;
 use super::world::{self, World};
 use semel::Finding;
 use semel::core::id::CommandId;
@@ -46,7 +47,7 @@ pub(crate) async fn befall(world: Arc<World>) {
 }
 
 /// A node is shut down in order, and started again.
-fn shut_down(world: &Arc<World>, node: usize) {
+pub(crate) fn shut_down(world: &Arc<World>, node: usize) {
     let Some(engine) = world.engine(node) else { return };
     world.count(Exercised::Shutdown);
     world.note(None, format!("node {node} is shut down"));
@@ -117,7 +118,7 @@ async fn resolve(world: &Arc<World>, key: usize) {
     let thinking = world.span(1, 3_000);
     world.sleep(thinking).await;
     let stamp = Stamp { now: world.store_now(), who: "operator", why: "looked at the ledger" };
-    let Ok(write) = machine::resolve(record, verdict, stamp) else { return };
+    let Ok(write) = machine::resolve(record, ring::sealed(world, id, verdict), stamp) else { return };
     settle(world, key, id, write.expect, &write.next);
 }
 

@@ -20,6 +20,7 @@ mod network;
 mod plan;
 mod promise;
 mod provider;
+mod ring;
 mod run;
 mod sabotage;
 mod trace;

@@ -313,6 +313,9 @@ impl Store for Network {
         let world = Arc::clone(&self.world);
         self.carry("get", Some(id), false, move |store| {
             let now = at_once(store.get(id))?.now;
+            if world.is_sabotaged(Sabotage::BlankReads) && lost(id, now) {
+                return Ok(Reading::nothing(now));
+            }
             match world.is_sabotaged(Sabotage::StaleReads).then(|| stale(&world, id)).flatten() {
                 Some(stale) => Ok(Reading { now, ..stale }),
                 None => at_once(store.get(id)),
@@ -340,7 +343,11 @@ impl Store for Network {
     }
 
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
-        self.carry("count", None, false, move |store| at_once(store.count(what, at_most)))
+        let miscounts = self.world.is_sabotaged(Sabotage::Miscounted);
+        self.carry("count", None, false, move |store| {
+            let counted = at_once(store.count(what, at_most))?;
+            Ok(if miscounts { Counted { count: 0, ..counted } } else { counted })
+        })
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

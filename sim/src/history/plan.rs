@@ -6,7 +6,9 @@
 
 use super::chance::Chance;
 use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::quota::{Quotas, Rate};
 use semel::{Probe, Settings, Sweep};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +61,16 @@ pub(crate) struct KeyPlan {
     pub(crate) slower: Arc<Policy>,
 }
 
+/// Whether outcomes are sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sealing {
+    Off,
+    /// With the same key throughout.
+    Kept,
+    /// With another key from some moment on.
+    Changed,
+}
+
 /// What a history is like.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -77,6 +89,11 @@ pub(crate) struct Plan {
     pub(crate) reconcilers: bool,
     /// Whether operators settle what is unknown.
     pub(crate) operators: bool,
+    /// What every node limits.
+    pub(crate) quotas: Quotas,
+    pub(crate) sealing: Sealing,
+    /// Whether nothing goes wrong.
+    pub(crate) is_calm: bool,
 }
 
 impl Plan {
@@ -94,11 +111,22 @@ impl Plan {
             let taken = chance.percent(if rare { 15 } else { 40 });
             taken && !calm && (skewed || !needs_skew)
         });
+        let (clients, requests) = (chance.place(3) + 2, chance.between(2, 6));
+        let keys: Vec<_> = (0..chance.between(1, 3)).map(|_| key(chance, skew)).collect();
+        let quotas = quotas(chance, keys.len());
+        let sealing = match chance.percent(40) {
+            true if !calm && chance.percent(60) => Sealing::Changed,
+            true => Sealing::Kept,
+            false => Sealing::Off,
+        };
         Self {
             nodes,
-            clients: chance.place(3) + 2,
-            requests: chance.between(2, 6),
-            keys: (0..chance.between(1, 3)).map(|_| key(chance, skew)).collect(),
+            clients,
+            requests,
+            keys,
+            quotas,
+            sealing,
+            is_calm: calm,
             faults: if calm { Faults::default() } else { faults(chance) },
             misfortunes,
             skew,
@@ -107,6 +135,17 @@ impl Plan {
             reconcilers,
             operators: !reconcilers || chance.percent(30),
         }
+    }
+}
+
+impl Plan {
+    /// How many records there may be, if that is limited. There is one caller.
+    pub(crate) fn cap(&self) -> Option<u64> {
+        self.quotas.records_in_total.or(self.quotas.records_per_caller)
+    }
+
+    pub(crate) fn has_cap(&self) -> bool {
+        self.cap().is_some()
     }
 }
 
@@ -150,6 +189,22 @@ fn key(chance: &mut Chance, skew: Duration) -> KeyPlan {
     KeyPlan { policy: Arc::new(policy), slower: Arc::new(slower) }
 }
 
+/// Mostly none; else a rate, or a cap that leaves no room for all keys.
+fn quotas(chance: &mut Chance, keys: usize) -> Quotas {
+    let recounted =
+        Quotas { recount_caller_after: millis(500), recount_total_after: millis(2_000), ..Quotas::default() };
+    match chance.below(10) {
+        0 | 1 => {
+            let count = if chance.percent(50) { NonZeroU32::MIN } else { NonZeroU32::MIN.saturating_add(1) };
+            let per = millis(chance.between(3_000, 15_000));
+            Quotas { new_per_caller: Some(Rate { count, per }), ..recounted }
+        }
+        2 => Quotas { records_in_total: Some(keys.saturating_sub(1).max(1) as u64), ..recounted },
+        3 => Quotas { records_per_caller: Some(keys.saturating_sub(1).max(1) as u64), ..recounted },
+        _ => recounted,
+    }
+}
+
 fn settings(chance: &mut Chance) -> Settings {
     Settings {
         wait: millis(chance.between(0, 2_000)),
@@ -187,6 +242,7 @@ mod tests {
     fn every_plan_has_terms_that_an_engine_takes() {
         for seed in 0..2_000 {
             let plan = Plan::draw(&mut Chance::new(seed));
+            assert_eq!(plan.quotas.check(), Ok(()), "seed {seed}");
             for key in &plan.keys {
                 assert_eq!(key.policy.check(), Ok(()), "seed {seed}");
                 assert_eq!(key.slower.check(), Ok(()), "seed {seed}");

@@ -37,6 +37,12 @@ pub enum Promise {
     NoWedge,
     /// Once nothing fails any more, what is past its time goes.
     SweptClean,
+    /// A quota refuses new keys only, and never a retry.
+    OnlyNewKeys,
+    /// There are never more records than a cap allows, where one node counts them and nothing fails.
+    CapHolds,
+    /// Where outcomes are sealed, none is stored in the clear, and each can be opened.
+    Sealed,
     /// The engine does not panic and does not spin.
     Steady,
 }
@@ -60,6 +66,9 @@ impl Promise {
             Self::FenceGrows => "fences grow from attempt to attempt, versions from write to write",
             Self::NoWedge => "once nothing fails any more, every key comes to an answer",
             Self::SweptClean => "once nothing fails any more, what is past its time goes",
+            Self::OnlyNewKeys => "a quota refuses new keys and never a retry",
+            Self::CapHolds => "one node lets in no more records than its cap",
+            Self::Sealed => "where outcomes are sealed, none is stored in the clear and each can be opened",
             Self::Steady => "the engine neither panics nor spins",
         }
     }

@@ -8,12 +8,12 @@ use super::chance::Chance;
 use super::executor::{Executor, Home, Stopped};
 use super::exercised::Tally;
 use super::heard::Heard;
-use super::plan::{Plan, millis};
+use super::plan::{Plan, Sealing, millis};
 use super::promise::Promise;
 use super::sabotage::Sabotage;
 use super::trace::Trace;
 use super::world::{SETTLING, World};
-use super::{client, host, misfortune};
+use super::{client, host, misfortune, ring};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,9 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
 /// The three acts.
 async fn direct(world: Arc<World>) {
     world.spawn(Home::Outside, misfortune::befall(Arc::clone(&world)));
+    if world.plan.sealing == Sealing::Changed {
+        world.spawn(Home::Outside, ring::change(Arc::clone(&world)));
+    }
     if world.plan.operators {
         world.spawn(Home::Outside, misfortune::operate(Arc::clone(&world)));
     }
@@ -112,6 +115,8 @@ async fn answer_at_last(world: &Arc<World>, key: usize) {
         match client::request(world, key, payload).await {
             Some(heard) if !heard.is_worth_a_retry() => return,
             Some(Heard::Ran { .. }) => return,
+            // Where others fill the store, there is no telling when one of them goes.
+            Some(Heard::Quota) if world.plan.has_cap() => return,
             heard => last = heard,
         }
         world.sleep(millis(1_000)).await;

@@ -32,11 +32,23 @@ pub enum Sabotage {
     UncheckedSend,
     /// A node that was restarted draws the same tokens as before.
     RepeatedTokens,
+    /// The key that outcomes were sealed with is taken off the ring as soon as there is a new one.
+    RingCutShort,
+    /// An operator's verdict is stored as it is where outcomes are sealed.
+    UnsealedVerdict,
+    /// The store shows nothing where something stands, now and then.
+    BlankReads,
+    /// The store counts no records.
+    Miscounted,
+    /// Whoever is refused by a quota sends all the same.
+    SentWhenRefused,
+    /// A worker that comes back to an attempt that is no longer its own sends all the same.
+    SentByTheLate,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 18] = [
         Self::StoppedClock,
         Self::StaleReads,
         Self::BlindSwap,
@@ -49,14 +61,25 @@ impl Sabotage {
         Self::CancelledWithCaller,
         Self::UncheckedSend,
         Self::RepeatedTokens,
+        Self::RingCutShort,
+        Self::UnsealedVerdict,
+        Self::BlankReads,
+        Self::Miscounted,
+        Self::SentWhenRefused,
+        Self::SentByTheLate,
     ];
 
     /// The promise that it breaks.
     pub const fn breaks(self) -> Promise {
         match self {
-            Self::StoppedClock | Self::NotFoundAtOnce | Self::UncheckedSend => Promise::OneEffect,
-            Self::ReleaseOn5xx => Promise::TruthfulRefusal,
-            Self::StaleReads => Promise::SameAnswer,
+            Self::StoppedClock | Self::NotFoundAtOnce | Self::UncheckedSend | Self::SentByTheLate => {
+                Promise::OneEffect
+            }
+            Self::ReleaseOn5xx | Self::SentWhenRefused => Promise::TruthfulRefusal,
+            Self::StaleReads | Self::RingCutShort => Promise::SameAnswer,
+            Self::UnsealedVerdict => Promise::Sealed,
+            Self::BlankReads => Promise::OnlyNewKeys,
+            Self::Miscounted => Promise::CapHolds,
             Self::BlindSwap => Promise::FinalIsFinal,
             Self::RepeatedTokens => Promise::FenceGrows,
             Self::BlindInsert | Self::LeaseAsTtl | Self::UnreadableAsAbsent => Promise::NothingForgotten,

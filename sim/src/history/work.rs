@@ -81,7 +81,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn sending(&self, fence: u64) -> Sending {
+    pub(crate) fn sending(&self, fence: u64) -> Sending {
         Sending { call: self.call, key: self.key, fence, policy: Arc::clone(&self.policy) }
     }
 }
@@ -148,19 +148,33 @@ fn panicking(world: &World) {
 
 /// A worker that holds the lease by hand.
 pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, job: Job) -> Heard {
-    let lease = match engine.claim(&intent).await {
+    let mut lease = match engine.claim(&intent).await {
         Ok(Claimed::Yours(lease)) => lease,
         Ok(Claimed::Told(answer)) => return answer.told.into(),
         Err(error) => return Heard::from(Err(error)),
     };
     world.count(Exercised::ByHand);
+    // Such as one that speaks with a gateway, and knows nothing but what it was told: each request may reach another node.
+    let comes_back = world.chance().percent(40);
     let forgetful = job.manner == Manner::Forgetful;
     if forgetful {
         world.audit().touch(Some(job.key));
     }
     nap(&world).await;
+    let mut unchecked = world.is_sabotaged(Sabotage::UncheckedSend);
+    if comes_back {
+        if world.fault(world.plan.faults.bad_work) {
+            world.audit().touch(Some(job.key));
+            let late = world.span(2_000, 12_000);
+            world.sleep(late).await;
+        }
+        match taken_up(&world, &lease, &job).await {
+            Some(again) => lease = again,
+            None if world.is_sabotaged(Sabotage::SentByTheLate) => unchecked = true,
+            None => return Heard::GivenUp("the attempt is no longer its worker's"),
+        }
+    }
     // A worker that is not forgetful does not let its nap eat up the lease that the effect needs.
-    let unchecked = world.is_sabotaged(Sabotage::UncheckedSend);
     let renewed = forgetful || unchecked || lease.renew().await.is_ok();
     if !renewed || (lease.check().is_err() && !unchecked) {
         return ended(lease, Ending::NotApplied(None)).await;
@@ -180,7 +194,30 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
     if forgetful {
         world.sleep(job.policy.lease + job.policy.skew).await;
     }
+    if comes_back {
+        let Some(again) = taken_up(&world, &lease, &job).await else {
+            // Whoever has the record now knows how it ended; this one has nothing to say.
+            return std::future::pending().await;
+        };
+        lease = again;
+    }
     ended(lease, ending).await
+}
+
+/// The same attempt, as whichever node is up knows it by its token. `None` where it is no longer this worker's.
+async fn taken_up(world: &Arc<World>, lease: &Lease, job: &Job) -> Option<Lease> {
+    let (id, token) = (lease.id(), lease.token());
+    loop {
+        let node = world.chance().place(world.plan.nodes);
+        if let Some(engine) = world.engine(node) {
+            world.audit().goes_on(job.call, node);
+            if let Ok(taken_up) = engine.lease(id, token).await {
+                world.count(Exercised::ByToken);
+                return taken_up;
+            }
+        }
+        nap(world).await;
+    }
 }
 
 /// Waits for the answer as long as the work may take, and keeps the lease meanwhile.

@@ -7,6 +7,7 @@
 //!
 //! The protocol, and why no pause of any node makes a command run twice, stands in `docs/decisions/secrets.md`.
 
+mod bounded;
 mod error;
 mod locate;
 mod node;
@@ -14,6 +15,7 @@ pub mod rotation;
 mod stored;
 mod view;
 
+pub use bounded::Bounded;
 pub use error::Error;
 pub use locate::{Located, locate};
 pub use node::{Secrets, Terms};
@@ -92,7 +94,8 @@ pub async fn open(
         Some(bytes) => Kept::configured(bytes)?,
         None => Kept::generated(drawn(random))?,
     };
-    let state = patiently(&*clock, || learn(&*store, State::first(first.clone()))).await?;
+    let asked = Bounded::by_the_caller(&*store);
+    let state = patiently(&*clock, || learn(asked, State::first(first.clone()))).await?;
     judge(&state, configured)?;
     let node = node::enter(Arc::clone(&store), Arc::clone(&clock), known, random.bits(), name, terms);
     let refreshed = patiently(&*clock, || node.refresh()).await;
@@ -108,7 +111,7 @@ pub async fn open(
 
 /// The store's state; `first` becomes it where there is none. Whatever comes of our own write, what counts is what stands
 /// there.
-async fn learn(store: &dyn Store, first: State) -> Result<State, Error> {
+async fn learn(store: Bounded<'_>, first: State) -> Result<State, Error> {
     if let Some(state) = Settings::read(store).await?.state()? {
         return Ok(state);
     }

@@ -4,7 +4,7 @@
 
 use super::stored::{Registration, Rotation, Settings, State, node_key};
 use super::view::{Numbered, Outgoing, View};
-use super::{Error, Known};
+use super::{Bounded, Error, Known};
 use crate::clock::Clock;
 use crate::spawn::Task;
 use bytes::Bytes;
@@ -128,7 +128,7 @@ impl Secrets {
         for _ in 0..ROUNDS {
             // Before the question is put: whatever the store does with the sign of life comes after this moment.
             let asked = self.clock.uptime();
-            let settings = Settings::read(&*self.store).await?;
+            let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
             let answered = self.clock.uptime();
             let state = settings.state()?.ok_or(Error::WentBack)?;
             if course.epoch.is_some_and(|epoch| state.epoch < epoch) {
@@ -266,7 +266,7 @@ impl Secrets {
         let mut course = self.course.lock().await;
         course.left = true;
         self.publish(None);
-        let settings = Settings::read(&*self.store).await?;
+        let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
         if let Some(stands) = settings.nodes.get(&self.key) {
             self.store.set(&self.key, Some(stands), None).await?;
         }

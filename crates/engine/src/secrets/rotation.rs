@@ -7,14 +7,18 @@
 //! is dropped) → [`finish`] (its markers go). [`progress`] tells at any time what is being waited for. Nodes that were
 //! killed are struck off by those that live; where none does, let the process that calls this be one of them, by
 //! [`open`](super::open) and [`Secrets::tend`](super::Secrets::tend).
+//!
+//! Every answer of the store is waited for so long and no longer ([`Bounded`]). One that fails half-way can be called again.
 
 use super::stored::{Kept, Registration, Rotation, Settings, State, swap};
-use super::{Error, Phase, drawn};
+use super::{Bounded, Error, Phase, drawn};
 use crate::random::Random;
-use semel_core::store::{Count, Filter, Page, Store, Written};
+use semel_core::store::{Count, Filter, Page, Written};
 
 /// How many entries are asked for at once.
 const PAGE: usize = 500;
+/// How many answers in a row may be lost before that is what is told.
+const LOST_MAX: u32 = 8;
 /// How often markers are gone through before it is said that some are left.
 const ROUNDS: u32 = 4;
 
@@ -52,7 +56,7 @@ pub struct Node {
 }
 
 /// Announces the next secret. From now on every node learns of it; commands are still claimed under the old one.
-pub async fn announce(store: &dyn Store, next: Next<'_>, random: &dyn Random) -> Result<(), Error> {
+pub async fn announce(store: Bounded<'_>, next: Next<'_>, random: &dyn Random) -> Result<(), Error> {
     let state = state(store).await?;
     let Rotation::Steady = state.rotation else { return Err(Error::Phase(state.phase())) };
     let next = match next {
@@ -66,7 +70,7 @@ pub async fn announce(store: &dyn Store, next: Next<'_>, random: &dyn Random) ->
 }
 
 /// Takes back what was announced, as long as no command has moved.
-pub async fn withdraw(store: &dyn Store) -> Result<(), Error> {
+pub async fn withdraw(store: Bounded<'_>) -> Result<(), Error> {
     let state = state(store).await?;
     let Rotation::Announced { .. } = state.rotation else { return Err(Error::Phase(state.phase())) };
     swap(store, Some(&state), &state.then(Rotation::Steady)).await
@@ -74,7 +78,7 @@ pub async fn withdraw(store: &dyn Store) -> Result<(), Error> {
 
 /// Goes on to the next phase: from announced to moving, and from moving to settled, which drops the old secret. Refused
 /// while a node has not confirmed the present phase, and the second step while records are kept under the old secret.
-pub async fn advance(store: &dyn Store) -> Result<Phase, Error> {
+pub async fn advance(store: Bounded<'_>) -> Result<Phase, Error> {
     let state = state(store).await?;
     // Read after the state: a node that is not among these registers later, and then reads this state or a later one.
     all_confirmed(store, &state).await?;
@@ -100,7 +104,7 @@ pub async fn advance(store: &dyn Store) -> Result<Phase, Error> {
 
 /// Removes the markers of the secret that was dropped, and ends the rotation. Refused while a node has not confirmed that
 /// it uses the old secret no more. May be called again after a failure.
-pub async fn finish(store: &dyn Store) -> Result<(), Error> {
+pub async fn finish(store: Bounded<'_>) -> Result<(), Error> {
     let state = state(store).await?;
     let Rotation::Settled = state.rotation else { return Err(Error::Phase(state.phase())) };
     all_confirmed(store, &state).await?;
@@ -116,7 +120,7 @@ pub async fn finish(store: &dyn Store) -> Result<(), Error> {
 }
 
 /// How far the rotation has come. Goes through every record while commands are moving.
-pub async fn progress(store: &dyn Store) -> Result<Progress, Error> {
+pub async fn progress(store: Bounded<'_>) -> Result<Progress, Error> {
     let state = state(store).await?;
     let nodes = nodes(store, &state).await?;
     let phase = state.phase();
@@ -125,11 +129,11 @@ pub async fn progress(store: &dyn Store) -> Result<Progress, Error> {
     Ok(Progress { phase, generation: state.generation, nodes, records_left, markers })
 }
 
-async fn state(store: &dyn Store) -> Result<State, Error> {
+async fn state(store: Bounded<'_>) -> Result<State, Error> {
     Settings::read(store).await?.state()?.ok_or(Error::Damaged("the store has no secret yet"))
 }
 
-async fn nodes(store: &dyn Store, state: &State) -> Result<Vec<Node>, Error> {
+async fn nodes(store: Bounded<'_>, state: &State) -> Result<Vec<Node>, Error> {
     let settings = Settings::read(store).await?;
     let node = |(key, value): (&String, &bytes::Bytes)| match Registration::decode(value) {
         Ok(node) => Node { confirmed: node.confirmed == Some(state.epoch), name: node.name },
@@ -139,14 +143,14 @@ async fn nodes(store: &dyn Store, state: &State) -> Result<Vec<Node>, Error> {
     Ok(settings.nodes.iter().map(node).collect())
 }
 
-async fn all_confirmed(store: &dyn Store, state: &State) -> Result<(), Error> {
+async fn all_confirmed(store: Bounded<'_>, state: &State) -> Result<(), Error> {
     let nodes = nodes(store, state).await?;
     let behind: Vec<_> = nodes.into_iter().filter(|node| !node.confirmed).map(|node| node.name).collect();
     if behind.is_empty() { Ok(()) } else { Err(Error::NodesBehind(behind)) }
 }
 
 /// How many records are kept under the secret that arbitrates, or one before it. What cannot be read may be one.
-async fn records_left(store: &dyn Store, state: &State) -> Result<u64, Error> {
+async fn records_left(store: Bounded<'_>, state: &State) -> Result<u64, Error> {
     let (filter, mut after, mut left) = (Filter::default(), None, 0);
     loop {
         let Page { items, next, .. } = store.page(&filter, after.as_ref(), PAGE).await?;
@@ -162,19 +166,19 @@ async fn records_left(store: &dyn Store, state: &State) -> Result<u64, Error> {
     }
 }
 
-async fn markers(store: &dyn Store) -> Result<u64, Error> {
+async fn markers(store: Bounded<'_>) -> Result<u64, Error> {
     Ok(store.count(Count::Markers, u32::MAX.into()).await?.count)
 }
 
-async fn remove_markers(store: &dyn Store) -> Result<(), Error> {
-    let mut after = None;
+async fn remove_markers(store: Bounded<'_>) -> Result<(), Error> {
+    let (mut after, mut lost) = (None, 0);
     loop {
         let Page { items, next, .. } = store.markers(after.as_ref(), PAGE).await?;
         for item in items {
             match store.remove_marker(item.id).await {
                 // Refused: gone already. Lost: the next round finds it, or does not.
-                Ok(Written::Done { .. } | Written::Refused(_)) => {}
-                Err(error) if error.is_ambiguous() => {}
+                Ok(Written::Done { .. } | Written::Refused(_)) => lost = 0,
+                Err(error) if error.is_ambiguous() && lost < LOST_MAX => lost += 1,
                 Err(error) => return Err(error.into()),
             }
         }

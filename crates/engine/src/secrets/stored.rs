@@ -3,10 +3,10 @@
 //! The whole state is one value, so that it changes as a whole; its epoch grows with every change, so that no value
 //! comes twice and a compare-and-swap means what it says.
 
-use super::{Error, Known, Phase};
+use super::{Bounded, Error, Known, Phase};
 use bytes::Bytes;
 use semel_core::scope::Secret;
-use semel_core::store::{Setting, Store};
+use semel_core::store::Setting;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -179,7 +179,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) async fn read(store: &dyn Store) -> Result<Self, Error> {
+    pub(super) async fn read(store: Bounded<'_>) -> Result<Self, Error> {
         let mut read = Self { state: None, nodes: BTreeMap::new() };
         for (name, value) in store.settings().await? {
             if name == STATE {
@@ -197,7 +197,7 @@ impl Settings {
 }
 
 /// Replaces the state. A lost answer is looked after: the epoch tells whether it was ours.
-pub(super) async fn swap(store: &dyn Store, from: Option<&State>, to: &State) -> Result<(), Error> {
+pub(super) async fn swap(store: Bounded<'_>, from: Option<&State>, to: &State) -> Result<(), Error> {
     let (expect, next) = (from.map(State::encode), to.encode());
     let mut tries = TRIES;
     loop {

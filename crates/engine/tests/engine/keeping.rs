@@ -10,6 +10,7 @@ use semel::core::store::{Count, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
 use semel::{Claimed, Error, Failed, RunError};
+use semel_testkit::faults::{Fault, Pause, Question};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -73,6 +74,26 @@ async fn a_sweeper_stands_still_when_time_jumps_until_somebody_has_looked() {
     engine.trust_clock();
     world.pass(3 * SWEEP).await;
     assert_eq!(records(&world).await, 0, "a year later it is gone");
+}
+
+#[tokio::test]
+async fn a_round_that_is_left_out_because_the_store_answers_too_slowly_is_told() {
+    let world = World::new();
+    let engine = world.engine().await;
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    world.skip(secs(24 * 3600 - 10)).await;
+    assert!(!world.saw("Undated"));
+    let clock = world.clock.clone();
+    world.fate(move |call| match call.question {
+        Question::Due => Fault::DelayAfter(Pause::until(semel::Clock::sleep(&clock, secs(3)))),
+        _ => Fault::Pass,
+    });
+    world.pass(secs(20)).await;
+    assert!(world.saw("Undated { took: 3s, most: 2.5s }"), "half of five seconds");
+    assert!(!world.saw("Expired"), "it is past its time, and nobody has touched it");
+    world.fate(|_| Fault::Pass);
+    world.pass(secs(3) + 3 * SWEEP).await;
+    assert!(world.saw("Expired"), "the next answer in time is believed");
 }
 
 #[tokio::test]

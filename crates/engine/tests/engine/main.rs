@@ -1,11 +1,13 @@
 //! What the engine promises, on the memory store and a clock that tests turn.
 
+mod blocking;
 mod doubt;
 mod ending;
 mod faults;
 mod fence;
 mod keeping;
 mod once;
+mod outage;
 mod own;
 mod races;
 mod waiting;

@@ -73,7 +73,7 @@ fn a_store_that_went_back_is_not_followed() {
         let world = World::new();
         let before = world.node("first").await;
         let earlier = world.setting("secrets").await.expect("stored");
-        rotation::announce(&*world.store, rotation::Next::Generated, &world.dice).await.expect("announced");
+        rotation::announce(world.bounded(), rotation::Next::Generated, &world.dice).await.expect("announced");
         before.refresh().await.expect("refreshed");
         let later = world.setting("secrets").await.expect("stored");
         world.store.set("secrets", Some(later.as_bytes()), Some(earlier.as_bytes())).await.expect("set");

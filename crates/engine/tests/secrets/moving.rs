@@ -12,10 +12,10 @@ use semel::secrets::{Error, Phase, Secrets, View, locate, rotation};
 use std::sync::Arc;
 
 async fn view_in(world: &World, node: &Secrets, phase: Phase) -> View {
-    rotation::announce(&*world.store, rotation::Next::Generated, &world.dice).await.expect("announced");
+    rotation::announce(world.bounded(), rotation::Next::Generated, &world.dice).await.expect("announced");
     world.settle(&[node]).await;
     if phase == Phase::Moving {
-        rotation::advance(&*world.store).await.expect("advanced");
+        rotation::advance(world.bounded()).await.expect("advanced");
         world.settle(&[node]).await;
     }
     node.view().expect("fresh")

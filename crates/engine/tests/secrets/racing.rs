@@ -1,7 +1,7 @@
 //! Claims race through whole rotations, under every kind of delay: one effect per key for as long as it is remembered.
 
 use crate::faulty::{Faulty, give_way};
-use crate::world::{Dice, Hands, REMEMBERED, TERMS, World, payment};
+use crate::world::{Dice, Hands, REMEMBERED, TERMS, World, bounded, payment};
 use semel::Clock;
 use semel::core::classify::Ending;
 use semel::core::machine::{self, Begin, Decision, Due, Expect, Found, Stamp, Ticket, Write};
@@ -188,6 +188,7 @@ async fn sweep(store: &dyn Store) {
 
 /// Goes through a rotation from its announcement to its end, however often it is told to wait.
 async fn rotate(store: &dyn Store, dice: &Dice) {
+    let store = bounded(store);
     loop {
         give_way().await;
         let Ok(progress) = rotation::progress(store).await else { continue };

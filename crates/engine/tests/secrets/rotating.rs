@@ -10,11 +10,11 @@ use semel::secrets::rotation::{self, Next, Node};
 use semel::secrets::{Configured, Error, Phase, Secrets, locate};
 
 async fn announce(world: &World) {
-    rotation::announce(&*world.store, Next::Generated, &world.dice).await.expect("announced");
+    rotation::announce(world.bounded(), Next::Generated, &world.dice).await.expect("announced");
 }
 
 async fn advance(world: &World) -> Phase {
-    rotation::advance(&*world.store).await.expect("advanced")
+    rotation::advance(world.bounded()).await.expect("advanced")
 }
 
 fn stage(node: &Secrets) -> Option<Stage> {
@@ -59,10 +59,10 @@ fn a_rotation_goes_from_one_secret_to_the_next_and_leaves_nothing_behind() {
         world.settle(both).await;
         assert_eq!(stage(&one), Some(Stage::Moving));
         claim(&world, &one, 3).await;
-        let progress = rotation::progress(&*world.store).await.expect("told");
+        let progress = rotation::progress(world.bounded()).await.expect("told");
         assert_eq!((progress.records_left, progress.markers, progress.generation), (2, 1, 0));
 
-        let refused = rotation::advance(&*world.store).await;
+        let refused = rotation::advance(world.bounded()).await;
         assert!(matches!(refused, Err(Error::RecordsLeft(2))), "{refused:?}");
         forget(&world).await;
         claim(&world, &two, 4).await;
@@ -76,8 +76,8 @@ fn a_rotation_goes_from_one_secret_to_the_next_and_leaves_nothing_behind() {
         let stored = world.setting("secrets").await.expect("stored");
         assert!(!stored.contains(&before.to_string()), "the old secret is dropped");
 
-        rotation::finish(&*world.store).await.expect("finished");
-        let progress = rotation::progress(&*world.store).await.expect("told");
+        rotation::finish(world.bounded()).await.expect("finished");
+        let progress = rotation::progress(world.bounded()).await.expect("told");
         assert_eq!((progress.phase, progress.markers, progress.generation), (Phase::Steady, 0, 1));
         let page = world.store.page(&Filter::default(), None, 9).await.expect("read");
         let generations: Vec<_> =
@@ -92,7 +92,7 @@ fn no_step_is_taken_before_every_node_has_confirmed_the_one_before() {
         let world = World::new();
         let (quick, slow) = (world.node("quick").await, world.node("slow").await);
         announce(&world).await;
-        let waits = async || match rotation::advance(&*world.store).await {
+        let waits = async || match rotation::advance(world.bounded()).await {
             Err(Error::NodesBehind(names)) => names,
             other => panic!("{other:?}"),
         };
@@ -105,7 +105,7 @@ fn no_step_is_taken_before_every_node_has_confirmed_the_one_before() {
         assert_eq!(waits().await.len(), 2, "and what it led to may still be under way");
         world.pass(TERMS.refresh_every * 2, &[&quick, &slow]).await;
         assert_eq!(waits().await, ["slow"]);
-        let nodes = rotation::progress(&*world.store).await.expect("told").nodes;
+        let nodes = rotation::progress(world.bounded()).await.expect("told").nodes;
         assert!(nodes.contains(&Node { name: "quick".to_owned(), confirmed: true }));
         assert!(nodes.contains(&Node { name: "slow".to_owned(), confirmed: false }));
         world.pass(TERMS.good_for, &[&quick, &slow]).await;
@@ -181,12 +181,12 @@ fn a_node_that_was_not_given_the_next_secret_holds_the_rotation_up_and_works_on(
         let both = Configured { secret: Some(OLD), rotate_to: Some(NEW) };
         let without = world.open("without", old).await.expect("opened");
         let with = world.open("with", both).await.expect("opened");
-        rotation::announce(&*world.store, Next::Configured(NEW), &world.dice).await.expect("announced");
+        rotation::announce(world.bounded(), Next::Configured(NEW), &world.dice).await.expect("announced");
         world.settle(&[&with, &without]).await;
         let id = Secret::from_bytes(NEW).expect("fair").id().to_string();
         assert_eq!((with.trouble(), without.trouble()), (None, Some(id.clone())));
         assert_eq!(without.view().expect("it works on").current.generation, 0);
-        let refused = rotation::advance(&*world.store).await;
+        let refused = rotation::advance(world.bounded()).await;
         assert!(matches!(&refused, Err(Error::NodesBehind(names)) if *names == ["without"]), "{refused:?}");
         let joins = world.open("joins", old).await;
         assert!(
@@ -199,7 +199,7 @@ fn a_node_that_was_not_given_the_next_secret_holds_the_rotation_up_and_works_on(
         world.settle(&[&with]).await;
         assert_eq!(advance(&world).await, Phase::Settled);
         world.settle(&[&with]).await;
-        rotation::finish(&*world.store).await.expect("finished");
+        rotation::finish(world.bounded()).await.expect("finished");
         let stored = world.setting("secrets").await.expect("stored");
         assert!(stored.contains(&id) && !stored.contains("bytes"), "{stored}");
         world.open("as before", both).await.expect("the rotation that was asked for is over");
@@ -214,10 +214,10 @@ fn what_was_announced_can_be_taken_back_until_commands_move() {
         let world = World::new();
         let node = world.node("one").await;
         let before = node.view().expect("fresh").current.secret.id();
-        assert!(matches!(rotation::withdraw(&*world.store).await, Err(Error::Phase(Phase::Steady))));
+        assert!(matches!(rotation::withdraw(world.bounded()).await, Err(Error::Phase(Phase::Steady))));
         announce(&world).await;
         world.settle(&[&node]).await;
-        rotation::withdraw(&*world.store).await.expect("withdrawn");
+        rotation::withdraw(world.bounded()).await.expect("withdrawn");
         world.settle(&[&node]).await;
         let view = node.view().expect("fresh");
         assert_eq!((view.current.secret.id(), view.current.generation), (before, 0));
@@ -225,7 +225,7 @@ fn what_was_announced_can_be_taken_back_until_commands_move() {
         announce(&world).await;
         world.settle(&[&node]).await;
         advance(&world).await;
-        assert!(matches!(rotation::withdraw(&*world.store).await, Err(Error::Phase(Phase::Moving))));
+        assert!(matches!(rotation::withdraw(world.bounded()).await, Err(Error::Phase(Phase::Moving))));
     });
 }
 
@@ -233,7 +233,7 @@ fn what_was_announced_can_be_taken_back_until_commands_move() {
 fn steps_come_in_their_order_only() {
     run(async {
         let world = World::new();
-        let store = &*world.store;
+        let store = world.bounded();
         assert!(matches!(rotation::advance(store).await, Err(Error::Damaged(_))), "no secret to replace");
         let node =
             world.open("one", Configured { secret: Some(OLD), rotate_to: None }).await.expect("opened");

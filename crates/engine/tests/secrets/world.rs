@@ -7,7 +7,7 @@ use semel::core::scope::{Identity, Operation, Scope};
 use semel::core::store::{self, Store};
 use semel::core::time::Time;
 use semel::memory;
-use semel::secrets::{self, Commands, Configured, Error, Secrets, Terms, View};
+use semel::secrets::{self, Bounded, Commands, Configured, Error, Secrets, Terms, View};
 use semel::{Clock, Random, Sleep};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -103,6 +103,11 @@ impl World {
         secrets::open(store, configured, clock, &self.dice, name, TERMS).await
     }
 
+    /// The store, as operators ask it.
+    pub(crate) fn bounded(&self) -> Bounded<'_> {
+        bounded(&*self.store)
+    }
+
     pub(crate) async fn setting(&self, name: &str) -> Option<String> {
         let settings = self.store.settings().await.expect("read");
         let found = settings.into_iter().find(|(found, _)| found == name);
@@ -124,6 +129,29 @@ impl World {
     pub(crate) async fn settle(&self, nodes: &[&Secrets]) {
         self.pass(TERMS.lapse() + TERMS.refresh_every * 2, nodes).await;
     }
+}
+
+/// A store that everybody has the patience for: this clock stands still.
+pub(crate) fn bounded(store: &dyn Store) -> Bounded<'_> {
+    struct Still;
+
+    impl store::Clock for Still {
+        fn now(&self) -> Time {
+            Time::from_millis(0)
+        }
+    }
+
+    impl Clock for Still {
+        fn uptime(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn sleep(&self, _: Duration) -> Sleep {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    Bounded::new(store, &Still, Duration::from_secs(10))
 }
 
 /// A payload.

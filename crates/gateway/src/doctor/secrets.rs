@@ -3,7 +3,8 @@
 use super::records::many;
 use super::{Finding, Report};
 use semel::core::store::{Error, Store};
-use semel::secrets::{self, Phase, rotation};
+use semel::secrets::{self, Bounded, Phase, rotation};
+use semel::{Settings, SystemClock};
 use serde::Serialize;
 
 /// What the store tells about its hashing secret.
@@ -37,7 +38,8 @@ pub(super) async fn look(
         ));
         return Ok(());
     }
-    let progress = match rotation::progress(store).await {
+    let asked = Bounded::new(store, &SystemClock, Settings::default().store_timeout);
+    let progress = match rotation::progress(asked).await {
         Ok(progress) => progress,
         Err(secrets::Error::Store(error)) => return Err(error),
         Err(error) => {

@@ -9,7 +9,7 @@ use semel_http::{What, Would, is_shadow};
 use std::sync::atomic::Ordering;
 
 /// Everything that should never happen.
-pub(super) const ALARMS: [&str; 12] = [
+pub(super) const ALARMS: [&str; 13] = [
     "archive_failed",
     "clock_moved",
     "failed_open",
@@ -19,6 +19,7 @@ pub(super) const ALARMS: [&str; 12] = [
     "panicked",
     "record_lost",
     "secrets_behind",
+    "undated",
     "unopened",
     "unreadable",
     "unstored",
@@ -127,6 +128,7 @@ impl semel::Observer for Metrics {
             Event::Overran { .. } => self.alarm("overran"),
             Event::Unstored { .. } => self.alarm("unstored"),
             Event::ClockMoved { .. } => self.alarm("clock_moved"),
+            Event::Undated { .. } => self.alarm("undated"),
             Event::SecretsBehind { .. } => self.alarm("secrets_behind"),
             Event::ArchiveFailed { .. } => self.alarm("archive_failed"),
             Event::LeftToOperator { .. } => self.alarm("left_to_operator"),
@@ -233,6 +235,15 @@ mod tests {
         let at = Some(Time::from_millis(90_000));
         told(&metrics, Event::Swept(&semel::Swept { stopped: true, at, ..semel::Swept::default() }));
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
+    }
+
+    #[test]
+    fn a_round_of_the_sweeper_that_was_left_out_for_a_slow_answer_is_counted() {
+        let metrics = metrics();
+        assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"undated\"} 0\n"));
+        let (took, most) = (std::time::Duration::from_secs(3), std::time::Duration::from_millis(2_500));
+        told(&metrics, Event::Undated { took, most });
+        assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"undated\"} 1\n"));
     }
 
     #[test]

@@ -46,6 +46,12 @@ impl Observer for Alarms {
             Event::ClockMoved { by_millis, .. } => {
                 error!(by_millis, "the store's clock moved; nothing is swept until it is trusted again");
             }
+            Event::Undated { took, most } => warn!(
+                took_millis = took.as_millis(),
+                most_millis = most.as_millis(),
+                "the store took too long to tell its time; nothing was swept by it, and no effect taken for absent. Look why it is \
+                 slow, or raise [sweep] skew: an answer may take half of that"
+            ),
             Event::SecretsBehind { error } => error!(%error, "the hashing secret cannot be kept up with"),
             Event::ArchiveFailed { error } => {
                 error!(%error, "records could not be archived; none of them is deleted");

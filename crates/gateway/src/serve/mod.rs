@@ -29,6 +29,7 @@ use desk::{Desk, Seat};
 use entrance::Entrance;
 use ledgers::Ledgers;
 use semel::core::store::Clock as _;
+use semel::secrets::Bounded;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use sides::Sides;
 use std::convert::Infallible;
@@ -71,7 +72,8 @@ impl Gateway {
         let store = Opened::open(&plan.store)?;
         let next = &plan.keeping.hashing.next;
         if *next == Next::Withdrawn {
-            rotation::withdraw(&*store.store).await?;
+            let timeout = plan.keeping.settings.store_timeout;
+            rotation::withdraw(Bounded::new(&*store.store, &SystemClock, timeout)).await?;
         }
         let metrics = Metrics::new(SystemClock.now());
         if let Some(tracer) = &plan.tracer {
@@ -148,7 +150,10 @@ impl Gateway {
         let (leave, left) = oneshot::channel::<()>();
         let served = desk.map(|desk| tokio::spawn(desk.run(async { drop(left.await) })));
         let rotation = match &plan.keeping.hashing.next {
-            Next::Secret(next) => Some(tokio::spawn(rotation::run(Arc::clone(&store.store), next.clone()))),
+            Next::Secret(next) => {
+                let timeout = plan.keeping.settings.store_timeout;
+                Some(tokio::spawn(rotation::run(Arc::clone(&store.store), timeout, next.clone())))
+            }
             Next::None | Next::Withdrawn => None,
         };
         // Whoever cannot be asked need not count.

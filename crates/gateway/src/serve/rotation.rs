@@ -5,7 +5,7 @@
 
 use super::Next;
 use semel::core::store::Store;
-use semel::secrets::{Error, Phase, rotation};
+use semel::secrets::{Bounded, Error, Phase, rotation};
 use semel::{BuildError, Clock, SystemClock, SystemRandom};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +28,11 @@ enum Step {
 }
 
 /// Replaces the store's secret with `next`, one step after the other, and ends once that is done.
-pub(super) async fn run(store: Arc<dyn Store>, next: Vec<u8>) {
+pub(super) async fn run(store: Arc<dyn Store>, timeout: Duration, next: Vec<u8>) {
+    let store = Bounded::new(&*store, &SystemClock, timeout);
     let mut told = String::new();
     loop {
-        let (line, pause) = match step(&*store, &next).await {
+        let (line, pause) = match step(store, &next).await {
             Ok(Step::Over) => {
                 info!(
                     "the hashing secret was replaced: hashing_secret_next may be written as hashing_secret now"
@@ -55,7 +56,7 @@ pub(super) async fn run(store: Arc<dyn Store>, next: Vec<u8>) {
 }
 
 /// Takes back a secret that was announced. Done, too, where none is; refused once commands are claimed under it.
-pub(super) async fn withdraw(store: &dyn Store) -> Result<(), String> {
+pub(super) async fn withdraw(store: Bounded<'_>) -> Result<(), String> {
     loop {
         return match rotation::withdraw(store).await {
             Ok(()) => {
@@ -92,7 +93,7 @@ fn pause(phase: Phase) -> Duration {
 }
 
 /// Takes the step that is due, if it can be taken.
-async fn step(store: &dyn Store, next: &[u8]) -> Result<Step, Error> {
+async fn step(store: Bounded<'_>, next: &[u8]) -> Result<Step, Error> {
     let phase = match rotation::announce(store, rotation::Next::Configured(next), &SystemRandom).await {
         Ok(()) => return Ok(Step::Begun(Phase::Announced)),
         Err(Error::Same) => return Ok(Step::Over),
@@ -120,6 +121,10 @@ mod tests {
     use semel::memory;
     use semel::secrets::{Configured, Terms};
 
+    fn bounded(store: &dyn Store) -> Bounded<'_> {
+        Bounded::new(store, &SystemClock, Duration::from_secs(10))
+    }
+
     #[tokio::test]
     async fn a_secret_is_replaced_step_by_step_and_each_step_waits_for_every_node() {
         let (old, next) = ([1; 32], [2; 32]);
@@ -135,23 +140,23 @@ mod tests {
             terms,
         );
         let node = opened.await.expect("a node");
-        assert!(matches!(step(&*store, &next).await, Ok(Step::Begun(Phase::Announced))));
-        let waits = step(&*store, &next).await;
+        assert!(matches!(step(bounded(&*store), &next).await, Ok(Step::Begun(Phase::Announced))));
+        let waits = step(bounded(&*store), &next).await;
         assert!(matches!(waits, Ok(Step::Waits(Phase::Announced, Error::NodesBehind(_)))), "{waits:?}");
         // Until commands move it can be taken back, as often as anybody likes, and announced again.
         for _ in 0..2 {
-            withdraw(&*store).await.expect("taken back");
+            withdraw(bounded(&*store)).await.expect("taken back");
         }
-        assert!(matches!(step(&*store, &next).await, Ok(Step::Begun(Phase::Announced))));
+        assert!(matches!(step(bounded(&*store), &next).await, Ok(Step::Begun(Phase::Announced))));
         // Once the node is gone nobody has to be waited for.
         node.leave().await.expect("signed off");
         for phase in [Phase::Moving, Phase::Settled, Phase::Steady] {
-            let begun = step(&*store, &next).await;
+            let begun = step(bounded(&*store), &next).await;
             assert!(matches!(begun, Ok(Step::Begun(found)) if found == phase), "{phase}: {begun:?}");
-            let withdrawn = withdraw(&*store).await;
+            let withdrawn = withdraw(bounded(&*store)).await;
             assert_eq!(withdrawn.is_ok(), phase == Phase::Steady, "{phase}: {withdrawn:?}");
         }
-        assert!(matches!(step(&*store, &next).await, Ok(Step::Over)));
+        assert!(matches!(step(bounded(&*store), &next).await, Ok(Step::Over)));
         // And whoever still goes by the old one alone is refused.
         let outdated = Configured { secret: Some(&old), rotate_to: None };
         let opened =
@@ -161,6 +166,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_without_a_secret_has_none_to_take_back() {
-        assert_eq!(withdraw(&memory::Store::new()).await, Ok(()));
+        assert_eq!(withdraw(bounded(&memory::Store::new())).await, Ok(()));
     }
 }

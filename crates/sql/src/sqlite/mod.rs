@@ -82,6 +82,8 @@ pub struct Store {
     opened: Opened,
     writes: Arc<Queue<Job>>,
     questions: Arc<Queue<Question>>,
+    /// Questions that read the whole file. One thread has them to itself: a reader that is at it for minutes is missed.
+    long_questions: Arc<Queue<Question>>,
     pulse: Arc<Pulse>,
     /// The thread that ends last.
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -105,11 +107,16 @@ impl Store {
         let pulse = Arc::new(Pulse::new(frames_max.max(1)));
         let writes = Arc::new(Queue::new(WAITING_MAX, WAITING_BYTES_MAX, Job::weight));
         let questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
+        let long_questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let checkpointer = file.checkpointer()?;
         let readers = (0..readers).map(|_| file.reader()).collect::<Result<Vec<_>, _>>()?;
+        let for_long = Reader { connection: file.reader()?, clock: clock.clone() };
 
-        let mut threads =
-            Threads { writes: writes.clone(), questions: questions.clone(), started: Vec::new() };
+        let mut threads = Threads {
+            writes: writes.clone(),
+            questions: [questions.clone(), long_questions.clone()],
+            started: Vec::new(),
+        };
         let (ready, is_ready) = mpsc::channel();
         let writer = Writer { connection, queue: writes.clone(), clock: clock.clone(), pulse: pulse.clone() };
         threads.start("semel-write", move || writer.run(|said| drop(ready.send(said))))?;
@@ -118,6 +125,8 @@ impl Store {
             let questions = questions.clone();
             threads.start("semel-read", move || reader.run(&questions))?;
         }
+        let asked = long_questions.clone();
+        threads.start("semel-read-all", move || for_long.run(&asked))?;
         match is_ready.recv() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(Fault::nothing_written("opening the SQLite store", &error).into()),
@@ -134,7 +143,8 @@ impl Store {
             };
             thread::Builder::new().name("semel-checkpoint".to_owned()).spawn(keep).map_err(no_thread)?
         };
-        Ok(Self { file, opened, writes, questions, pulse, keeper: Mutex::new(Some(keeper)), ended })
+        let keeper = Mutex::new(Some(keeper));
+        Ok(Self { file, opened, writes, questions, long_questions, pulse, keeper, ended })
     }
 
     /// Lets no more questions in, and ends once every write that was accepted is answered and the file is closed.
@@ -145,14 +155,16 @@ impl Store {
         while ended.changed().await.is_ok() {}
     }
 
-    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large.
+    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large. Others
+    /// are read for and written for meanwhile; a second one that verifies waits for the first.
     pub async fn verify(&self) -> Result<Vec<String>, Error> {
-        self.ask(Reader::verify).await
+        self.put(&self.long_questions, Reader::verify).await
     }
 
     fn stop(&self) {
         self.writes.close();
         self.questions.close();
+        self.long_questions.close();
         self.pulse.close();
     }
 
@@ -169,8 +181,16 @@ impl Store {
         &self,
         ask: impl FnOnce(&Reader) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        self.put(&self.questions, ask).await
+    }
+
+    async fn put<T: Send + 'static>(
+        &self,
+        questions: &Queue<Question>,
+        ask: impl FnOnce(&Reader) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         let (question, answer) = Reader::question(ask);
-        self.questions.push(question)?;
+        questions.push(question)?;
         answer.await.map_err(reader::lost)?
     }
 }
@@ -194,7 +214,7 @@ impl fmt::Debug for Store {
 /// Threads of a store that is not open yet: where opening fails, they end.
 struct Threads {
     writes: Arc<Queue<Job>>,
-    questions: Arc<Queue<Question>>,
+    questions: [Arc<Queue<Question>>; 2],
     started: Vec<JoinHandle<()>>,
 }
 
@@ -209,7 +229,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         if !self.started.is_empty() {
             self.writes.close();
-            self.questions.close();
+            self.questions.iter().for_each(|questions| questions.close());
             self.started.drain(..).for_each(|thread| drop(thread.join()));
         }
     }
@@ -217,4 +237,39 @@ impl Drop for Threads {
 
 fn no_thread(error: std::io::Error) -> Error {
     Error::new(Kind::Unavailable, "starting a thread of the SQLite store").because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel_core::id::CommandId;
+    use semel_core::store::Store as _;
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    #[tokio::test]
+    async fn records_are_read_while_the_whole_file_is_being_verified() {
+        let folder = std::env::temp_dir().join(format!("semel-verify-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let store = Store::open(folder.join("semel.db"), Options::default().readers(1)).expect("opened");
+        // A verification that lasts until the test has seen enough.
+        let ((begin, begun), (end, ended)) = (mpsc::channel(), mpsc::channel::<()>());
+        let (lasting, _answer) = Reader::question(move |_| {
+            let _ = begin.send(());
+            ended.recv().map_err(|_| Error::new(Kind::Closed, "waiting for the test"))
+        });
+        store.long_questions.push(lasting).expect("there is room");
+        begun.recv().expect("it has begun");
+        let mut verified = pin!(store.verify());
+        let mut look = async || poll_fn(|context| Poll::Ready(verified.as_mut().poll(context))).await;
+        assert!(look().await.is_pending());
+        // The only reader is free.
+        assert_eq!(store.get(CommandId::from_bytes([7; 32])).await.expect("read").entry, None);
+        assert!(look().await.is_pending(), "and it is not what verifies");
+        end.send(()).expect("it listens");
+        assert_eq!(verified.await.expect("read"), Vec::<String>::new());
+        store.close().await;
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 }

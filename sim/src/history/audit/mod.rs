@@ -10,8 +10,9 @@ mod stored;
 mod told;
 
 use super::exercised::{Exercised, Tally};
-use super::plan::Plan;
+use super::plan::{Plan, Sealing};
 use super::promise::Promise;
+use super::ring;
 use super::trace::Trace;
 use semel::core::fingerprint::Fingerprint;
 use semel::core::id::CommandId;
@@ -19,6 +20,7 @@ use semel::core::outcome::Outcome;
 use semel::core::policy::Policy;
 use semel::core::record::{Record, StateName};
 use semel::core::time::Time;
+use semel::sealing::KeyRing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +46,8 @@ struct Terminal {
     state: StateName,
     expires_at: Time,
     told: bool,
+    /// The ring of sealing keys by which it was stored.
+    ring: u64,
 }
 
 /// One retention period of a key: from its first claim until everything about it is forgotten.
@@ -72,7 +76,8 @@ struct KeyFile {
 struct Call {
     key: usize,
     payload: usize,
-    node: usize,
+    /// Every node that has a hand in it.
+    nodes: BTreeSet<usize>,
     asked: u64,
     asked_at: Time,
     /// The outcome that was the answer when it was asked, as a place among the terminals.
@@ -86,6 +91,13 @@ struct Call {
 pub(crate) struct Audit {
     pub(crate) trace: Trace,
     pub(crate) tally: Tally,
+    /// Which ring of sealing keys nodes get that start now.
+    pub(crate) ring: u64,
+    /// What opens every outcome, where outcomes are sealed.
+    master: Option<KeyRing>,
+    has_quota: bool,
+    /// How many records there may be, where that is exact: one node counts them, and nothing fails.
+    cap: Option<u64>,
     skew: Duration,
     ids: Vec<CommandId>,
     fingerprints: Vec<Fingerprint>,
@@ -109,6 +121,10 @@ impl Audit {
         Self {
             trace: Trace::default(),
             tally: Tally::default(),
+            ring: 0,
+            master: (plan.sealing != Sealing::Off).then(ring::master),
+            has_quota: !plan.quotas.are_off(),
+            cap: plan.cap().filter(|_| plan.is_calm && plan.nodes == 1),
             // Clocks here tell whole milliseconds.
             skew: plan.skew + Duration::from_millis(2),
             ids,
@@ -145,8 +161,12 @@ impl Audit {
 
     /// A node dies, stands still or is shut down: whatever it had under way may end in doubt.
     pub(crate) fn node_fails(&mut self, node: usize) {
-        let open: BTreeSet<usize> =
-            self.calls.iter().filter(|call| call.open && call.node == node).map(|call| call.key).collect();
+        let open: BTreeSet<usize> = self
+            .calls
+            .iter()
+            .filter(|call| call.open && call.nodes.contains(&node))
+            .map(|call| call.key)
+            .collect();
         for (key, file) in self.keys.iter_mut().enumerate() {
             let under_way = file.standing.as_ref().is_some_and(|record| {
                 matches!(record.state_name(), StateName::Claimed | StateName::Processing)

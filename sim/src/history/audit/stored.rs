@@ -5,6 +5,7 @@
 use super::{Audit, KeyFile, Period, Terminal};
 use crate::history::exercised::Exercised;
 use crate::history::promise::Promise;
+use semel::core::outcome::{Body, Outcome};
 use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::core::record::{Doubt, Record, State, StateName};
 use semel::core::time::Time;
@@ -31,26 +32,42 @@ impl Audit {
         self.exercise(key, next, period);
         let payload =
             next.and_then(|record| self.fingerprints.iter().position(|known| *known == record.fingerprint()));
-        let file = &mut self.keys[key];
+        let outcome = match next.and_then(outcome_of).map(|outcome| self.opened(key, outcome)).transpose() {
+            Ok(outcome) => outcome,
+            Err(how) => return self.broken(Promise::Sealed, Some(key), how),
+        };
+        let (ring, file) = (self.ring, &mut self.keys[key]);
         if period == Some(Begins::Period) {
             file.periods.push(Period::default());
         }
         if let Some(record) = next {
             file.fences.entry(record.fence()).or_insert(file.periods.len() - 1);
-            if let (
-                Some(expires_at),
-                State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. },
-            ) = (record.expires_at(), record.state())
-            {
-                let (period, state) = (file.periods.len() - 1, record.state_name());
-                let outcome = outcome.clone();
-                file.terminals.push(Terminal { period, payload, outcome, state, expires_at, told: false });
+            let state = record.state_name();
+            let is_final = matches!(state, StateName::Succeeded | StateName::FailedReplayable);
+            if let (Some(expires_at), Some(outcome), true) = (record.expires_at(), outcome, is_final) {
+                let (period, told) = (file.periods.len() - 1, false);
+                file.terminals.push(Terminal { period, payload, outcome, state, expires_at, told, ring });
             }
         }
         if file.bound.last().is_none_or(|(_, bound)| *bound != payload) {
             file.bound.push((at, payload));
         }
         file.standing = next.cloned();
+        let standing = self.keys.iter().filter(|file| file.standing.is_some()).count() as u64;
+        if let Some(cap) = self.cap.filter(|cap| standing > *cap) {
+            self.broken(Promise::CapHolds, Some(key), format!("{standing} records, and {cap} may be"));
+        }
+    }
+
+    /// An outcome as it was before it was sealed. Where outcomes are sealed, none may lie open.
+    fn opened(&mut self, key: usize, outcome: &Outcome) -> Result<Outcome, String> {
+        let Some(master) = &self.master else { return Ok(outcome.clone()) };
+        match outcome.body {
+            Body::Kept(_) => return Err("an outcome stands there in the clear".to_owned()),
+            Body::Sealed(_) => self.tally.count(Exercised::Sealed),
+            Body::NotRetained => {}
+        }
+        master.open(&self.ids[key], outcome).map_err(|why| why.to_string())
     }
 
     fn exercise(&mut self, key: usize, next: Option<&Record>, begins: Option<Begins>) {
@@ -84,6 +101,14 @@ impl Audit {
             }
             _ => {}
         }
+    }
+}
+
+fn outcome_of(record: &Record) -> Option<&Outcome> {
+    match record.state() {
+        State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
+        State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
+        _ => None,
     }
 }
 

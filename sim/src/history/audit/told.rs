@@ -10,6 +10,7 @@ use semel::core::outcome::{Body, Outcome};
 use semel::core::record::StateName;
 use semel::core::time::Time;
 use semel::{Replayed, Stored};
+use std::collections::BTreeSet;
 
 impl Audit {
     /// Somebody calls. Yields the call's name.
@@ -22,7 +23,7 @@ impl Audit {
         self.calls.push(Call {
             key,
             payload,
-            node,
+            nodes: BTreeSet::from([node]),
             asked,
             asked_at,
             known,
@@ -31,6 +32,11 @@ impl Audit {
             effects: 0,
         });
         self.calls.len() - 1
+    }
+
+    /// A call goes on at another node.
+    pub(crate) fn goes_on(&mut self, call: usize, node: usize) {
+        self.calls[call].nodes.insert(node);
     }
 
     /// The caller hears this.
@@ -96,6 +102,18 @@ impl Audit {
                     err(Promise::HonestExpiry, "nothing is past its time")
                 }
             }
+            Heard::Quota if !self.has_quota => err(Promise::OnlyNewKeys, "there is no quota"),
+            Heard::Quota => {
+                // Absent when it was asked, or at some moment since.
+                let before = file.bound.iter().rposition(|(since, _)| *since <= asked);
+                let seen = &file.bound[before.unwrap_or(0)..];
+                let was_new = before.is_none() || seen.iter().any(|(_, bound)| bound.is_none());
+                if was_new {
+                    Ok(())
+                } else {
+                    err(Promise::OnlyNewKeys, "its record stood there all the time")
+                }
+            }
             Heard::Exhausted if file.policy.attempts_max.is_none() => {
                 err(Promise::NoWedge, "there is no limit on attempts")
             }
@@ -124,6 +142,7 @@ impl Audit {
             return err(Promise::DurableBeforeTold, "the store never held that".to_owned());
         };
         terminal.told = true;
+        let is_old = terminal.ring < self.ring;
         if terminal.payload != Some(payload) {
             return err(Promise::OwnPayload, format!("it is the outcome of payload {:?}", terminal.payload));
         }
@@ -138,7 +157,13 @@ impl Audit {
             (Body::NotRetained, StateName::Succeeded) => effects.into_iter().next().is_some(),
             _ => file.periods[terminal.period].effects.is_empty(),
         };
-        if happened { Ok(()) } else { err(Promise::TrueOutcome, "that is not what happened".to_owned()) }
+        if !happened {
+            return err(Promise::TrueOutcome, "that is not what happened".to_owned());
+        }
+        if self.master.is_some() && is_old {
+            self.tally.count(Exercised::OldRing);
+        }
+        Ok(())
     }
 
     fn count(&mut self, at: u64, call: usize, heard: &Heard) {
@@ -151,6 +176,7 @@ impl Audit {
             Heard::Exhausted => Exercised::Exhausted,
             Heard::Unreadable => Exercised::Unreadable,
             Heard::GivenUp(_) => Exercised::GivenUp,
+            Heard::Quota => Exercised::Quota,
             Heard::Store(_) | Heard::Closing | Heard::Refused(_) => Exercised::Failed,
             Heard::Ran { stored: None, .. } => Exercised::Unstored,
             Heard::Ran { .. } => return,

@@ -1,0 +1,152 @@
+//! Naps that end in time, whatever the threads of a runtime are doing.
+//!
+//! What lives here: one thread for the whole process, which wakes whoever has slept enough. A runtime's own timer stands
+//! still for as long as the thread that last looked at it is held up by work that blocks, even while others are idle. What
+//! must never: anything but waking on that thread.
+
+use crate::clock::{Clock as _, SystemClock};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+static BEDROOM: Bedroom = Bedroom { sleepers: Mutex::new(Sleepers::new()), sooner: Condvar::new() };
+
+/// Everybody who sleeps, and how the thread learns of somebody who wants to be woken before all others.
+struct Bedroom {
+    sleepers: Mutex<Sleepers>,
+    sooner: Condvar,
+}
+
+struct Sleepers {
+    /// By the end of the nap, by the uptime, and by its number.
+    by_end: BTreeMap<(Duration, u64), Waker>,
+    begun: u64,
+    is_watched: bool,
+}
+
+impl Sleepers {
+    const fn new() -> Self {
+        Self { by_end: BTreeMap::new(), begun: 0, is_watched: false }
+    }
+}
+
+impl Bedroom {
+    /// What the lock holds is whole even after a panic: nobody is woken under it.
+    fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self) {
+        let mut sleepers = self.sleepers();
+        loop {
+            let now = SystemClock.uptime();
+            let asleep = sleepers.by_end.split_off(&(now.saturating_add(Duration::from_nanos(1)), 0));
+            let rested = std::mem::replace(&mut sleepers.by_end, asleep);
+            if !rested.is_empty() {
+                drop(sleepers);
+                for waker in rested.into_values() {
+                    // Somebody else's code, and others are still to be woken.
+                    drop(catch_unwind(AssertUnwindSafe(|| waker.wake())));
+                }
+                sleepers = self.sleepers();
+                continue;
+            }
+            let first = sleepers.by_end.keys().next().map(|(end, _)| end.saturating_sub(now));
+            sleepers = match first {
+                Some(span) => {
+                    let waited = self.sooner.wait_timeout(sleepers, span);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.sooner.wait(sleepers).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+/// A nap by the machine's uptime.
+pub(crate) struct Nap {
+    end: Duration,
+    number: u64,
+}
+
+impl Nap {
+    /// A nap of this span. `None` where the machine has no thread to spare for the one that wakes.
+    pub(crate) fn of(span: Duration) -> Option<Self> {
+        let mut sleepers = BEDROOM.sleepers();
+        if !sleepers.is_watched {
+            let thread = std::thread::Builder::new().name("semel-alarm".to_owned());
+            drop(thread.spawn(|| BEDROOM.watch()).ok()?);
+            sleepers.is_watched = true;
+        }
+        sleepers.begun += 1;
+        Some(Self { end: SystemClock.uptime().saturating_add(span), number: sleepers.begun })
+    }
+}
+
+impl Future for Nap {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if SystemClock.uptime() >= self.end {
+            return Poll::Ready(());
+        }
+        let place = (self.end, self.number);
+        let mut sleepers = BEDROOM.sleepers();
+        sleepers.by_end.insert(place, context.waker().clone());
+        if sleepers.by_end.keys().next() == Some(&place) {
+            BEDROOM.sooner.notify_one();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Nap {
+    fn drop(&mut self) {
+        BEDROOM.sleepers().by_end.remove(&(self.end, self.number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No timer of a runtime, and no thread of one that looks at it.
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
+    }
+
+    fn millis(span: u64) -> Nap {
+        Nap::of(Duration::from_millis(span)).expect("a thread")
+    }
+
+    #[test]
+    fn a_nap_ends_without_a_timer_of_the_runtime_and_not_too_soon() {
+        let begun = SystemClock.uptime();
+        runtime().block_on(millis(20));
+        assert!(SystemClock.uptime() >= begun + Duration::from_millis(20));
+    }
+
+    #[test]
+    fn whoever_lies_down_last_and_wants_to_be_woken_first_is() {
+        runtime().block_on(async {
+            tokio::select! {
+                biased;
+                () = millis(3_600_000) => panic!("an hour has not passed"),
+                () = millis(5) => {}
+            }
+        });
+    }
+
+    #[test]
+    fn a_nap_that_is_given_up_is_forgotten() {
+        let mut nap = millis(3_600_000);
+        let place = (nap.end, nap.number);
+        assert!(Pin::new(&mut nap).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(BEDROOM.sleepers().by_end.contains_key(&place));
+        drop(nap);
+        assert!(!BEDROOM.sleepers().by_end.contains_key(&place));
+    }
+}

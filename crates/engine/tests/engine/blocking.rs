@@ -1,0 +1,150 @@
+//! Work that keeps its thread keeps its lease too, and neither longer than it may.
+
+use super::world::{World, intent, intent_under, secs};
+use semel::core::policy::{Class, Policy};
+use semel::core::record::StateName;
+use semel::{Attempt, Engine, Failed, memory};
+use semel_testkit::faults::{Call, Fault, Faulty, Gate, Question};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Only so that a test which has failed comes to an end.
+const TOO_LONG: Duration = secs(60);
+
+/// Tells of each call that asks `question`, and lets all pass.
+fn telling(question: Question) -> (impl Fn(&Call) -> Fault + Send + Sync + 'static, mpsc::Receiver<()>) {
+    let (tell, told) = mpsc::channel();
+    let fate = move |call: &Call| {
+        if call.question == question {
+            // The test may have heard enough.
+            let _ = tell.send(());
+        }
+        Fault::Pass
+    };
+    (fate, told)
+}
+
+/// Lets everything that can run come to rest: the one thread that is left takes these after whatever was woken before.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::spawn(async {}).await.expect("it runs");
+    }
+}
+
+/// Work that tells when it has begun and then keeps its thread until it hears something.
+struct Blocking {
+    begun: oneshot::Sender<()>,
+    over: mpsc::Receiver<()>,
+}
+
+impl Blocking {
+    fn new() -> (Self, oneshot::Receiver<()>, mpsc::Sender<()>) {
+        let ((begun, has_begun), (end, over)) = (oneshot::channel(), mpsc::channel());
+        (Self { begun, over }, has_begun, end)
+    }
+
+    #[expect(clippy::unused_async, reason = "work is a future, and this one never yields")]
+    async fn work(self, attempt: Attempt) -> Result<u32, Failed> {
+        self.begun.send(()).expect("the test waits for it");
+        self.over.recv_timeout(TOO_LONG).expect("the test ends it");
+        Ok(attempt.number())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_renewed_while_its_work_keeps_its_thread() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let (fate, renewed) = telling(Question::Swap);
+    world.fate(fate);
+    let (blocking, begun, end) = Blocking::new();
+    let run =
+        tokio::spawn(async move { engine.run(intent("k", "5"), |attempt| blocking.work(attempt)).await });
+    begun.await.expect("the work begins");
+    for _ in 0..5 {
+        world.clock.advance(secs(10));
+        renewed.recv_timeout(TOO_LONG).expect("a renewal, although the work has not yielded");
+        settle().await;
+    }
+    end.send(()).expect("the work listens");
+    assert_eq!(run.await.expect("no panic").expect("it ran").value, 1);
+    assert_eq!(world.record().await.state_name(), StateName::Succeeded, "50 s of work under leases of 30 s");
+    assert!(!world.saw("LeaseLost"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_keeps_its_thread_past_its_deadline_is_renewed_no_more() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let (fate, renewed) = telling(Question::Swap);
+    world.fate(fate);
+    let (blocking, begun, end) = Blocking::new();
+    let run =
+        tokio::spawn(async move { engine.run(intent("k", "5"), |attempt| blocking.work(attempt)).await });
+    begun.await.expect("the work begins");
+    for _ in 0..6 {
+        world.clock.advance(secs(10));
+        renewed.recv_timeout(TOO_LONG).expect("a renewal");
+        settle().await;
+    }
+    // Past its deadline of 65 s, but not past the lease that was last renewed at 60 s.
+    for _ in 0..2 {
+        world.clock.advance(secs(10));
+        settle().await;
+    }
+    assert_eq!(renewed.try_iter().count(), 0, "no renewal past the deadline");
+    end.send(()).expect("the work listens");
+    assert_eq!(run.await.expect("no panic").expect("nobody has taken it over yet").value, 1);
+}
+
+/// A runtime whose timer stands still: the only thread that was awake is woken by that timer and then held up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_renewed_by_the_machines_own_clock_too_while_the_runtimes_timer_stands_still() {
+    let (fate, renewed) = telling(Question::Swap);
+    let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), fate));
+    let engine = Engine::builder(store).build().await.expect("the store answers");
+    let policy = Policy { lease: Duration::from_millis(300), ..Policy::new(Class::External) };
+    let work = |attempt: Attempt| async move {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        for _ in 0..3 {
+            renewed.recv_timeout(TOO_LONG).expect("a renewal, although the work has not yielded");
+        }
+        Ok::<_, Failed>(attempt.number())
+    };
+    assert_eq!(engine.run(intent_under(policy, "k", "5"), work).await.expect("it ran").value, 1);
+}
+
+#[tokio::test]
+async fn a_renewal_that_is_under_way_when_the_work_ends_holds_nothing_up_and_none_follows() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let (gate, swaps) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let (held, counted) = (gate.clone(), Arc::clone(&swaps));
+    world.fate(move |call| {
+        let is_swap = call.question == Question::Swap;
+        if is_swap && counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            return Fault::DelayBefore(held.pause());
+        }
+        Fault::Pass
+    });
+    let (end, over) = oneshot::channel::<()>();
+    let work = move |attempt: Attempt| async move {
+        over.await.expect("the test ends it");
+        Ok::<_, Failed>(attempt.number())
+    };
+    let run = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), work).await }
+    });
+    world.pass(secs(11)).await;
+    assert!(gate.is_waited_for(), "a renewal is under way");
+    end.send(()).expect("the work listens");
+    world.rest().await;
+    assert!(run.is_finished(), "its ending is stored at once");
+    assert_eq!(run.await.expect("no panic").expect("it ran").value, 1);
+    gate.open();
+    world.pass(secs(60)).await;
+    assert_eq!(swaps.load(Ordering::SeqCst), 2, "the renewal that was dropped, and the ending");
+}

@@ -1,0 +1,77 @@
+//! What follows an outage in which many claims were lost sight of.
+
+use super::world::{World, intent, never, secs};
+use semel::core::record::StateName;
+use semel::core::store::{Count, Store as _};
+use semel::{Clock as _, Error, RunError};
+use semel_testkit::faults::{Call, Fault, Pause, Question};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const LOST: usize = 200;
+
+/// How many calls are under way, and how many were at most.
+#[derive(Default)]
+struct UnderWay {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl UnderWay {
+    fn begin(&self) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn claims_that_an_outage_lost_are_looked_for_a_few_at_a_time_and_given_back() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    world.fate(move |call| match call.question {
+        Question::Insert => Fault::FailAfter,
+        Question::Get => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Fault::FailBefore
+        }
+        _ => Fault::Pass,
+    });
+    let call = |number: usize| {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.run(intent(&format!("key-{number}"), "5"), never).await })
+    };
+    let calls: Vec<_> = (0..LOST).map(call).collect();
+    for call in calls {
+        let told = call.await.expect("no panic");
+        assert!(matches!(told, Err(RunError::NotRun(Error::LostSight(_)))), "{told:?}");
+    }
+    world.rest().await;
+    assert_eq!(looks.load(Ordering::SeqCst), LOST, "nobody looks a second time in the same moment");
+
+    let under_way = Arc::new(UnderWay::default());
+    let (shown, clock) = (Arc::clone(&under_way), world.clock.clone());
+    world.fate(move |call: &Call| {
+        if !matches!(call.question, Question::Get | Question::Swap) {
+            return Fault::Pass;
+        }
+        under_way.begin();
+        let (under_way, nap) = (Arc::clone(&under_way), clock.sleep(Duration::from_millis(20)));
+        Fault::DelayAfter(Pause::until(async move {
+            nap.await;
+            under_way.end();
+        }))
+    });
+    world.pass(secs(10)).await;
+    world.fate(|_| Fault::Pass);
+    let given_back = Count::State(StateName::FailedNotReplayable);
+    assert_eq!(world.store.count(given_back, u64::MAX).await.expect("counted").count, LOST as u64);
+    let most = shown.most.load(Ordering::SeqCst);
+    assert!((2..=16).contains(&most), "{most} calls at once");
+}
