@@ -117,7 +117,8 @@ pub enum Seal {
     /// Where the engine has [keys](crate::Builder::sealing).
     #[default]
     WithKeys,
-    /// In any case: an engine without keys refuses the command.
+    /// In any case: an engine without keys refuses the command. The record does not say so: another engine on the same store that
+    /// has no keys stores as it is what it is told by a verdict, or by the token of a lease. Every one of them needs the keys.
     Required,
     /// Never: it is stored as it is, whatever keys there are.
     Off,

@@ -40,6 +40,11 @@ const NAME_MAX: usize = 255;
 /// it.
 pub(super) const CLAIM: &str = "(claim)";
 
+/// Whether a record of this operation is a worker's.
+pub(crate) fn is_claim(operation: &str) -> bool {
+    operation.strip_prefix(CLAIM).is_some_and(|rest| rest.starts_with(' '))
+}
+
 /// How the effect happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

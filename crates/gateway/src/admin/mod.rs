@@ -35,6 +35,7 @@ mod shadow;
 mod view;
 
 pub use address::Address;
+pub(crate) use claims::is_claim;
 pub use options::{LOOPBACK, Options, OptionsError, Role, Token, TokenHash};
 
 use crate::shadow::Tally;

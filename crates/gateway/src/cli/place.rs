@@ -76,7 +76,7 @@ impl Place {
         self.store.is_some()
     }
 
-    /// Whether there are keys that what is stored from here is sealed with.
+    /// Whether a file says which keys what is stored from here is sealed with, if any.
     pub(super) fn is_configured(&self) -> bool {
         self.config.is_some()
     }

@@ -90,7 +90,9 @@ fn sealed(id: &CommandId, record: &Record, ask: &Ask, report: &mut Report, seen:
         Body::Sealed(_) => report.sealed += 1,
         Body::Kept(_) => {
             let must_be = |routes: &Routes| routes.must_seal(record.operation());
-            if ask.routes.as_ref().is_some_and(must_be) {
+            // What a worker reports is sealed wherever there is a key: nobody can choose otherwise.
+            let is_workers = ask.sealing.is_some() && crate::admin::is_claim(record.operation());
+            if is_workers || ask.routes.as_ref().is_some_and(must_be) {
                 seen.unsealed.add(id, String::new());
             }
             return;
@@ -140,7 +142,8 @@ fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
     if report.sealed > 0 && ask.sealing.is_none() {
         let what = format!("{} sealed", are(report.sealed));
         found.push(if ask.is_configured {
-            let mend = "put their keys back under [sealing]; until then they are answered as not retained";
+            let mend = "put their keys back under [sealing]; until then they are answered as not retained, and what this \
+                        configuration's gateway stores is stored as it is";
             Finding::error("sealing-key-missing", format!("{what}, and the configuration names no key"), mend)
         } else {
             Finding::notice("answers-sealed", what, "--config FILE looks whether its keys open them")
@@ -148,11 +151,14 @@ fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
     }
     if unsealed.count > 0 {
         let what = format!(
-            "{} stored as they are ({}), although their operations are kept = \"sealed\" by now",
+            "{} stored as they are ({}), although by this configuration they are sealed: they were stored before, or by \
+             somebody without its keys",
             are(unsealed.count),
             unsealed.told()
         );
-        let mend = "nothing seals them any more, and each is gone after its ttl; keep whoever must not read them from the file";
+        let mend = "nothing seals them any more: keep whoever must not read them from the file. Each is removed after its ttl by \
+                    whoever sweeps the store, and SQLite's free pages and log may hold its bytes for longer. Every node on the \
+                    store, semel records with --store included, needs the keys";
         found.push(Finding::warning("answers-unsealed", what, mend));
     }
     if *future > SKEW {

@@ -29,7 +29,7 @@ impl Observer for Alarms {
                 error!(operation = %operation_id, "a record cannot be read here; it is answered as unknown and left alone");
             }
             Event::Unopened { operation_id } => {
-                error!(operation = %operation_id, "a sealed outcome cannot be opened; it is answered as not retained");
+                error!(operation = %operation_id, "a sealed outcome cannot be opened; it is answered as not retained: every node on a store needs the keys of [sealing]");
             }
             Event::Panicked { operation_id, .. } => {
                 error!(operation = %operation_id, "an attempt panicked; its outcome is unknown once its lease is over");

@@ -15,6 +15,7 @@ mod plan;
 mod rotation;
 mod sides;
 mod signals;
+mod unsealed;
 
 pub use keeping::{Hashing, Keeping, Limits, Next};
 pub use plan::{Admin, Operation, Plan};
@@ -94,6 +95,10 @@ impl Gateway {
             let remedy = rotation::remedy(&error, next);
             format!("{} cannot be used: {error}{remedy}", plan.store)
         })?;
+        if plan.sealing.is_none() {
+            let timeout = plan.keeping.settings.store_timeout;
+            unsealed::warn_of_others(&*store.store, SystemClock.now(), timeout).await;
+        }
         let is_draining = Arc::new(AtomicBool::new(false));
         let desk = desk
             .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))

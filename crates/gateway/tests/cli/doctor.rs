@@ -207,6 +207,11 @@ fn sealed_answers_are_tried_with_the_keys_of_the_configuration() {
     let resolve =
         ["records", "resolve", doubted.id(), "--outcome", "applied", "--reason", "r", "--status", "200"];
     let sealed = ["--body", &secret, "--store", &scratch.store(), "--config", &right];
+    // Without the keys nothing is stored unless somebody says that there are none.
+    let refused = semel(&[&resolve[..], &sealed[..4]].concat()).exits(2).err;
+    assert!(refused.contains("--config FILE") && refused.contains("--unsealed"), "{refused}");
+    semel(&[&resolve[..], &sealed, &["--unsealed"]].concat()).exits(2);
+    semel(&[&resolve[..], &sealed[..2], &["--unsealed"]].concat()).exits(2);
     semel(&[&resolve[..], &sealed].concat()).exits(0);
     let replay = crate::world::post(gateway.address, "/doubt", Some(&crate::world::key(2)), "{}");
     assert_eq!(replay.body, "do not read this");

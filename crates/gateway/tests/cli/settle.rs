@@ -20,7 +20,9 @@ fn an_unknown_outcome_that_was_applied_is_replayed_with_the_response_that_was_gi
         let place = [flag.as_str(), place.as_str()];
         let resolve = |id: &str, more: &[&str]| {
             let what = ["records", "resolve", id, "--outcome", "applied", "--reason", "it is in the ledger"];
-            semel(&[&what, &place[..], more].concat())
+            // A response goes into a store with the keys, or with somebody's word that there are none.
+            let unsealed: &[&str] = if flag == "--store" && !more.is_empty() { &["--unsealed"] } else { &[] };
+            semel(&[&what, &place[..], more, unsealed].concat())
         };
         let who = if flag == "--admin" { "loopback" } else { "cli:ada" };
 
@@ -93,7 +95,8 @@ fn what_was_not_applied_runs_again_and_what_failed_does_not() {
         let id = world.post("/doubt", Some(&refused), "{}");
         let resolve =
             ["records", "resolve", id.id(), "--outcome", "failed", "--reason", "declined", "--status", "402"];
-        semel(&[&resolve, &place[..]].concat()).exits(0);
+        let unsealed: &[&str] = if flag == "--store" { &["--unsealed"] } else { &[] };
+        semel(&[&resolve, &place[..], unsealed].concat()).exits(0);
         assert_eq!(world.post("/doubt", Some(&refused), "{}").status, 402);
         assert_eq!(world.upstream.calls(), before + 3);
     }

@@ -176,3 +176,18 @@ async fn a_reload_that_would_seal_without_a_key_in_the_process_changes_nothing_a
     ask(&world.gateway).await;
     assert_eq!(readable(&world.scratch), (false, true));
 }
+
+#[tokio::test]
+async fn a_gateway_without_keys_on_a_store_with_sealed_answers_says_at_its_start_that_it_seals_nothing() {
+    let told = "the store holds sealed answers, and this gateway has no key";
+    let scratch = Scratch::new();
+    let terms = sealing(&scratch, "all", &["first"]);
+    let world = World::configured_in(scratch, &terms, card).await;
+    ask(&world.gateway).await;
+    let start = |flags: &[&str]| drop(Gateway::start(&world.scratch, world.upstream.address, flags));
+    let config = world.scratch.config();
+    start(&["--config", config.to_str().expect("text")]);
+    assert!(!world.log().contains(told), "whoever has the keys is not warned");
+    start(&[]);
+    assert!(world.log().contains(told), "{}", world.log());
+}

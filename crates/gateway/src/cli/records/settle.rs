@@ -40,6 +40,9 @@ pub(super) struct Resolve {
     /// Its body, byte for byte; - reads standard input
     #[arg(long, value_name = "FILE", requires = "status")]
     body: Option<PathBuf>,
+    /// With --store: store the answer as it is, where no gateway on the store seals any; the keys come by --config otherwise
+    #[arg(long)]
+    unsealed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -82,10 +85,16 @@ impl Resolve {
         if self.outcome == Outcome::Failed && self.status.is_some_and(|status| status < 400) {
             return Err(Stop::usage("failed needs a status of 400 or more"));
         }
-        if has_response && place.is_store() && !place.is_configured() {
-            eprintln!(
-                "note: the response is stored as it is; where answers are sealed, give --config FILE for the keys"
-            );
+        if self.unsealed && (place.is_configured() || !place.is_store()) {
+            return Err(Stop::usage(
+                "--unsealed is for --store without --config: a file says what is sealed, and a gateway knows",
+            ));
+        }
+        if has_response && place.is_store() && !place.is_configured() && !self.unsealed {
+            return Err(Stop::usage(
+                "the response would be stored as it is, whatever the gateways on this store seal: give --config FILE for their \
+                 keys, or --unsealed where they have none",
+            ));
         }
         Ok(())
     }
