@@ -11,7 +11,7 @@ use crate::clockwatch::ClockWatch;
 use crate::engine::Engine;
 use crate::node::Node;
 use crate::observe::{Event, Observer, Unobserved};
-use crate::quota::{QuotaKeeper, Quotas, QuotasError};
+use crate::quota::{Keepers, Quotas, QuotasError};
 use crate::random::{Random, SystemRandom};
 use crate::reconcile::{Reconcile, Reconcilers};
 use crate::renewer::Renewer;
@@ -158,7 +158,7 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime, unless another place for tasks was handed in.
     pub async fn build(self) -> Result<Engine, BuildError> {
-        let quota = QuotaKeeper::new(&self.quotas).map_err(BuildError::Quotas)?;
+        let quota = Keepers::new(&self.quotas).map_err(BuildError::Quotas)?;
         // The argument that no node claims under a secret that was replaced rests on this.
         if self.terms.in_flight <= self.settings.store_timeout {
             return Err(BuildError::Secrets(secrets::Error::Terms));

@@ -3,7 +3,7 @@
 //! What lives here: the request as the engine takes it, before it is recognised under a secret.
 //! What must never: a decision about it.
 
-use crate::quota::RateKeeper;
+use crate::quota::{Measure, RateKeeper};
 use crate::sealing::Seal;
 use semel_core::fingerprint::Payload;
 use semel_core::key::Key;
@@ -41,6 +41,7 @@ pub struct Intent {
     pub(crate) wait: Option<Duration>,
     pub(crate) address: Option<IpAddr>,
     pub(crate) rates: Option<RateKeeper>,
+    pub(crate) measure: Measure,
     pub(crate) seal: Seal,
 }
 
@@ -63,6 +64,7 @@ impl Intent {
             wait: None,
             address: None,
             rates: None,
+            measure: Measure::default(),
             seal: Seal::default(),
         }
     }
@@ -93,6 +95,13 @@ impl Intent {
     #[must_use]
     pub fn limited_by(mut self, rates: RateKeeper) -> Self {
         self.rates = Some(rates);
+        self
+    }
+
+    /// By which of the engine's own rates it is measured, should its key be new. By those of all others, otherwise.
+    #[must_use]
+    pub fn measured(mut self, measure: Measure) -> Self {
+        self.measure = measure;
         self
     }
 

@@ -10,7 +10,7 @@ use crate::clockwatch::{self, ClockWatch};
 use crate::intent::Intent;
 use crate::observe::{Call, Event, Observer};
 use crate::ownership::Ownership;
-use crate::quota::{Denied, Permit, QuotaKeeper};
+use crate::quota::{Denied, Keepers, Permit};
 use crate::random::Random;
 use crate::reconcile::Reconcilers;
 use crate::renewer::Renewer;
@@ -50,7 +50,7 @@ pub(crate) struct Node {
     pub(crate) cache: Cache,
     pub(crate) tasks: Tasks,
     pub(crate) reconcilers: Reconcilers,
-    pub(crate) quota: QuotaKeeper,
+    pub(crate) quota: Keepers,
     pub(crate) archive: Option<Arc<dyn Archive>>,
     pub(crate) watch: Mutex<ClockWatch>,
     pub(crate) secrets: Arc<Secrets>,
@@ -160,9 +160,9 @@ impl Node {
             let counting = self.ask(Call::Count, self.store.count(what, at_most), |counted| counted.now);
             Box::pin(async move { counting.await.map(|counted| counted.count) })
         };
-        let Intent { address, rates, .. } = intent;
-        let admitted =
-            self.quota.admit_with(&count, rates.as_ref(), command.caller_hash, *address, now).await;
+        let Intent { address, rates, measure, .. } = intent;
+        let keeper = self.quota.of(*measure);
+        let admitted = keeper.admit_with(&count, rates.as_ref(), command.caller_hash, *address, now).await;
         admitted.map_err(|denied| match denied {
             Denied::Exceeded(exceeded) => crate::Error::Quota(exceeded),
             Denied::Store(error) => crate::Error::Store(error),

@@ -198,7 +198,7 @@ impl Asking {
         if let Some(wait) = if is_async { Some(Duration::ZERO) } else { terms.wait } {
             intent = intent.waiting(wait);
         }
-        if let Some(address) = self.shared.address.as_ref().and_then(|address| address(parts)) {
+        if let Some(address) = self.shared.address_of(parts) {
             intent = intent.from_address(address);
         }
         intent

@@ -161,6 +161,11 @@ impl Shared {
         told.unwrap_or_else(|| parts.uri.clone())
     }
 
+    /// The address that a request came from, where that is known.
+    pub(crate) fn address_of(&self, parts: &Parts) -> Option<IpAddr> {
+        self.address.as_ref().and_then(|address| address(parts))
+    }
+
     /// Tells whoever watches what became of a request, and the log where somebody should look.
     pub(crate) fn tell(&self, ready: &Ready, what: What) {
         self.tell_about(ready, what, None, None);

@@ -32,6 +32,7 @@ use semel::core::key::{Key, Parsed};
 use semel::core::outcome::{Fields, Outcome, Status};
 use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::core::scope::{Operation, Scope};
+use semel::quota::Measure;
 use semel::{Attempt, Ended, Intent, Told};
 use std::any::Any;
 use std::sync::Arc;
@@ -237,10 +238,14 @@ impl Judge {
             policy.ttl = REPEATED_WITHIN.max(policy.lease * 2);
             policy.after_expiry = AfterExpiry::RunAsNew;
         }
-        let mut intent = Intent::new(apart(&scope, marker), key, policy, known);
-        // What needs no key mints none.
+        // Enforced requests must not be refused for what only looks on; and what needs no key mints none.
+        let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };
+        let mut intent = Intent::new(apart(&scope, marker), key, policy, known).measured(measure);
         if let Some(rates) = ready.terms.rates.as_ref().filter(|_| marker == SHADOW) {
             intent = intent.limited_by(rates.clone());
+        }
+        if let Some(address) = shared.address_of(&self.head).filter(|_| marker == SHADOW) {
+            intent = intent.from_address(address);
         }
         // As a twin would; the request itself is long gone on.
         if let Some(wait) = ready.terms.wait {

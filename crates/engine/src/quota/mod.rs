@@ -35,6 +35,7 @@
 mod bucket;
 mod config;
 mod ledger;
+mod measure;
 mod rates;
 mod table;
 mod tally;
@@ -43,7 +44,10 @@ mod tests;
 mod window;
 
 pub use config::{Quotas, QuotasError, Rate, Rates};
+pub use measure::Measure;
 pub use rates::RateKeeper;
+
+pub(crate) use measure::Keepers;
 
 use ledger::{Charges, Judged, Ledger};
 use semel_core::id::CallerHash;

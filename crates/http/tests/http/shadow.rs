@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::Filter;
-use semel::quota::{Quotas, Rate};
+use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::{Engine, memory};
 use semel_http::{Body, Code, Failure, KeyRule, KeySource, Layer, Mode, Terms, What, Would};
 use semel_testkit::faults::{Call, Fault, Faulty, Pause, Question};
@@ -292,6 +292,45 @@ async fn a_shadow_uses_up_nobodys_quota() {
     in_shadow.send(post("/refunds").json("{}")).await;
     assert_eq!(watching.next().await, What::Shadow(Would::Refuse(Code::Quota)));
     assert_eq!(enforced.charge(5).await.status, 201);
+}
+
+fn once_an_hour() -> Rate {
+    Rate { count: NonZeroU32::MIN, per: Duration::from_hours(1) }
+}
+
+#[tokio::test]
+async fn a_flood_in_shadow_or_without_keys_has_no_enforced_request_refused() {
+    let (new_in_total, new_per_address) = (Some(once_an_hour()), Some(once_an_hour()));
+    let quotas = Quotas { new_in_total, new_per_address, ..Quotas::default() };
+    let engine =
+        Engine::builder(Arc::new(memory::Store::new())).quotas(quotas).build().await.expect("it answers");
+    let from = |layer: Layer| layer.address(|_| Some([192, 0, 2, 7].into()));
+    let (in_shadow, mut watching) = layer(&engine, shadow());
+    let in_shadow = Server::under(from(in_shadow), reads).await;
+    let enforced = Layer::new(engine, Terms::default()).expect("fit for use");
+    let enforced = Server::under(from(enforced), reads).await;
+    for amount in 0..3 {
+        in_shadow.send(request("POST", "/charges").json(&format!("{{\"amount\":{amount}}}"))).await;
+        assert_eq!(watching.next().await, What::Shadow(Would::Run), "what needs no key mints none");
+    }
+    for (path, would) in [("/a", Would::Run), ("/b", Would::Refuse(Code::Quota))] {
+        in_shadow.send(post(path).json("{}")).await;
+        assert_eq!(watching.next().await, What::Shadow(would), "{path}");
+    }
+    assert_eq!(enforced.charge(5).await.status, 201);
+    assert_eq!(enforced.send(post("/refunds").json("{}")).await.status, 429, "its own rate holds");
+}
+
+#[tokio::test]
+async fn what_an_address_would_be_refused_is_told() {
+    let rates = Rates { new_per_address: Some(once_an_hour()), ..Rates::default() };
+    let rates = Some(RateKeeper::new(rates).expect("it makes sense"));
+    let (layer, mut watching) = layer(&engine().await, Terms { rates, ..shadow() });
+    let server = Server::under(layer.address(|_| Some([192, 0, 2, 7].into())), reads).await;
+    for (path, would) in [("/a", Would::Run), ("/b", Would::Refuse(Code::Quota)), ("/a", Would::Replay)] {
+        assert_eq!(server.send(post(path).json("{}")).await.status, 201);
+        assert_eq!(watching.next().await, What::Shadow(would), "{path}");
+    }
 }
 
 /// Sends a request to a service without a socket in between.
