@@ -20,7 +20,7 @@ const LABELS: &[(&str, &str)] = &[
     ("key.charactersMax", "Longest key"),
     ("callers", "Callers are told apart"),
     ("unknownOutcome.settledBy", "What became of a request that ended in doubt is settled by"),
-    ("unknownOutcome.repeatSeconds", "Its repeats are recognised for"),
+    ("unknownOutcome.repeatSeconds", "The next request with its key settles it for"),
     ("unknownOutcome.retryable", "While it is unknown, asking again can help"),
     ("retentionSeconds", "Outcomes are replayed for"),
     ("tombstoneSeconds", "Then refused as expired for"),

@@ -14,9 +14,10 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 use semel::core::outcome::Status;
-use semel::core::policy::{AfterExpiry, Class};
+use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::core::scope::Operation;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The specification: JSON, or HTML for whoever asks for it.
 pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
@@ -135,9 +136,15 @@ fn unknown(terms: &Terms, is_looked_up: bool) -> Value {
     let ways: Vec<_> = ways.into_iter().filter_map(|(is_taken, way)| is_taken.then_some(way)).collect();
     json!({
         "settledBy": ways,
-        "repeatSeconds": is_repeated.then_some(policy.dedup_window.as_secs()),
+        "repeatSeconds": is_repeated.then_some(repeated_within(policy).as_secs()),
         "retryable": is_repeated || is_looked_up,
     })
+}
+
+/// For how long after the first request a doubt is settled by repeating it: a repeat has to arrive, and has the time of an attempt
+/// for that, while the system behind still remembers the first.
+fn repeated_within(policy: &Policy) -> Duration {
+    policy.dedup_window.saturating_sub(policy.work_deadline.saturating_add(policy.skew))
 }
 
 /// What the guarantee rests on: the statuses that are taken for a promise that nothing took effect.
