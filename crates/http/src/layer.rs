@@ -68,8 +68,11 @@ impl Layer {
     }
 
     /// Each route under its own terms. Fails where these [require](semel::sealing::Seal::Required) that outcomes are sealed, and
-    /// the engine has no key.
+    /// the engine has no key; and where they have a [reconciler](Terms::reconciler) that the engine does not ask.
     pub fn routed(engine: Engine, routes: Routes) -> Result<Self, TermsError> {
+        if let Some(route) = routes.unasked_route(|operation| engine.has_reconciler(operation)) {
+            return Err(TermsError::Unasked(route));
+        }
         if let Some(route) = routes.sealed_route().filter(|_| !engine.has_sealing_keys()) {
             return Err(TermsError::NoSealingKey(route.to_owned()));
         }

@@ -99,6 +99,29 @@ impl Routes {
         self.of_record(operation).is_some_and(|ready| ready.terms.seal == Seal::Required)
     }
 
+    /// Operations as the records of a route have them, one for each method where it has no name. Those of the default stand at a path
+    /// that fits no template, unless that has an open end.
+    pub(crate) fn operations_like(&self, route: Option<&str>, terms: &Terms) -> Vec<Operation> {
+        if let Some(name) = &terms.name {
+            return vec![Operation::named(name.as_str())];
+        }
+        let longest = self.by_template.iter().map(|(template, _)| template.segments.len()).max();
+        let other = || "/(other)".repeat(longest.unwrap_or_default() + 1);
+        let path = route.map_or_else(other, str::to_owned);
+        terms.methods.iter().map(|method| Operation::route(method.as_str(), path.as_str())).collect()
+    }
+
+    /// The first route with a reconciler that whoever asks does not know of.
+    pub(crate) fn unasked_route(&self, knows: impl Fn(&str) -> bool) -> Option<String> {
+        let is_unasked = |operation: &Operation| {
+            let operation = operation.as_str();
+            self.reconciler_of(operation).is_some() && !knows(operation)
+        };
+        let mut routes = self.all().filter(|(_, terms)| terms.reconciler.is_some());
+        let found = routes.find(|(route, terms)| self.operations_like(*route, terms).iter().any(is_unasked));
+        found.map(|(route, terms)| terms.name.as_deref().or(route).unwrap_or("other").to_owned())
+    }
+
     /// Every label that [`label`](Self::label) gives: there are no more of them than routes.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.by_template

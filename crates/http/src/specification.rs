@@ -15,7 +15,6 @@ use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class, Policy};
-use semel::core::scope::Operation;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -114,18 +113,11 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
     })
 }
 
-/// Whether somebody is asked what became of an effect in doubt. Of requests that are no route's, those that the engine knows by
-/// their own method and path are not looked at.
+/// Whether somebody is asked what became of an effect in doubt: as each of its problems has it, by what the engine knows. Of requests
+/// that are no route's, those that it knows by their own method and path are not looked at.
 fn is_looked_up(shared: &Shared, route: Option<&str>, terms: &Terms) -> bool {
-    let knows = |operation: &str| shared.engine.has_reconciler(operation);
-    let is_known_by_path = |route: &str| {
-        terms.methods.iter().any(|method| knows(Operation::route(method.as_str(), route).as_str()))
-    };
-    let is_known = match &terms.name {
-        Some(name) => knows(name),
-        None => route.is_some_and(is_known_by_path),
-    };
-    terms.reconciler.is_some() || is_known
+    let operations = shared.routes.operations_like(route, terms);
+    operations.iter().any(|operation| shared.engine.has_reconciler(operation.as_str()))
 }
 
 /// How a doubt about an operation ends, in the order in which that is tried, and so whether it helps to ask again.

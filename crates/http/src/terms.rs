@@ -191,6 +191,8 @@ pub enum TermsError {
     Template(String),
     /// The outcomes of this route are to be sealed, and the engine has no key to seal them with.
     NoSealingKey(String),
+    /// This route has a reconciler, and the engine does not know of it: nobody would ever be asked.
+    Unasked(String),
 }
 
 impl fmt::Display for TermsError {
@@ -212,6 +214,11 @@ impl fmt::Display for TermsError {
             Self::NoSealingKey(route) => {
                 write!(f, "the outcomes of `{route}` are to be sealed, and the engine has no key: nothing is stored unsealed instead")
             }
+            Self::Unasked(route) => write!(
+                f,
+                "`{route}` has a reconciler that the engine does not know of, so that nobody would be asked: hand it the routes by \
+                 Builder::reconcilers and Routes::reconciler_of"
+            ),
             Self::Template(template) => write!(
                 f,
                 "`{template}` is no route: it begins with a slash, and {{name}} stands for one whole segment, \

@@ -16,9 +16,9 @@ impl Directory {
         Self(Arc::new(RwLock::new(routes)))
     }
 
-    /// Questions from now on are put as these say. One that was put already is waited for.
-    pub fn replace(&self, routes: Routes) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = routes;
+    /// Questions from now on are put as these say. One that was put already is waited for. Gives back what held before.
+    pub fn replace(&self, routes: Routes) -> Routes {
+        std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), routes)
     }
 
     /// Whom to ask about records of this operation.

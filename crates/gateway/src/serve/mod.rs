@@ -248,8 +248,12 @@ impl Reloading {
             }
             _ => None,
         };
-        let way = sides.joined(&plan, &self.engine, &self.metrics, &self.shadow);
-        let way = way.map_err(|error| format!("{error}. Keys of [sealing] are read at a start only"))?;
+        // First, since routes are joined only to an engine that knows whom to ask about them.
+        let before = self.directory.replace(routes);
+        let way = sides.joined(&plan, &self.engine, &self.metrics, &self.shadow).map_err(|error| {
+            self.directory.replace(before);
+            format!("{error}. Keys of [sealing] are read at a start only")
+        })?;
         // Nothing fails from here on.
         if let Some((seat, made, shown)) = seated {
             seat.replace(made);
@@ -265,7 +269,6 @@ impl Reloading {
             old.renew(new);
         }
         self.ledgers = ledgers;
-        self.directory.replace(routes);
         self.entrance.replace(way);
         // What is in use stays what is compared with, or the second reload would not tell.
         Ok(plan.held_back(&self.plan))

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::response::IntoResponse;
 use semel::core::policy::{Class, Policy};
 use semel::{Case, Engine, Finding, memory};
-use semel_http::{Layer, Reconciler, Routes, Terms};
+use semel_http::{Layer, Reconciler, Routes, Terms, TermsError};
 use std::sync::Arc;
 
 async fn published(prefix: &str) -> Layer {
@@ -210,9 +210,14 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
     {
         routes = routes.with(path, terms).expect("fit for use");
     }
+    let unaware = Engine::builder(Arc::new(memory::Store::new())).reconciler("pay", nobody).build().await;
+    let refused = Layer::routed(unaware.expect("the store answers"), routes.clone()).err();
+    assert_eq!(refused, Some(TermsError::Unasked("/a/{id}".into())), "nobody would ask");
+    let directory = routes.clone();
     let engine = Engine::builder(Arc::new(memory::Store::new()))
         .reconciler("pay", nobody)
         .reconciler("PATCH /c", nobody)
+        .reconcilers(move |operation| directory.reconciler_of(operation))
         .build()
         .await
         .expect("the store answers");
@@ -241,4 +246,30 @@ async fn the_specification_tells_how_a_doubt_about_each_operation_ends() {
         assert!(page.text().contains(&format!("{ends}{words}")), "{}", page.text());
     }
     assert!(page.text().contains("asking again can help<td>yes") && page.text().contains("can help<td>no"));
+}
+
+#[tokio::test]
+async fn a_reconciler_of_the_default_is_asked_about_what_is_no_routes_or_refused() {
+    let nobody = |_: Case| std::future::ready(Finding::NoAnswer);
+    let looked_up = Terms { reconciler: Some(Reconciler::by(nobody)), ..Terms::default() };
+    let routes = Routes::new(looked_up).and_then(|routes| routes.with("/a/{id}/{*rest}", Terms::default()));
+    let routes = routes.expect("fit for use");
+    let refused = Layer::routed(engine().await, routes.clone()).err();
+    assert_eq!(refused, Some(TermsError::Unasked("other".into())));
+    let directory = routes.clone();
+    let engine = Engine::builder(Arc::new(memory::Store::new()))
+        .reconcilers(move |operation| directory.reconciler_of(operation))
+        .build()
+        .await
+        .expect("the store answers");
+    let layer = Layer::routed(engine, routes).expect("fit for use").publishing("");
+    let server = Server::under(layer, charged).await;
+    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let retryable: Vec<_> = told["operations"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| &one["unknownOutcome"]["retryable"])
+        .collect();
+    assert_eq!(retryable, [&serde_json::json!(false), &serde_json::json!(true)]);
 }
