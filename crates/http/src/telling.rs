@@ -167,6 +167,13 @@ pub(crate) fn error(error: &Error) -> Problem {
             let detail = "Too many requests with new idempotency keys. Nothing was run; retry later, with the same key.";
             Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
         }
+        // No store and no waiting mends how the process was set up.
+        Error::NoSealingKey | Error::Policy(_) => {
+            tracing::error!(%error, "a request cannot be protected as this process is set up");
+            let detail = "Requests like this one cannot be protected as the service is set up. Nothing was run; whoever runs the \
+                          service has to mend it.";
+            Problem::new(Code::StoreUnavailable, detail).with_status(500)
+        }
         // Whatever it was: without a claim nothing runs, and nothing was.
         _ => {
             let detail = "Whether this request was processed before cannot be told just now. Nothing was run; retry \
@@ -196,4 +203,19 @@ pub(crate) fn rebuilt(id: OperationId, replayed: &Replayed, mut response: Respon
     names::strip(response.headers_mut());
     response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("rebuilt"));
     marked(id, replayed, response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_up_that_seals_nothing_is_no_outage_that_a_retry_outlasts() {
+        let told = error(&Error::NoSealingKey).into_response(Form::Json, "");
+        assert_eq!((told.status().as_u16(), told.headers().get("retry-after")), (500, None));
+        let document = String::from_utf8_lossy(&told.body().data().unwrap_or_default()).into_owned();
+        assert!(document.contains("\"retryable\":false"), "{document}");
+        let told = error(&Error::Closing).into_response(Form::Json, "");
+        assert_eq!((told.status().as_u16(), told.headers().contains_key("retry-after")), (503, true));
+    }
 }

@@ -265,6 +265,11 @@ fn not_run(error: &Error) -> Problem {
             let detail = "Too many new keys. Nothing was claimed; claim again later, with the same key.";
             semel_http::Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after).into()
         }
+        Error::NoSealingKey => {
+            tracing::error!(%error, "nothing can be claimed as this gateway is set up");
+            let detail = "Nothing can be claimed as this gateway is set up, so begin nothing. Whoever runs it has to mend it.";
+            semel_http::Problem::new(Code::StoreUnavailable, detail).with_status(500).into()
+        }
         error => {
             tracing::warn!(%error, "nothing could be claimed");
             let detail = "Whether this was done before cannot be told just now. Nothing was claimed, so begin nothing; claim again \
