@@ -55,12 +55,24 @@ impl Trouble {
     fn with(&mut self, spans: usize, now: Duration) -> Option<(u64, usize)> {
         self.batches += 1;
         self.spans += spans;
+        self.due(now)
+    }
+
+    /// What there is to tell of, if it is time to: also of trouble that is over by now.
+    fn due(&mut self, now: Duration) -> Option<(u64, usize)> {
         if self.told_at.is_some_and(|at| now.saturating_sub(at) < TOLD_EVERY) {
             return None;
         }
-        let told = std::mem::take(self);
+        let rest = self.rest()?;
         self.told_at = Some(now);
-        Some((told.batches, told.spans))
+        Some(rest)
+    }
+
+    /// What was not told of yet, whatever the time.
+    fn rest(&mut self) -> Option<(u64, usize)> {
+        let rest = std::mem::take(self);
+        self.told_at = rest.told_at;
+        (rest.batches > 0).then_some((rest.batches, rest.spans))
     }
 }
 
@@ -116,6 +128,13 @@ impl Exporter {
                 self.tell(batch.len(), Some("the process ends"));
             }
         }
+        // Nobody comes after this who could tell.
+        if let Some((batches, spans)) = self.lost.rest() {
+            warn_of_lost(batches, spans, "this is what was not told of before the process ends");
+        }
+        if let Some((batches, spans)) = self.unanswered.rest() {
+            warn_of_unanswered(batches, spans);
+        }
     }
 
     /// Sends what comes, and once `stopped` what is left. `batch` is what was taken out of the queue and is not counted yet.
@@ -158,10 +177,13 @@ impl Exporter {
         let sent = tokio::time::timeout(self.timeout, self.post(batch)).await;
         let failed = match sent {
             Ok(Ok(taken)) => {
-                if let Taken::Unanswered = taken
-                    && let Some((batches, spans)) = self.unanswered.with(batch.len(), SystemClock.uptime())
-                {
-                    warn!(batches, spans, "a collector took spans, and its answer broke off");
+                let now = SystemClock.uptime();
+                let told = match taken {
+                    Taken::Unanswered => self.unanswered.with(batch.len(), now),
+                    Taken::Whole => self.unanswered.due(now),
+                };
+                if let Some((batches, spans)) = told {
+                    warn_of_unanswered(batches, spans);
                 }
                 None
             }
@@ -175,10 +197,10 @@ impl Exporter {
     fn tell(&mut self, spans: usize, failed: Option<&str>) {
         let counter = if failed.is_none() { &self.counts.sent } else { &self.counts.failed };
         Counts::add(counter, spans);
-        if let Some(why) = failed
-            && let Some((batches, spans)) = self.lost.with(spans, SystemClock.uptime())
-        {
-            warn!(batches, spans, "spans could not be sent and are lost: {why}");
+        let now = SystemClock.uptime();
+        let told = if failed.is_some() { self.lost.with(spans, now) } else { self.lost.due(now) };
+        if let Some((batches, spans)) = told {
+            warn_of_lost(batches, spans, failed.unwrap_or("they are taken again by now"));
         }
     }
 
@@ -204,6 +226,14 @@ impl Exporter {
             (false, _) => Err(format!("the collector answered {status}")),
         }
     }
+}
+
+fn warn_of_lost(batches: u64, spans: usize, why: &str) {
+    warn!(batches, spans, "spans could not be sent and are lost: {why}");
+}
+
+fn warn_of_unanswered(batches: u64, spans: usize) {
+    warn!(batches, spans, "a collector took spans, and its answer broke off");
 }
 
 #[cfg(test)]
@@ -235,6 +265,22 @@ mod tests {
         let told: Vec<_> = (0..125).map(|at| trouble.with(10, begun + second * at)).collect();
         let lines: Vec<_> = told.iter().enumerate().filter_map(|(at, told)| Some((at, (*told)?))).collect();
         assert_eq!(lines, [(0, (1, 10)), (60, (60, 600)), (120, (60, 600))]);
+    }
+
+    #[test]
+    fn trouble_that_ended_within_the_minute_is_told_of_once_that_is_over_or_at_the_end() {
+        let (mut trouble, second) = (Trouble::default(), Duration::from_secs(1));
+        let begun = Duration::from_hours(7);
+        assert_eq!(trouble.due(begun), None, "nothing has happened");
+        assert_eq!(trouble.with(10, begun), Some((1, 10)));
+        assert_eq!((trouble.with(10, begun + second), trouble.with(5, begun + second * 2)), (None, None));
+        // From here on everything is taken.
+        assert_eq!(trouble.due(begun + second * 59), None, "a collector that comes and goes fills no log");
+        assert_eq!(trouble.due(begun + second * 60), Some((2, 15)));
+        assert_eq!((trouble.due(begun + second * 200), trouble.rest()), (None, None), "once");
+        assert_eq!(trouble.with(1, begun + second * 300), Some((1, 1)));
+        assert_eq!(trouble.with(7, begun + second * 301), None);
+        assert_eq!((trouble.rest(), trouble.rest()), (Some((1, 7)), None), "the process ends");
     }
 
     #[tokio::test]
