@@ -190,4 +190,23 @@ async fn a_gateway_without_keys_on_a_store_with_sealed_answers_says_at_its_start
     assert!(!world.log().contains(told), "whoever has the keys is not warned");
     start(&[]);
     assert!(world.log().contains(told), "{}", world.log());
+    // What a worker reports there is stored as it is, and whoever looks with the keys is told.
+    let mut keyless = Gateway::start(&world.scratch, world.upstream.address, &[]);
+    let admin = keyless.admin();
+    let claim = Ask::post("/v1/claims").json("{\"operation\":\"job\",\"key\":\"job-1\",\"payload\":1}");
+    let claimed = claim.send(admin).await.expect("an answer").json();
+    let (id, token) = (claimed["operationId"].as_str(), claimed["token"].as_str());
+    let (id, token) = (id.expect("an id"), token.expect("a token"));
+    let outcome = format!(
+        "{{\"token\":\"{token}\",\"outcome\":\"succeeded\",\"response\":{{\"status\":200,\"body\":\"4000-0012-3456\"}}}}"
+    );
+    let reported = Ask::post(&format!("/v1/claims/{id}/outcome")).json(&outcome).send(admin).await;
+    assert_eq!(reported.expect("an answer").status, 200);
+    let doctor = std::process::Command::new(env!("CARGO_BIN_EXE_semel"))
+        .args(["doctor", "--json", "--config"])
+        .arg(&config)
+        .output()
+        .expect("semel runs");
+    let found = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(found.contains("answers-unsealed") && found.contains(id), "{found}");
 }
