@@ -127,7 +127,10 @@ async fn claim_where_it_is(
         if !located.permits(&write.expect) {
             return Ok(None);
         }
-        let permit = match admit(node, command, recognised, &write, looked).await? {
+        // One key costs once: a claim that may still arrive has stayed charged.
+        let is_charged = loose.iter().any(|loose| loose.write.expect == Expect::Absent);
+        let needs_permit = write.expect == Expect::Absent && !is_charged;
+        let permit = match admit(node, command, recognised, needs_permit, looked).await? {
             Admitted::Yes(permit) => permit,
             Admitted::LookFirst => {
                 (reading, looked) = (node.get(command.id).await?, true);
@@ -166,10 +169,10 @@ async fn admit(
     node: &Node,
     command: &Command<'_>,
     recognised: &Recognised,
-    write: &Write,
+    needs_permit: bool,
     looked: bool,
 ) -> Result<Admitted, Error> {
-    if write.expect != Expect::Absent {
+    if !needs_permit {
         return Ok(Admitted::Yes(None));
     }
     match node.admit(command, &recognised.intent).await {
