@@ -125,7 +125,8 @@ impl Ownership {
         let lease = self.record().policy().lease;
         while self.node.clock.uptime() < self.deadline() {
             let pause = match self.renew().await {
-                Ok(_) => lease / 3,
+                // Never at once: where the store's time is known too roughly, that would go on without a pause.
+                Ok(_) => self.renewal_due_in().max(lease / 20),
                 Err(Unwritten::Store(_)) => lease / 20,
                 Err(Unwritten::Refused(_)) => {
                     self.close();
@@ -174,6 +175,18 @@ impl Ownership {
             }
             let pause = backoff.next_span(self.node.random.bits());
             self.node.clock.sleep(pause).await;
+        }
+    }
+
+    /// In how long the lease is to be renewed: once a third of what was granted has passed, at the latest that it can be.
+    pub(crate) fn renewal_due_in(&self) -> Duration {
+        let record = self.record();
+        match record.state() {
+            State::Claimed { lease_until } | State::Processing { lease_until } => {
+                let left = lease_until.since(self.node.now_at_the_latest());
+                left.saturating_sub(record.policy().lease / 3 * 2)
+            }
+            _ => Duration::ZERO,
         }
     }
 

@@ -107,10 +107,9 @@ impl Renewer {
         Self { shared }
     }
 
-    /// Has the lease renewed from now on.
+    /// Has the lease renewed from now on: at once where a third of it has passed, as it has under a claim that took long.
     pub(crate) async fn keep(&self, ownership: &Arc<Ownership>) -> Keeping {
-        let lease = ownership.record().policy().lease;
-        let due_at = ownership.node.clock.uptime().saturating_add(lease / 3);
+        let due_at = ownership.node.clock.uptime().saturating_add(ownership.renewal_due_in());
         let (due, is_sooner) = self.shared.enter(due_at, Arc::clone(ownership));
         let keeping = Keeping { due: Some(due), ownership: Arc::clone(ownership) };
         if is_sooner {

@@ -6,6 +6,8 @@ use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::{Claimed, Error, Failed, GivenUp, RunError, Told};
+use semel_testkit::faults::{Fault, Pause, Question};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 async fn panics(_: semel::Attempt) -> Result<u32, Failed> {
     panic!("in the middle of the effect")
@@ -65,6 +67,27 @@ async fn work_that_outlives_its_deadline_is_dropped_and_in_doubt() {
     assert!(matches!(call.await.expect("no panic"), Err(RunError::Unknown)));
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
     assert!(world.saw("Overran"));
+}
+
+#[tokio::test]
+async fn the_lease_of_a_claim_that_took_long_is_renewed_at_once() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let clock = world.clock.clone();
+    let is_claimed = AtomicBool::new(false);
+    // The answer to the claim is lost after 10 s, and the look for it takes 9 s: of 25 s, 6 s are left.
+    world.fate(move |call| match call.question {
+        Question::Insert => Fault::DelayAfter(Pause::until(std::future::pending())),
+        Question::Get if !is_claimed.swap(true, Ordering::SeqCst) => {
+            Fault::DelayAfter(Pause::until(semel::Clock::sleep(&clock, secs(9))))
+        }
+        _ => Fault::Pass,
+    });
+    let policy = Policy { lease: secs(25), ..Policy::new(Class::External) };
+    let _call = tokio::spawn(async move { engine.run(intent_under(policy, "k", "5"), forever).await });
+    world.pass(secs(35)).await;
+    assert!(world.saw("Claimed") && !world.saw("LeaseLost"));
+    assert_eq!(world.record().await.state_name(), StateName::Processing, "10 s after the lease that was granted");
 }
 
 #[tokio::test]
