@@ -275,7 +275,9 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
     for Loose { id, write } in loose {
         let give_up_at = begun.saturating_add(write.next.policy().lease);
         let left = give_up_at.saturating_sub(node.clock.uptime());
-        let Some(Some((record, place))) = node.within(left, look_for(node, id, &write)).await else { continue };
+        let Some(Some((record, place))) = node.within(left, look_for(node, id, &write)).await else {
+            continue;
+        };
         let ownership = Ownership::new(Arc::clone(node), id, record, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));
         // One that cannot be stored must not keep the place from others for ever.
@@ -290,11 +292,7 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
 ///
 /// What one outage lost was lost by many: each pauses for a span of its own before every look, the first one too, and only
 /// so many look at once.
-async fn look_for<'a>(
-    node: &'a Node,
-    id: CommandId,
-    write: &Write,
-) -> Option<(Record, SemaphorePermit<'a>)> {
+async fn look_for<'a>(node: &'a Node, id: CommandId, write: &Write) -> Option<(Record, SemaphorePermit<'a>)> {
     let mut backoff = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
     loop {
         node.clock.sleep(backoff.next_span(node.random.bits())).await;

@@ -7,8 +7,10 @@
 use crate::clock::Clock;
 use crate::ownership::Ownership;
 use crate::spawn::Spawn;
+use futures_util::FutureExt as _;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -73,13 +75,7 @@ impl Shared {
         while let Some((due, next)) = self.take_due(clock.uptime()) {
             for ownership in due.into_values() {
                 let spawn = Arc::clone(&ownership.node.spawn);
-                spawn.spawn(Box::pin(async move {
-                    tokio::select! {
-                        biased;
-                        () = ownership.renewed_enough.notified() => {}
-                        () = ownership.keep_lease() => {}
-                    }
-                }));
+                spawn.spawn(Box::pin(renew(ownership)));
             }
             let nap = async {
                 match next {
@@ -93,6 +89,23 @@ impl Shared {
                 () = nap => {}
             }
         }
+    }
+}
+
+/// Renews one lease until that is enough, or the lease is lost.
+async fn renew(ownership: Arc<Ownership>) {
+    let renewing = async {
+        tokio::select! {
+            biased;
+            () = ownership.renewed_enough.notified() => {}
+            () = ownership.keep_lease() => {}
+        }
+    };
+    // Whoever watches the engine is code of others and runs in here. Where it panics nothing is renewed any more, and that
+    // must not go unsaid: the lease counts as lost.
+    if AssertUnwindSafe(renewing).catch_unwind().await.is_err() {
+        // It may panic once more. The attempt is closed by then.
+        drop(catch_unwind(AssertUnwindSafe(|| ownership.lose_lease())));
     }
 }
 
