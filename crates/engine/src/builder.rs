@@ -98,6 +98,10 @@ impl Builder {
 
     /// Where to look whom to ask about an operation that nobody was [named](Self::reconciler) for. It is looked into anew for
     /// each question, so that those who stand there can change while the engine runs.
+    ///
+    /// Hand out the same `Arc` for whatever is to share one [bound](crate::Probe::at_once_max) on the questions under way: two
+    /// are told apart by it. Where each question gets a new one, only twice the
+    /// [total](crate::Probe::at_once_total_max) bounds them.
     pub fn reconcilers(
         mut self,
         directory: impl Fn(&str) -> Option<Arc<dyn Reconcile>> + Send + Sync + 'static,

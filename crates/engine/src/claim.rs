@@ -13,6 +13,7 @@ use crate::quota::Permit;
 use crate::recognise::{self, Recognised};
 use crate::sealing::Seal;
 use crate::secrets;
+use crate::tasks::Closing;
 use crate::telling;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Decision, Expect, Found, Ticket, Write};
@@ -22,6 +23,7 @@ use semel_core::time::Time;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::SemaphorePermit;
 
 /// The pause between two looks for a claim that may still arrive, at first and at most.
 const GIVE_BACK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -125,7 +127,10 @@ async fn claim_where_it_is(
         if !located.permits(&write.expect) {
             return Ok(None);
         }
-        let permit = match admit(node, command, recognised, &write, looked).await? {
+        // One key costs once: a claim that may still arrive has stayed charged.
+        let is_charged = loose.iter().any(|loose| loose.write.expect == Expect::Absent);
+        let needs_permit = write.expect == Expect::Absent && !is_charged;
+        let permit = match admit(node, command, recognised, needs_permit, looked).await? {
             Admitted::Yes(permit) => permit,
             Admitted::LookFirst => {
                 (reading, looked) = (node.get(command.id).await?, true);
@@ -164,10 +169,10 @@ async fn admit(
     node: &Node,
     command: &Command<'_>,
     recognised: &Recognised,
-    write: &Write,
+    needs_permit: bool,
     looked: bool,
 ) -> Result<Admitted, Error> {
-    if write.expect != Expect::Absent {
+    if !needs_permit {
         return Ok(Admitted::Yes(None));
     }
     match node.admit(command, &recognised.intent).await {
@@ -247,38 +252,58 @@ fn landed(
 }
 
 /// Gives back claims that may stand in the store although nobody could tell, or may still arrive there: nothing was sent
-/// under them. Looks for as long as one of them could be in anybody's way.
+/// under them. Looks for as long as one of them could be in anybody's way, in a task of its own that holds nothing of the
+/// request any more and that nobody who shuts the engine down has to wait for.
+pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
+    if loose.is_empty() {
+        return;
+    }
+    let (node, guard) = (Arc::clone(node), node.tasks.enter_beside());
+    let spawn = Arc::clone(&node.spawn);
+    spawn.spawn(Box::pin(async move {
+        let _guard = guard;
+        tokio::select! {
+            biased;
+            () = node.tasks.closed(Closing::Now) => {}
+            () = give_all_back(&node, loose) => {}
+        }
+    }));
+}
+
+async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
+    let begun = node.clock.uptime();
+    for Loose { id, write } in loose {
+        let give_up_at = begun.saturating_add(write.next.policy().lease);
+        let left = give_up_at.saturating_sub(node.clock.uptime());
+        let Some(Some((record, place))) = node.within(left, look_for(node, id, &write)).await else {
+            continue;
+        };
+        let ownership = Ownership::new(Arc::clone(node), id, record, Seal::default());
+        let mut abandoned = pin!(ownership.abandon(LAPSED));
+        // One that cannot be stored must not keep the place from others for ever.
+        if node.within(node.settings.store_timeout, &mut abandoned).await.is_none() {
+            drop(place);
+            abandoned.await;
+        }
+    }
+}
+
+/// A claim that has arrived after all, and the place that it was looked for from. `None` where it never can.
 ///
 /// What one outage lost was lost by many: each pauses for a span of its own before every look, the first one too, and only
 /// so many look at once.
-pub(crate) async fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
-    for Loose { id, write } in loose {
-        let give_up_at = node.clock.uptime() + write.next.policy().lease;
-        let mut backoff = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
-        loop {
-            node.clock.sleep(backoff.next_span(node.random.bits())).await;
-            let Ok(place) = node.giving_back.acquire().await else { return };
-            if let Ok(reading) = node.get(id).await {
-                if let Some(record) = machine::claim_landed(&write, reading.found()) {
-                    let record = Record::clone(record);
-                    let ownership = Ownership::new(Arc::clone(node), id, record, Seal::default());
-                    let mut abandoned = pin!(ownership.abandon(LAPSED));
-                    // One that cannot be stored must not keep the place from others for ever.
-                    if node.within(node.settings.store_timeout, &mut abandoned).await.is_none() {
-                        drop(place);
-                        abandoned.await;
-                    }
-                    break;
-                }
-                // What it expects no longer stands there: it can never arrive.
-                if !write.expect.met_by(reading.found()) {
-                    break;
-                }
-            }
-            drop(place);
-            if node.clock.uptime() >= give_up_at {
-                break;
-            }
+async fn look_for<'a>(node: &'a Node, id: CommandId, write: &Write) -> Option<(Record, SemaphorePermit<'a>)> {
+    let mut backoff = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
+    loop {
+        node.clock.sleep(backoff.next_span(node.random.bits())).await;
+        let place = node.giving_back.acquire().await.ok()?;
+        let Ok(reading) = node.get(id).await else { continue };
+        if let Some(record) = machine::claim_landed(write, reading.found()) {
+            return Some((Record::clone(record), place));
+        }
+        // What it expects no longer stands there: it can never arrive.
+        if !write.expect.met_by(reading.found()) {
+            return None;
         }
     }
 }

@@ -125,7 +125,7 @@ impl Engine {
         node.tasks.close(Closing::Draining);
         let running = node.tasks.under_way();
         let mut cut_off = 0;
-        if !in_time(node, deadline, node.tasks.idle()).await {
+        if !in_time(node, deadline, node.tasks.all_idle()).await {
             cut_off = node.tasks.under_way();
             node.tasks.close(Closing::Now);
             in_time(node, node.settings.finish_wait, node.tasks.idle()).await;
@@ -197,7 +197,8 @@ impl Engine {
         let (aside, in_progress) = oneshot::channel();
         let attempt = async move {
             let _guard = guard;
-            engine.attempt(&recognised, place, work, reply, aside).await;
+            let loose = engine.attempt(&recognised, place, work, reply, aside).await;
+            claim::give_back(&engine.node, loose);
         };
         // Whoever traces the request finds its attempt in there, although a task of the engine's own makes it.
         self.node.spawn.spawn(Box::pin(attempt.instrument(tracing::Span::current())));
@@ -211,6 +212,7 @@ impl Engine {
         }
     }
 
+    /// Yields the claims that were lost sight of over it.
     async fn attempt<L: Send>(
         &self,
         recognised: &Recognised,
@@ -218,7 +220,7 @@ impl Engine {
         work: Work<L>,
         reply: conduct::Reply<L>,
         aside: oneshot::Sender<(Shown, Place)>,
-    ) {
+    ) -> Vec<claim::Loose> {
         let node = &self.node;
         let command = recognised.command();
         match claim::claim(node, recognised).instrument(span!("claim")).await {
@@ -230,7 +232,7 @@ impl Engine {
                 if judged == Reply::InProgress {
                     drop(reply);
                     drop(aside.send(((id, reading), place)));
-                    return;
+                    return Vec::new();
                 }
                 wait::show_end(Some(&place), id, &reading, judged);
                 self.keep(id, &reading);
@@ -242,16 +244,17 @@ impl Engine {
                 drop(reply.send(Ok(telling::answer(node, &subject, Found::Nothing, Reply::Unknown))));
             }
             Ok(Claim::Lapsed(ownership)) => {
-                drop(place);
+                drop((place, work));
                 drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
                 ownership.abandon(claim::LAPSED).await;
             }
             Err(unclaimed) => {
                 drop(place);
                 drop(reply.send(Err(unclaimed.error)));
-                claim::give_back(node, unclaimed.loose).await;
+                return unclaimed.loose;
             }
         }
+        Vec::new()
     }
 
     fn keep(&self, id: CommandId, reading: &Reading) {

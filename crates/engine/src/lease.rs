@@ -53,7 +53,8 @@ impl Engine {
         let (reply, claimed) = oneshot::channel();
         self.node.spawn.spawn(Box::pin(async move {
             let _guard = guard;
-            claim_by_hand(&node, &recognised, reply).await;
+            let loose = claim_by_hand(&node, &recognised, reply).await;
+            claim::give_back(&node, loose);
         }));
         // No answer: the task was torn down, and whatever it had claimed was handed to nobody.
         claimed.await.unwrap_or(Err(Error::Closing))
@@ -80,11 +81,12 @@ impl Engine {
     }
 }
 
+/// Yields the claims that were lost sight of over it.
 async fn claim_by_hand(
     node: &Arc<Node>,
     recognised: &Recognised,
     reply: oneshot::Sender<Result<Claimed, Error>>,
-) {
+) -> Vec<claim::Loose> {
     let command = recognised.command();
     let told = |id, found, reply| telling::answer(node, &Subject::under(id, &command), found, reply);
     match claim::claim(node, recognised).await {
@@ -109,9 +111,10 @@ async fn claim_by_hand(
         }
         Err(unclaimed) => {
             drop(reply.send(Err(unclaimed.error)));
-            claim::give_back(node, unclaimed.loose).await;
+            return unclaimed.loose;
         }
     }
+    Vec::new()
 }
 
 impl Lease {

@@ -112,7 +112,8 @@ pub enum Event<'a> {
         /// The caller.
         caller: CallerHash,
     },
-    /// An owner learnt that its lease is lost: somebody else wrote the record.
+    /// An owner learnt that its lease is lost: somebody else wrote the record, or an [`Observer`] panicked while it was renewed
+    /// and it is renewed no more.
     LeaseLost {
         /// Which command.
         operation_id: OperationId,

@@ -39,6 +39,8 @@ pub(crate) struct Ownership {
     closed: AtomicBool,
     /// By when the work must have ended, by the uptime.
     deadline: Mutex<Duration>,
+    /// The work was given more time.
+    deadline_moved: Notify,
     /// Whoever [keeps the lease](Self::keep_lease) is to stop.
     pub(crate) renewed_enough: Notify,
 }
@@ -68,8 +70,9 @@ impl Ownership {
         let token = record.token();
         let known = Mutex::new(Arc::new(record));
         let writing = tokio::sync::Mutex::default();
-        let (closed, deadline, renewed_enough) = (AtomicBool::new(false), Mutex::default(), Notify::new());
-        Self { node, id, token, seal, known, writing, closed, deadline, renewed_enough }
+        let (closed, deadline) = (AtomicBool::new(false), Mutex::default());
+        let (deadline_moved, renewed_enough) = (Notify::new(), Notify::new());
+        Self { node, id, token, seal, known, writing, closed, deadline, deadline_moved, renewed_enough }
     }
 
     /// The record as it was last known to be stored.
@@ -98,6 +101,7 @@ impl Ownership {
     pub(crate) fn begin_deadline(&self) {
         let until = self.node.clock.uptime() + self.record().policy().work_deadline;
         *self.deadline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = until;
+        self.deadline_moved.notify_one();
     }
 
     /// By when the work must have ended.
@@ -119,24 +123,32 @@ impl Ownership {
         drop(self.writing.lock().await);
     }
 
-    /// Renews the lease, and goes on for as long as it is polled. Ends where the lease is lost, and at the deadline: work
-    /// that keeps its thread cannot be dropped then, and must not be renewed for ever.
+    /// Renews the lease, and goes on for as long as it is polled. Ends where the lease is lost. Past the deadline it waits for
+    /// another one: work that keeps its thread cannot be dropped then, and must not be renewed for ever; but it may still
+    /// [start](Self::start), and has all of its time from then on.
     pub(crate) async fn keep_lease(&self) {
         let lease = self.record().policy().lease;
-        while self.node.clock.uptime() < self.deadline() {
+        loop {
+            if self.node.clock.uptime() >= self.deadline() {
+                self.deadline_moved.notified().await;
+                continue;
+            }
             let pause = match self.renew().await {
-                Ok(_) => lease / 3,
+                // Never at once: where the store's time is known too roughly, that would go on without a pause.
+                Ok(_) => self.renewal_due_in().max(lease / 20),
                 Err(Unwritten::Store(_)) => lease / 20,
-                Err(Unwritten::Refused(_)) => {
-                    self.close();
-                    let record = self.record();
-                    let (operation_id, operation) = (record.operation_id(), record.operation());
-                    self.node.observe(&Event::LeaseLost { operation_id, operation });
-                    return;
-                }
+                Err(Unwritten::Refused(_)) => return self.lose_lease(),
             };
             self.node.clock.alarm(pause).await;
         }
+    }
+
+    /// The lease is not renewed any more: nothing may be sent, and whoever watches is told.
+    pub(crate) fn lose_lease(&self) {
+        self.close();
+        let record = self.record();
+        let (operation_id, operation) = (record.operation_id(), record.operation());
+        self.node.observe(&Event::LeaseLost { operation_id, operation });
     }
 
     /// Stores how the attempt ended, and does not give up: not over an outage, not over a full disk.
@@ -174,6 +186,18 @@ impl Ownership {
             }
             let pause = backoff.next_span(self.node.random.bits());
             self.node.clock.sleep(pause).await;
+        }
+    }
+
+    /// In how long the lease is to be renewed: once a third of what was granted has passed, at the latest that it can be.
+    pub(crate) fn renewal_due_in(&self) -> Duration {
+        let record = self.record();
+        match record.state() {
+            State::Claimed { lease_until } | State::Processing { lease_until } => {
+                let left = lease_until.since(self.node.now_at_the_latest());
+                left.saturating_sub(record.policy().lease / 3 * 2)
+            }
+            _ => Duration::ZERO,
         }
     }
 

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// How many questions wait for one of those who are asked; more are left to the next round of the sweeper.
 const WAITING_MAX: usize = 10_000;
 
+/// How many wait for all of them together. The first one to somebody still finds room for as long as it is not twice that.
+const WAITING_TOTAL_MAX: usize = 2 * WAITING_MAX;
+
 /// What is to be asked, the oldest first, and what is waited for.
 #[derive(Default)]
 pub(crate) struct Questions {
@@ -36,26 +39,34 @@ pub(crate) struct Question {
 }
 
 impl Questions {
-    /// Puts a question to `asked`, unless it is put already or too many wait for the same.
+    /// Puts a question to `asked`, unless it is put already or too many wait, for the same or in total.
     pub(crate) fn put(&mut self, id: CommandId, asked: Arc<dyn Reconcile>) {
         if self.open.contains(&id) {
             return;
         }
         let found = self.shares.iter().position(|share| Arc::ptr_eq(&share.asked, &asked));
+        let of_the_same = found.map_or(0, |at| self.shares[at].waiting.len());
+        let in_total = self.open.len() - self.under_way;
+        let in_total_max = if of_the_same == 0 { 2 * WAITING_TOTAL_MAX } else { WAITING_TOTAL_MAX };
+        if of_the_same >= WAITING_MAX || in_total >= in_total_max {
+            return;
+        }
         let at = found.unwrap_or_else(|| {
             self.shares.push_back(Share { asked, waiting: VecDeque::new(), under_way: 0 });
             self.shares.len() - 1
         });
-        let waiting = &mut self.shares[at].waiting;
-        if waiting.len() < WAITING_MAX {
-            waiting.push_back(id);
-            self.open.insert(id);
-        }
+        self.shares[at].waiting.push_back(id);
+        self.open.insert(id);
     }
 
-    /// The next question that finds a place: one of those to whom none is under way always does, others where there is one both
-    /// of their own and among all. Who was asked last has to wait for the others.
+    /// The next question that finds a place: of those to whom none is under way one always does, up to twice as many as all may
+    /// have together; others where there is one both of their own and among all. Who was asked last has to wait for the others.
+    ///
+    /// A directory that hands out somebody new for each question has no other bound than the first.
     pub(crate) fn next(&mut self, bounds: &Probe) -> Option<Question> {
+        if self.under_way >= bounds.at_once_total_max.saturating_mul(2).max(1) {
+            return None;
+        }
         let is_room = self.under_way < bounds.at_once_total_max;
         let has_place =
             |share: &Share| share.under_way == 0 || is_room && share.under_way < bounds.at_once_max;
@@ -135,6 +146,17 @@ mod tests {
                 questions.answered(one);
             }
         }
+    }
+
+    #[test]
+    fn where_everybody_asked_is_somebody_new_no_more_than_twice_the_total_are_under_way_or_wait() {
+        let mut questions = Questions::default();
+        (0..u16::MAX).for_each(|which| questions.put(id(which), somebody()));
+        assert_eq!(questions.open.len(), 2 * WAITING_TOTAL_MAX);
+        let mut taken = given(&mut questions, &BOUNDS);
+        assert_eq!(taken.len(), 12);
+        questions.answered(&taken.swap_remove(0));
+        assert_eq!(given(&mut questions, &BOUNDS).len(), 1, "the next one's turn");
     }
 
     #[test]

@@ -7,8 +7,10 @@
 use crate::clock::Clock;
 use crate::ownership::Ownership;
 use crate::spawn::Spawn;
+use futures_util::FutureExt as _;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -73,13 +75,7 @@ impl Shared {
         while let Some((due, next)) = self.take_due(clock.uptime()) {
             for ownership in due.into_values() {
                 let spawn = Arc::clone(&ownership.node.spawn);
-                spawn.spawn(Box::pin(async move {
-                    tokio::select! {
-                        biased;
-                        () = ownership.renewed_enough.notified() => {}
-                        () = ownership.keep_lease() => {}
-                    }
-                }));
+                spawn.spawn(Box::pin(renew(ownership)));
             }
             let nap = async {
                 match next {
@@ -96,6 +92,23 @@ impl Shared {
     }
 }
 
+/// Renews one lease until that is enough, or the lease is lost.
+async fn renew(ownership: Arc<Ownership>) {
+    let renewing = async {
+        tokio::select! {
+            biased;
+            () = ownership.renewed_enough.notified() => {}
+            () = ownership.keep_lease() => {}
+        }
+    };
+    // Whoever watches the engine is code of others and runs in here. Where it panics nothing is renewed any more, and that
+    // must not go unsaid: the lease counts as lost.
+    if AssertUnwindSafe(renewing).catch_unwind().await.is_err() {
+        // It may panic once more. The attempt is closed by then.
+        drop(catch_unwind(AssertUnwindSafe(|| ownership.lose_lease())));
+    }
+}
+
 impl Renewer {
     /// Starts the task.
     pub(crate) fn begin(clock: Arc<dyn Clock>, spawn: &dyn Spawn) -> Self {
@@ -107,10 +120,9 @@ impl Renewer {
         Self { shared }
     }
 
-    /// Has the lease renewed from now on.
+    /// Has the lease renewed from now on: at once where a third of it has passed, as it has under a claim that took long.
     pub(crate) async fn keep(&self, ownership: &Arc<Ownership>) -> Keeping {
-        let lease = ownership.record().policy().lease;
-        let due_at = ownership.node.clock.uptime().saturating_add(lease / 3);
+        let due_at = ownership.node.clock.uptime().saturating_add(ownership.renewal_due_in());
         let (due, is_sooner) = self.shared.enter(due_at, Arc::clone(ownership));
         let keeping = Keeping { due: Some(due), ownership: Arc::clone(ownership) };
         if is_sooner {

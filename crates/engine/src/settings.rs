@@ -60,7 +60,8 @@ pub struct Probe {
     pub quiet: Duration,
     /// How many questions to one [reconciler](crate::Reconcile) are under way at once. 16.
     pub at_once_max: usize,
-    /// How many are under way to all of them together. 64. One to each is always allowed, whatever others keep waiting.
+    /// How many are under way to all of them together. 64. One to each is allowed besides, whatever others keep waiting, until
+    /// twice as many are under way.
     pub at_once_total_max: usize,
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum Closing {
 pub(crate) struct Tasks {
     closing: watch::Sender<Closing>,
     under_way: Arc<UnderWay>,
+    /// What goes on beside attempts, and no attempt depends on.
+    beside: Arc<UnderWay>,
 }
 
 /// A number, and whoever waits for it to be zero. Not a channel: every command counts itself in and out, and a channel
@@ -30,6 +32,30 @@ pub(crate) struct Tasks {
 struct UnderWay {
     count: AtomicUsize,
     none: Notify,
+}
+
+impl UnderWay {
+    fn enter(self: &Arc<Self>) -> Guard {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Guard(Arc::clone(self))
+    }
+
+    fn now(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    async fn idle(&self) {
+        loop {
+            let none = self.none.notified();
+            let mut none = pin!(none);
+            // Listening before looking: the last one may leave in between.
+            none.as_mut().enable();
+            if self.now() == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
 }
 
 /// Counts as one task until it is dropped.
@@ -46,7 +72,7 @@ impl Drop for Guard {
 
 impl Tasks {
     pub(crate) fn new() -> Self {
-        Self { closing: watch::channel(Closing::Open).0, under_way: Arc::default() }
+        Self { closing: watch::channel(Closing::Open).0, under_way: Arc::default(), beside: Arc::default() }
     }
 
     /// One more task, unless the engine is closing.
@@ -58,8 +84,12 @@ impl Tasks {
 
     /// One more task, also while the engine is closing: for what it has begun before.
     pub(crate) fn enter_anyway(&self) -> Guard {
-        self.under_way.count.fetch_add(1, Ordering::SeqCst);
-        Guard(Arc::clone(&self.under_way))
+        self.under_way.enter()
+    }
+
+    /// One more task that is no attempt: whoever shuts down may wait for it, and does not count it.
+    pub(crate) fn enter_beside(&self) -> Guard {
+        self.beside.enter()
     }
 
     /// Whether the engine has come that far in closing.
@@ -84,20 +114,18 @@ impl Tasks {
 
     /// Ends once no task is under way.
     pub(crate) async fn idle(&self) {
-        loop {
-            let none = self.under_way.none.notified();
-            let mut none = pin!(none);
-            // Listening before looking: the last one may leave in between.
-            none.as_mut().enable();
-            if self.under_way() == 0 {
-                return;
-            }
-            none.await;
-        }
+        self.under_way.idle().await;
+    }
+
+    /// The same, and nothing beside them either.
+    pub(crate) async fn all_idle(&self) {
+        // In this order: what goes on beside an attempt is counted before the attempt is over.
+        self.under_way.idle().await;
+        self.beside.idle().await;
     }
 
     pub(crate) fn under_way(&self) -> usize {
-        self.under_way.count.load(Ordering::SeqCst)
+        self.under_way.now()
     }
 }
 

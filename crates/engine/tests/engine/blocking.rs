@@ -148,3 +148,37 @@ async fn a_renewal_that_is_under_way_when_the_work_ends_holds_nothing_up_and_non
     world.pass(secs(60)).await;
     assert_eq!(swaps.load(Ordering::SeqCst), 2, "the renewal that was dropped, and the ending");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_starts_past_its_deadline_without_having_yielded_is_renewed_again() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let policy = Policy { work_deadline: secs(60), ..Policy::new(Class::External) };
+    let ((begun, has_begun), (end, over)) = (oneshot::channel(), mpsc::channel::<()>());
+    let work = move |attempt: Attempt| async move {
+        let number = attempt.number();
+        begun.send(attempt).expect("the test waits for it");
+        over.recv_timeout(TOO_LONG).expect("the test ends it");
+        Ok::<_, Failed>(number)
+    };
+    let run = tokio::spawn(async move { engine.run(intent_under(policy, "k", "5").reserved(), work).await });
+    let attempt = has_begun.await.expect("the work begins");
+    for _ in 0..7 {
+        settle().await;
+        world.clock.advance(secs(10));
+    }
+    settle().await;
+    // The renewal at 50 s was the last one, and its lease is alive.
+    attempt.start().await.expect("it starts at 70 s");
+    settle().await;
+    let (fate, renewed) = telling(Question::Swap);
+    world.fate(fate);
+    for _ in 0..4 {
+        world.clock.advance(secs(10));
+        renewed.recv_timeout(TOO_LONG).expect("a renewal past the first deadline");
+        settle().await;
+    }
+    end.send(()).expect("the work listens");
+    assert_eq!(run.await.expect("no panic").expect("it ran").value, 1);
+    assert_eq!(world.record().await.state_name(), StateName::Succeeded);
+}

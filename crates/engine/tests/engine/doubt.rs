@@ -240,6 +240,31 @@ async fn whom_to_ask_is_looked_up_for_each_question_and_may_change_while_the_eng
 }
 
 #[tokio::test]
+async fn a_directory_that_lists_somebody_new_each_time_does_not_lift_the_bound_on_questions() {
+    let world = World::new();
+    let under_way = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&under_way);
+    let engine = world
+        .engine_with(|builder| {
+            builder.reconcilers(move |_| {
+                let counted = Arc::clone(&counted);
+                let hangs = move |_: Case| {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    std::future::pending()
+                };
+                Some(Arc::new(hangs))
+            })
+        })
+        .await;
+    let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+    for number in 0..1_000 {
+        drop(engine.run(intent(&format!("key-{number}"), "5"), lost).await);
+    }
+    world.pass(secs(10)).await;
+    assert_eq!(under_way.load(Ordering::SeqCst), 128, "twice the total, and none of them is given up yet");
+}
+
+#[tokio::test]
 async fn an_operator_settles_what_is_unknown_and_stands_in_its_history() {
     let world = World::new();
     let engine = world.engine().await;

@@ -5,7 +5,11 @@ use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Claimed, Error, Failed, GivenUp, RunError, Told};
+use semel::core::store::{Count, Store as _};
+use semel::{Call, Claimed, Error, Event, Failed, GivenUp, Observer, RunError, Told};
+use semel_testkit::faults::{Fault, Pause, Question};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 async fn panics(_: semel::Attempt) -> Result<u32, Failed> {
     panic!("in the middle of the effect")
@@ -65,6 +69,31 @@ async fn work_that_outlives_its_deadline_is_dropped_and_in_doubt() {
     assert!(matches!(call.await.expect("no panic"), Err(RunError::Unknown)));
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
     assert!(world.saw("Overran"));
+}
+
+#[tokio::test]
+async fn the_lease_of_a_claim_that_took_long_is_renewed_at_once() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let clock = world.clock.clone();
+    let is_claimed = AtomicBool::new(false);
+    // The answer to the claim is lost after 10 s, and the look for it takes 9 s: of 25 s, 6 s are left.
+    world.fate(move |call| match call.question {
+        Question::Insert => Fault::DelayAfter(Pause::until(std::future::pending())),
+        Question::Get if !is_claimed.swap(true, Ordering::SeqCst) => {
+            Fault::DelayAfter(Pause::until(semel::Clock::sleep(&clock, secs(9))))
+        }
+        _ => Fault::Pass,
+    });
+    let policy = Policy { lease: secs(25), ..Policy::new(Class::External) };
+    let _call = tokio::spawn(async move { engine.run(intent_under(policy, "k", "5"), forever).await });
+    world.pass(secs(35)).await;
+    assert!(world.saw("Claimed") && !world.saw("LeaseLost"));
+    assert_eq!(
+        world.record().await.state_name(),
+        StateName::Processing,
+        "10 s after the lease that was granted"
+    );
 }
 
 #[tokio::test]
@@ -211,4 +240,41 @@ async fn what_a_shutdown_cuts_off_says_so_in_its_record() {
         }
         assert_eq!(world.record().await.state_name(), state);
     }
+}
+
+/// Panics over the first renewal, and counts the leases that were lost.
+struct Clumsy {
+    has_panicked: AtomicBool,
+    lost: Arc<AtomicUsize>,
+}
+
+impl Observer for Clumsy {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::LeaseLost { .. } => drop(self.lost.fetch_add(1, Ordering::SeqCst)),
+            Event::Asked { call: Call::Swap, .. } => {
+                assert!(self.has_panicked.swap(true, Ordering::SeqCst), "this one is to be survived");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_its_observer_panics_over_is_told_as_a_lost_lease_and_others_go_on() {
+    let world = World::new();
+    let lost = Arc::new(AtomicUsize::new(0));
+    let clumsy = Clumsy { has_panicked: AtomicBool::new(false), lost: Arc::clone(&lost) };
+    let engine = world.engine_with(|builder| builder.observer(clumsy)).await;
+    let policy = Policy { work_deadline: secs(3600), ..Policy::new(Class::External) };
+    for key in ["first", "second"] {
+        let (engine, intent) = (engine.clone(), intent_under(policy.clone(), key, "5"));
+        drop(tokio::spawn(async move { engine.run(intent, forever).await }));
+    }
+    world.pass(secs(60)).await;
+    assert_eq!(lost.load(Ordering::SeqCst), 1);
+    let count = |state| world.store.count(Count::State(state), u64::MAX);
+    let running = count(StateName::Processing).await.expect("counted").count;
+    let unknown = count(StateName::Unknown).await.expect("counted").count;
+    assert_eq!((running, unknown), (1, 1), "the other is renewed as ever");
 }

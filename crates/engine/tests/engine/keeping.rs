@@ -12,6 +12,7 @@ use semel::sealing::{KeyRing, Seal, SealingKey};
 use semel::{Claimed, Error, Failed, RunError};
 use semel_testkit::faults::{Fault, Pause, Question};
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const DAY: Duration = secs(24 * 3600);
@@ -160,6 +161,26 @@ async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_
     assert!(matches!(over, Err(RunError::NotRun(Error::Quota(told))) if !told.is_of_operation), "{over:?}");
     world.pass(secs(31)).await;
     engine.run(export("third"), charge).await.expect("one more by now");
+}
+
+#[tokio::test]
+async fn a_key_whose_first_claim_was_lost_on_its_way_costs_one_token_of_each_limit() {
+    let world = World::new();
+    let two = Some(Rate { count: NonZeroU32::new(2).expect("two"), per: secs(60) });
+    let quotas = Quotas { new_per_caller: two, ..Quotas::default() };
+    let engine = world.engine_with(|builder| builder.quotas(quotas)).await;
+    let exports = RateKeeper::new(Rates { new_per_caller: two, ..Rates::default() }).expect("it makes sense");
+    let export = |key: &str| intent(key, "5").limited_by(exports.clone());
+    let is_lost = AtomicBool::new(true);
+    world.fate(move |call| match call.question {
+        Question::Insert if is_lost.swap(false, Ordering::SeqCst) => Fault::Late,
+        _ => Fault::Pass,
+    });
+    engine.run(export("first"), charge).await.expect("the second insert");
+    assert_eq!(world.store.under_way(), 1, "the first was lost");
+    engine.run(export("second"), charge).await.expect("one token is left of both limits");
+    let third = engine.run(export("third"), never).await;
+    assert!(matches!(third, Err(RunError::NotRun(Error::Quota(_)))), "{third:?}");
 }
 
 /// What the card's number is written as.

@@ -75,3 +75,70 @@ async fn claims_that_an_outage_lost_are_looked_for_a_few_at_a_time_and_given_bac
     let most = shown.most.load(Ordering::SeqCst);
     assert!((2..=16).contains(&most), "{most} calls at once");
 }
+
+/// Inserts arrive and are not answered, and no reading is ever answered. Tells how many readings were asked for.
+fn readings_hang(world: &World) -> Arc<AtomicUsize> {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    world.fate(move |call| match call.question {
+        Question::Insert => Fault::FailAfter,
+        Question::Get => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Fault::DelayBefore(Pause::until(std::future::pending()))
+        }
+        _ => Fault::Pass,
+    });
+    looks
+}
+
+#[tokio::test]
+async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
+    let world = World::new();
+    let engine = world.engine().await;
+    readings_hang(&world);
+    let body = Arc::new(());
+    let request = Arc::downgrade(&body);
+    let work = move |attempt| async move {
+        drop(body);
+        never(attempt).await
+    };
+    let told = engine.run(intent("k", "5"), work);
+    let (told, ()) = tokio::join!(told, world.pass(secs(11)));
+    assert!(matches!(told, Err(RunError::NotRun(Error::LostSight(_)))), "{told:?}");
+    assert!(request.upgrade().is_none(), "the work is dropped, and what it held");
+
+    let hidden = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&hidden);
+    world.fate(move |call| match call.question {
+        Question::Get => Fault::DelayBefore(Pause::until(std::future::pending())),
+        Question::Set => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Fault::Pass
+        }
+        _ => Fault::Pass,
+    });
+    let (farewell, ()) = tokio::join!(engine.shutdown(Duration::ZERO), world.pass(secs(1)));
+    assert_eq!(farewell, semel::Farewell::default(), "no attempt was under way");
+    assert_eq!(hidden.load(Ordering::SeqCst), 1, "the node has signed off");
+}
+
+#[tokio::test]
+async fn nobody_looks_for_a_claim_or_waits_for_a_place_to_once_its_lease_is_over() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let looks = readings_hang(&world);
+    let call = |number: usize| {
+        let engine = engine.clone();
+        tokio::spawn(async move { drop(engine.run(intent(&format!("key-{number}"), "5"), never).await) })
+    };
+    let calls: Vec<_> = (0..LOST).map(call).collect();
+    world.pass(secs(11)).await;
+    for call in calls {
+        call.await.expect("no panic");
+    }
+    world.pass(secs(30)).await;
+    let so_far = looks.load(Ordering::SeqCst);
+    assert!(so_far > LOST, "they were looked for");
+    world.pass(secs(120)).await;
+    assert_eq!(looks.load(Ordering::SeqCst), so_far);
+}

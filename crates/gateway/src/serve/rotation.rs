@@ -41,13 +41,13 @@ pub(super) async fn run(store: Arc<dyn Store>, timeout: Duration, next: Vec<u8>)
             }
             Ok(Step::Begun(phase)) => (format!("{phase}"), pause(phase)),
             Ok(Step::Waits(phase, why)) => (format!("{phase}; {why}"), pause(phase)),
-            Err(why) if why.is_retryable() => (String::new(), PAUSE),
+            Err(why) if why.is_retryable() => (format!("not at this moment; {why}"), PAUSE),
             Err(why) => {
                 error!(%why, "the hashing secret cannot be replaced");
                 return;
             }
         };
-        if !line.is_empty() && line != told {
+        if line != told {
             info!("the hashing secret is being replaced: {line}");
             told = line;
         }
