@@ -100,9 +100,13 @@ impl<'s> Askers<'s> {
         }
     }
 
-    /// Who is asking, by the rule of this operation.
+    /// Who is asking, by the rule of this operation. Nobody where it is no route's any more, and there is a choice of rules: it
+    /// may have been claimed under any of them.
     fn of_record(&self, operation: &str) -> Option<&Scope> {
         let ready = self.shared.routes.of_record(operation);
+        if ready.is_none() && self.by.len() > 1 {
+            return None;
+        }
         let callers = self.shared.callers_under(ready.map(|ready| &**ready));
         let (_, scope) = self.by.iter().find(|(known, _)| known.is_same(callers))?;
         scope.as_ref().ok()

@@ -94,7 +94,12 @@ pub struct Terms {
     /// How callers are told apart here. As on the rest of the [`Layer`](crate::Layer), its tenants included.
     ///
     /// Whose key it is then follows from the route: what is believed on one is not on another, and a request is looked at by
-    /// the rule of its own route only. So is `GET /operations/{id}`, by the rule of the route that the operation came on.
+    /// the rule of its own route only. So is `GET /operations/{id}`, by the rule of the route that the operation came on; where that is
+    /// no route's any more and there are several rules, it is not found.
+    ///
+    /// A record keeps its caller, and not the rule that told it. Have the rule say what it [found a name
+    /// in](semel::core::scope::Identity::found_in), such as the header: otherwise user 7 of the layer's rule and merchant 7 of
+    /// this one are one caller for quotas, and once the route goes by another rule the one is given the other's replays.
     pub callers: Option<Callers>,
     /// Whether all of this is enforced. It is.
     pub mode: Mode,

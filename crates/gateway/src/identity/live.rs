@@ -188,28 +188,37 @@ impl Rule {
             return Ok((Callers::by_authorization().identify(parts)?, None));
         }
         for source in &self.identity.sources {
-            let name = match source {
-                Source::Header(name) => self.believed(parts, peer, name)?.map(Name::header),
-                Source::ApiKey(name) => one(&parts.headers, name)?.map(Name::api_key),
-                Source::Cookie(name) => session(&parts.headers, name)?.map(Name::cookie),
-                Source::Mtls(by) => shown(peer, *by)?.map(Name::mtls),
+            let (name, found_in) = match source {
+                Source::Header(name) => (self.believed(parts, peer, name)?.map(Name::header), name.as_str()),
+                Source::ApiKey(name) => (one(&parts.headers, name)?.map(Name::api_key), name.as_str()),
+                Source::Cookie(name) => (session(&parts.headers, name)?.map(Name::cookie), name.as_str()),
+                Source::Mtls(by) => (shown(peer, *by)?.map(Name::mtls), by.kind()),
                 Source::Jwt(_) => match self.token(parts)? {
                     Some(token) => {
                         return Ok((Name::jwt(&token.issuer, &token.subject).into(), Some(token)));
                     }
-                    None => None,
+                    None => continue,
                 },
                 Source::Authorization if parts.headers.contains_key(AUTHORIZATION) => {
                     return Ok((Callers::by_authorization().identify(parts)?, None));
                 }
-                Source::Authorization => None,
+                Source::Authorization => continue,
                 Source::Anonymous => return Ok((Caller::Anonymous, None)),
             };
             if let Some(name) = name {
-                return Ok((name.into(), None));
+                return Ok((self.own(name, found_in).into(), None));
             }
         }
         Err(because(self.nobody.clone()))
+    }
+
+    /// The caller as this rule knows it. Under a rule of an operation's own, what the name was found in is part of it: merchant 7
+    /// is not to be met as user 7, whatever rule the operation comes under one day. Under the default it never was.
+    fn own(&self, name: Name, found_in: &str) -> Name {
+        match self.whose {
+            Whose::Default => name,
+            Whose::Operation => name.found_in(found_in),
+        }
     }
 
     fn tenant(
