@@ -81,7 +81,8 @@ pub enum MismatchStatus {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// The operation's name: every path of it shares its keys. Method and raw path where there is none.
+    /// The operation's name: every path of it shares its keys. Method and raw path where there is none; a name may read like
+    /// that only where these are its own.
     pub name: Option<String>,
     /// The methods that are protected. POST and PATCH.
     pub methods: Vec<Method>,
@@ -188,6 +189,8 @@ pub enum TermsError {
     KeyHeader,
     /// A key would be made of fewer than 2 parts, of more than 16, or of parts that are made of parts.
     Composite,
+    /// The records of another route are called so: a method and a path that are not the operation's own.
+    Name(String),
     /// Two routes are one operation, by this name, and tell its callers apart by two rules.
     Callers(String),
     /// The policy is not fit for use.
@@ -208,6 +211,11 @@ impl fmt::Display for TermsError {
             Self::Composite => {
                 f.write_str("a key is made of 2 to 16 parts, each from one place: a header, the body, the fingerprint")
             }
+            Self::Name(name) => write!(
+                f,
+                "`{name}` is what the records of that route are called, and would be taken for this operation's: its probe would \
+                 be asked about them. Give it a name that is not a method and a path"
+            ),
             Self::Callers(name) => write!(
                 f,
                 "two routes are called `{name}` and share its keys, but tell callers apart by two rules: what one believes \
