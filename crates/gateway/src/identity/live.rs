@@ -163,6 +163,11 @@ fn because(why: impl Into<Cow<'static, str>>) -> NotIdentified {
     NotIdentified::Because(why.into())
 }
 
+/// What the request shows is not valid.
+fn rejected(why: String) -> NotIdentified {
+    NotIdentified::Rejected(why.into())
+}
+
 impl Rule {
     fn trusts(&self, peer: &Peer) -> bool {
         self.identity.trusted.iter().any(|network| network.holds(peer.address))
@@ -265,14 +270,16 @@ impl Rule {
         }
         let moment = Moment { now: self.clock.now(), uptime: self.clock.uptime() };
         let verified = jwt::verify(token.trim_ascii_start(), &self.verifiers, moment);
-        verified.map(Some).map_err(|refused| because(format!("The bearer token is not accepted: {refused}.")))
+        verified
+            .map(Some)
+            .map_err(|refused| rejected(format!("The bearer token is not accepted: {refused}.")))
     }
 }
 
 /// The value of a header that must not come twice, nor be empty.
 fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Vec<u8>>, NotIdentified> {
     match one_line(headers, name)? {
-        Some([]) => Err(because(format!("The header {name} is empty; it has to say who is calling."))),
+        Some([]) => Err(rejected(format!("The header {name} is empty; it has to say who is calling."))),
         value => Ok(value.map(<[u8]>::to_vec)),
     }
 }
@@ -281,7 +288,7 @@ fn one_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a 
     let mut lines = headers.get_all(name).iter();
     let line = lines.next().map(|line| line.as_bytes().trim_ascii());
     if lines.next().is_some() {
-        return Err(because(format!("The request has several {name} headers; send one.")));
+        return Err(rejected(format!("The request has several {name} headers; send one.")));
     }
     Ok(line)
 }
@@ -290,8 +297,8 @@ fn session(headers: &HeaderMap, name: &str) -> Result<Option<Vec<u8>>, NotIdenti
     match cookie::find(headers, name) {
         Found::Nothing => Ok(None),
         Found::One(value) => Ok(Some(value.to_vec())),
-        Found::Empty => Err(because(format!("The cookie {name} is empty; it has to name the session."))),
-        Found::Several => Err(because(format!("The request has several cookies {name}; send one."))),
+        Found::Empty => Err(rejected(format!("The cookie {name} is empty; it has to name the session."))),
+        Found::Several => Err(rejected(format!("The request has several cookies {name}; send one."))),
     }
 }
 
@@ -301,5 +308,5 @@ fn shown(peer: Option<&Peer>, by: Named) -> Result<Option<Vec<u8>>, NotIdentifie
         return Ok(None);
     };
     let name = certificate::name(certificate, by);
-    name.map(Some).map_err(|refused| because(format!("The client certificate names no caller: {refused}.")))
+    name.map(Some).map_err(|refused| rejected(format!("The client certificate names no caller: {refused}.")))
 }

@@ -157,6 +157,11 @@ impl Identity {
         self.sources == [Source::Anonymous]
     }
 
+    /// Whether a request that shows nothing of what callers are known by is let in, and shares one scope with its like.
+    pub(crate) fn is_open(&self) -> bool {
+        self.sources.last() == Some(&Source::Anonymous)
+    }
+
     /// The headers that callers and tenants are known by, besides `Authorization` and `Cookie`.
     pub(crate) fn credentials(&self) -> impl Iterator<Item = &HeaderName> {
         self.believed_headers().chain(self.key_headers())

@@ -94,8 +94,29 @@ async fn a_webhook_is_anonymous_beside_tokens_everywhere_else() {
     is_hidden(&world, &charge, |ask| bearer(ask, &bob).key(KEY)).await;
     let missed = is_hidden(&world, &charge, |ask| ask.key(KEY)).await;
     assert!(missed.text().contains("does not say who is calling"), "{}", missed.text());
-    let missed = is_hidden(&world, &charge, |ask| bearer(ask, "nonsense")).await;
-    assert!(missed.text().contains("The bearer token is not accepted"), "{}", missed.text());
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_accepted_is_told_so_at_operations_whatever_is_asked_for() {
+    let world = shop().await;
+    let signer = Signer::secret();
+    let charged = status_of(&world.send(bearer(charge(), &signer.of("alice"))).await);
+    let hook = status_of(&world.send(event("evt_1")).await);
+    let twice = |ask: Ask| bearer(bearer(ask, &signer.of("alice")), &signer.of("bob"));
+    let expired = signer.expired("alice");
+    let shown: [&dyn Fn(Ask) -> Ask; 3] =
+        [&|ask| bearer(ask, &expired), &|ask| bearer(ask, "nonsense"), &twice];
+    for shown in shown {
+        let (theirs, nobodys) =
+            (world.send(shown(Ask::get(&charged))).await, world.send(shown(Ask::get(ABSENT))).await);
+        world.is_problem(&theirs, 400, "CALLER_NOT_IDENTIFIED", false).await;
+        assert_eq!(theirs.body, nobodys.body, "whether it is there is not told");
+        // The webhook's own rule does not look at tokens.
+        assert_eq!(seen(&world, shown(Ask::get(&hook)).key("evt_1")).await.0, 200);
+    }
+    is_hidden(&world, &charged, |ask| ask).await;
+    is_hidden(&world, &charged, |ask| bearer(ask, &signer.of("bob"))).await;
+    is_hidden(&world, &charged, |ask| ask.with("authorization", "Basic YTpi")).await;
 }
 
 const PARTNERS: &str = "[[operation]]\npath = \"/partners/{*rest}\"\ncallers = [\"api-key:x-api-key\"]\n";
@@ -284,6 +305,17 @@ async fn a_reload_changes_an_operations_rule_for_new_requests_and_a_bad_one_chan
 }
 
 const USERS: &str = "[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"127.0.0.1\"]\n";
+
+#[tokio::test]
+async fn an_operation_that_lets_anybody_in_besides_its_callers_is_told_at_start() {
+    let terms = "[[operation]]\npath = \"/partners\"\ncallers = [\"api-key:x-api-key\", \"anonymous\"]\n\
+        [[operation]]\npath = \"/sales\"\ncallers = [\"api-key:x-api-key\"]\n";
+    let mut world = World::configured(terms, charged).await;
+    world.gateway.kill();
+    let said = world.gateway.said();
+    let told = |path: &str| said.contains(&format!("note: requests to {path} that show nothing"));
+    assert!(told("/partners") && !told("/sales"), "{said}");
+}
 
 #[tokio::test]
 async fn no_change_of_an_operations_rule_or_name_has_one_caller_met_as_another() {

@@ -67,6 +67,13 @@ impl Signer {
         self.token(&json!({}), &claims(who))
     }
 
+    /// A token whose time is over.
+    pub(crate) fn expired(&self, who: &str) -> String {
+        let mut claims = claims(who);
+        claims["exp"] = json!(1);
+        self.token(&json!({}), &claims)
+    }
+
     fn public_pem(&self) -> String {
         match self {
             Self::Secret(_) => panic!("it has none"),
