@@ -31,7 +31,7 @@ fn by_key(name: &'static str) -> Identity {
 
 async fn started(default: Identity, others: &[Identity]) -> Result<Live, Vec<Unsafe>> {
     let peer = |extensions: &http::Extensions| extensions.get::<Peer>().cloned();
-    default.start_beside(others.to_vec(), Arc::new(clock()), peer).await
+    default.start_beside(others.to_vec(), None, Arc::new(clock()), peer).await
 }
 
 fn told(live: &Live, rule: &Identity, parts: &Parts) -> Result<Caller, String> {
