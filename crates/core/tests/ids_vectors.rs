@@ -31,11 +31,11 @@ struct Case {
 #[derive(Deserialize)]
 #[serde(tag = "source", rename_all = "kebab-case")]
 enum Who {
-    Header { name: String },
+    Header { name: String, found_in: Option<String> },
     Jwt { issuer: String, subject: String },
-    ApiKey { name: String },
-    Cookie { name: String },
-    Mtls { name: String },
+    ApiKey { name: String, found_in: Option<String> },
+    Cookie { name: String, found_in: Option<String> },
+    Mtls { name: String, found_in: Option<String> },
     Authorization { scheme: String, credentials: String },
 }
 
@@ -85,14 +85,18 @@ fn key(form: &KeyForm) -> Key {
     }
 }
 
+fn found(identity: Identity, what: Option<&str>) -> Identity {
+    what.map_or(identity.clone(), |what| identity.found_in(what))
+}
+
 fn scope(case: &Case) -> Scope {
     let caller = case.caller.as_ref().map_or(Caller::Anonymous, |who| {
         Caller::from(match who {
-            Who::Header { name } => Identity::header(name.as_str()),
+            Who::Header { name, found_in } => found(Identity::header(name.as_str()), found_in.as_deref()),
             Who::Jwt { issuer, subject } => Identity::jwt(issuer, subject),
-            Who::ApiKey { name } => Identity::api_key(name.as_str()),
-            Who::Cookie { name } => Identity::cookie(name.as_str()),
-            Who::Mtls { name } => Identity::mtls(name.as_str()),
+            Who::ApiKey { name, found_in } => found(Identity::api_key(name.as_str()), found_in.as_deref()),
+            Who::Cookie { name, found_in } => found(Identity::cookie(name.as_str()), found_in.as_deref()),
+            Who::Mtls { name, found_in } => found(Identity::mtls(name.as_str()), found_in.as_deref()),
             Who::Authorization { scheme, credentials } => {
                 Identity::authorization(scheme, credentials.as_str())
             }
@@ -116,7 +120,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn ids_are_derived_as_the_vectors_say() {
     let cases = cases();
-    assert!(cases.len() >= 38);
+    assert!(cases.len() >= 46);
     for case in cases {
         let (name, scope, key) = (&case.name, scope(&case), key(&case.key));
         let secret = Secret::from_bytes(&unhex(&case.secret)).unwrap();

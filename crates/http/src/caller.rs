@@ -24,6 +24,19 @@ pub enum NotIdentified {
     ByRule,
     /// The rule that was set found nobody, and says why. Clients are shown these words: they must quote no header.
     Because(Cow<'static, str>),
+    /// The rule that was set found something that it goes by, and it is not valid: a token that has run out, a header that came
+    /// twice. Clients are shown these words: they must quote no header.
+    Rejected(Cow<'static, str>),
+}
+
+impl NotIdentified {
+    /// Whether the request shows something that callers are known by, and it is not valid; otherwise it shows nothing of the kind.
+    pub const fn is_rejection(&self) -> bool {
+        match self {
+            Self::SeveralAuthorizations | Self::Scheme | Self::Rejected(_) => true,
+            Self::CookieOnly | Self::ByRule | Self::Because(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for NotIdentified {
@@ -41,7 +54,7 @@ impl fmt::Display for NotIdentified {
                  (Service: set a rule for callers that names the session, or treat all as anonymous.)"
             }
             Self::ByRule => "The request does not tell who is calling in the way that this service asks for.",
-            Self::Because(why) => why,
+            Self::Because(why) | Self::Rejected(why) => why,
         })
     }
 }

@@ -100,26 +100,35 @@ impl<'s> Askers<'s> {
         }
     }
 
-    /// Who is asking, by the rule of this operation.
+    /// Who is asking, by the rule of this operation. Nobody where it is no route's any more, and there is a choice of rules: it
+    /// may have been claimed under any of them.
     fn of_record(&self, operation: &str) -> Option<&Scope> {
         let ready = self.shared.routes.of_record(operation);
+        if ready.is_none() && self.by.len() > 1 {
+            return None;
+        }
         let callers = self.shared.callers_under(ready.map(|ready| &**ready));
         let (_, scope) = self.by.iter().find(|(known, _)| known.is_same(callers))?;
         scope.as_ref().ok()
     }
 
-    /// Why the caller cannot be told by a rule, the first that cannot.
+    /// Why the caller cannot be told by a rule: the first that rejects what is shown, else the first that finds nothing.
     fn refusal(&self) -> Option<&NotIdentified> {
-        self.by.iter().find_map(|(_, scope)| scope.as_ref().err())
+        let refusals = || self.by.iter().filter_map(|(_, scope)| scope.as_ref().err());
+        refusals().find(|why| why.is_rejection()).or_else(|| refusals().next())
     }
 
     /// What is told of every operation that is not theirs, there or not: the same, or it would tell that it is there. A client
     /// whose token has run out has to learn of it all the same, lest it takes its operation for one that never was.
-    fn not_found(&self) -> Problem {
+    fn not_theirs(&self) -> Problem {
         let mut detail = "There is no such operation of yours.".to_owned();
-        if let Some(why) = self.refusal() {
-            detail.push_str(" It may be one whose caller cannot be told from this request: ");
-            detail.push_str(&why.to_string());
+        match self.refusal() {
+            Some(why) if why.is_rejection() => return not_identified(why),
+            Some(why) => {
+                detail.push_str(" It may be one whose caller cannot be told from this request: ");
+                detail.push_str(&why.to_string());
+            }
+            None => {}
         }
         Problem::new(Code::NotFound, detail)
     }
@@ -134,7 +143,7 @@ fn refused(not_done: &NotDone, id: OperationId, askers: &Askers<'_>) -> Problem 
         NotDone::Unreadable => {
             Problem::new(Code::Unknown, "What is kept of the operation cannot be read here.").about(id)
         }
-        _ => askers.not_found(),
+        _ => askers.not_theirs(),
     }
 }
 

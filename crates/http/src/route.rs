@@ -59,6 +59,9 @@ pub struct Routes {
 impl Routes {
     /// Every request comes under `default`.
     pub fn new(default: Terms) -> Result<Self, TermsError> {
+        if let Some(name) = default.name.as_ref().filter(|name| route_of(name).is_some()) {
+            return Err(TermsError::Name(name.clone()));
+        }
         Ok(Self { default: Ready::new(default, "other")?, by_template: Vec::new() })
     }
 
@@ -70,8 +73,21 @@ impl Routes {
         {
             return Err(TermsError::Callers(name.clone()));
         }
+        if let Some(name) = terms.name.as_ref().filter(|name| self.is_anothers(name, &parsed, &terms)) {
+            return Err(TermsError::Name(name.clone()));
+        }
         self.by_template.push((parsed, Ready::new(terms, template)?));
         Ok(self)
+    }
+
+    /// Whether the records of requests that do not come under these terms may be called so.
+    fn is_anothers(&self, name: &str, template: &Template, terms: &Terms) -> bool {
+        let Some((method, path)) = route_of(name) else { return false };
+        let is_its_own = terms.methods.contains(&method) && template.is_fixed() && template.text == path;
+        let is_taken = |(earlier, ready): &(Template, Arc<Ready>)| {
+            earlier.fits(path) && ready.terms.methods.contains(&method) && ready.name.as_deref() != Some(name)
+        };
+        !is_its_own || self.by_template.iter().any(is_taken)
     }
 
     /// Every route's template, where it has one, and its terms; the default last.
@@ -155,6 +171,14 @@ impl Routes {
     }
 }
 
+/// The method and the path of requests whose records are called so without anybody's having named them.
+fn route_of(name: &str) -> Option<(Method, &str)> {
+    let (method, path) = name.split_once(' ')?;
+    let is_path = path.is_empty() || path == "*" || path.starts_with('/');
+    let method = method.parse().ok()?;
+    (is_path && !path.contains(' ')).then_some((method, path))
+}
+
 /// Whether callers are told apart by the same rule under both.
 fn is_one_rule(one: &Terms, other: &Terms) -> bool {
     match (&one.callers, &other.callers) {
@@ -189,6 +213,11 @@ impl Template {
             }
         }
         Some(Self { text: template.to_owned(), segments, open })
+    }
+
+    /// Whether one path alone fits.
+    fn is_fixed(&self) -> bool {
+        !self.open && self.segments.iter().all(Option::is_some)
     }
 
     fn fits(&self, path: &str) -> bool {
@@ -261,6 +290,46 @@ mod tests {
         }
         let bad = Routes::new(Terms::default()).and_then(|routes| routes.with("x", Terms::default()));
         assert_eq!(bad.unwrap_err(), TermsError::Template("x".into()));
+    }
+
+    #[test]
+    fn no_name_takes_over_the_records_of_another_route() {
+        let named = |name: &str| Terms { name: Some(name.into()), ..Terms::default() };
+        let at = |template: &str, name: &str| {
+            Routes::new(Terms::default()).and_then(|routes| routes.with(template, named(name)))
+        };
+        for (template, name) in [
+            ("/refunds", "POST /charges"),
+            ("/charges", "DELETE /charges"),
+            ("/charges", "post /charges"),
+            ("/charges", "POST /charges/"),
+            ("/charges/{id}", "POST /charges/{id}"),
+            ("/charges/{id}", "POST /charges/7"),
+            ("/{*all}", "POST /charges"),
+            ("/x", "OPTIONS *"),
+            ("/x", "CONNECT "),
+        ] {
+            assert_eq!(at(template, name).unwrap_err(), TermsError::Name(name.into()), "{template}");
+        }
+        for (template, name) in [
+            ("/charges", "POST /charges"),
+            ("/charges", "PATCH /charges"),
+            ("/x", "POST charges"),
+            ("/x", "charge customers"),
+            ("/x", "POST /charges, once"),
+            ("/x", "/charges"),
+        ] {
+            assert!(at(template, name).is_ok(), "{template} {name}");
+        }
+        let routes = Routes::new(named("POST /charges"));
+        assert_eq!(
+            routes.unwrap_err(),
+            TermsError::Name("POST /charges".into()),
+            "the default is many routes"
+        );
+        let behind =
+            at("/{*all}", "everything").and_then(|routes| routes.with("/charges", named("POST /charges")));
+        assert_eq!(behind.unwrap_err(), TermsError::Name("POST /charges".into()), "it never comes there");
     }
 
     #[test]

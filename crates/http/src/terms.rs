@@ -81,7 +81,8 @@ pub enum MismatchStatus {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// The operation's name: every path of it shares its keys. Method and raw path where there is none.
+    /// The operation's name: every path of it shares its keys. Method and raw path where there is none; a name may read like
+    /// that only where these are its own.
     pub name: Option<String>,
     /// The methods that are protected. POST and PATCH.
     pub methods: Vec<Method>,
@@ -94,7 +95,12 @@ pub struct Terms {
     /// How callers are told apart here. As on the rest of the [`Layer`](crate::Layer), its tenants included.
     ///
     /// Whose key it is then follows from the route: what is believed on one is not on another, and a request is looked at by
-    /// the rule of its own route only. So is `GET /operations/{id}`, by the rule of the route that the operation came on.
+    /// the rule of its own route only. So is `GET /operations/{id}`, by the rule of the route that the operation came on; where that is
+    /// no route's any more and there are several rules, it is not found.
+    ///
+    /// A record keeps its caller, and not the rule that told it. Have the rule say what it [found a name
+    /// in](semel::core::scope::Identity::found_in), such as the header: otherwise user 7 of the layer's rule and merchant 7 of
+    /// this one are one caller for quotas, and once the route goes by another rule the one is given the other's replays.
     pub callers: Option<Callers>,
     /// Whether all of this is enforced. It is.
     pub mode: Mode,
@@ -183,6 +189,8 @@ pub enum TermsError {
     KeyHeader,
     /// A key would be made of fewer than 2 parts, of more than 16, or of parts that are made of parts.
     Composite,
+    /// The records of another route are called so: a method and a path that are not the operation's own.
+    Name(String),
     /// Two routes are one operation, by this name, and tell its callers apart by two rules.
     Callers(String),
     /// The policy is not fit for use.
@@ -205,6 +213,11 @@ impl fmt::Display for TermsError {
             Self::Composite => {
                 f.write_str("a key is made of 2 to 16 parts, each from one place: a header, the body, the fingerprint")
             }
+            Self::Name(name) => write!(
+                f,
+                "`{name}` is what the records of that route are called, and would be taken for this operation's: its probe would \
+                 be asked about them. Give it a name that is not a method and a path"
+            ),
             Self::Callers(name) => write!(
                 f,
                 "two routes are called `{name}` and share its keys, but tell callers apart by two rules: what one believes \

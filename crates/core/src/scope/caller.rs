@@ -84,15 +84,20 @@ impl Source {
         }
     }
 
-    /// The tag in hashed bytes; 0 is the anonymous caller's.
-    const fn tag(self) -> u8 {
-        match self {
-            Self::Header => 1,
-            Self::Jwt => 2,
-            Self::ApiKey => 3,
-            Self::Cookie => 4,
-            Self::Mtls => 5,
-            Self::Authorization => 6,
+    /// The tag in hashed bytes; 0 is the anonymous caller's. Where names are alone or with what they were found in, it tells
+    /// which.
+    const fn tag(self, is_found_in: bool) -> u8 {
+        match (self, is_found_in) {
+            (Self::Header, false) => 1,
+            (Self::Jwt, _) => 2,
+            (Self::ApiKey, false) => 3,
+            (Self::Cookie, false) => 4,
+            (Self::Mtls, false) => 5,
+            (Self::Authorization, _) => 6,
+            (Self::Header, true) => 7,
+            (Self::ApiKey, true) => 8,
+            (Self::Cookie, true) => 9,
+            (Self::Mtls, true) => 10,
         }
     }
 }
@@ -110,7 +115,8 @@ impl Source {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     source: Source,
-    /// What qualifies the name: a JWT's issuer, an `Authorization` scheme in lower case. Nothing elsewhere.
+    /// What qualifies the name: a JWT's issuer, an `Authorization` scheme in lower case, elsewhere what it was found in, if
+    /// that counts.
     realm: Option<Vec<u8>>,
     name: Vec<u8>,
 }
@@ -152,6 +158,29 @@ impl Identity {
         Self { realm, ..Self::of(Source::Authorization, credentials) }
     }
 
+    /// The same name, known by what it was found in: the name of the header (its case is ignored) or of the cookie, the kind of
+    /// name in the certificate. It is another caller than the name alone, and than the same name found in anything else.
+    ///
+    /// What is found in a token or in `Authorization` is qualified already, by issuer or scheme, and stays as it is.
+    ///
+    /// ```
+    /// use semel_core::scope::Identity;
+    ///
+    /// let merchant = Identity::header("7").found_in("X-Merchant");
+    /// assert_eq!(merchant, Identity::header("7").found_in("x-merchant"));
+    /// assert_ne!(merchant, Identity::header("7").found_in("x-user"));
+    /// assert_ne!(merchant, Identity::header("7"));
+    /// ```
+    #[must_use]
+    pub fn found_in(self, what: &str) -> Self {
+        let realm = match self.source {
+            Source::Jwt | Source::Authorization => return self,
+            Source::Header | Source::ApiKey => what.to_ascii_lowercase(),
+            Source::Cookie | Source::Mtls => what.to_owned(),
+        };
+        Self { realm: Some(realm.into_bytes()), ..self }
+    }
+
     /// Where the identity came from.
     pub const fn source(&self) -> Source {
         self.source
@@ -159,7 +188,7 @@ impl Identity {
 
     /// The tag decides whether one field follows or two.
     fn encode(&self, out: &mut impl Sink) {
-        out.tag(self.source.tag());
+        out.tag(self.source.tag(self.realm.is_some()));
         if let Some(realm) = &self.realm {
             out.field(realm);
         }

@@ -84,6 +84,10 @@ mod tests {
             text().prop_map(|name| Identity::api_key(name).into()),
             text().prop_map(|name| Identity::cookie(name).into()),
             text().prop_map(|name| Identity::mtls(name).into()),
+            (text(), text()).prop_map(|(what, name)| Identity::header(name).found_in(&what).into()),
+            (text(), text()).prop_map(|(what, name)| Identity::api_key(name).found_in(&what).into()),
+            (text(), text()).prop_map(|(what, name)| Identity::cookie(name).found_in(&what).into()),
+            (text(), text()).prop_map(|(what, name)| Identity::mtls(name).found_in(&what).into()),
             (text(), text()).prop_map(|(issuer, subject)| Identity::jwt(&issuer, &subject).into()),
             (text(), text()).prop_map(|(scheme, rest)| Identity::authorization(&scheme, rest).into()),
         ]
@@ -143,6 +147,10 @@ mod tests {
             }))
             .chain(pairs().map(|(issuer, subject)| Identity::jwt(issuer, subject).into()))
             .chain(pairs().map(|(scheme, rest)| Identity::authorization(scheme, rest).into()))
+            .chain(pairs().flat_map(|(what, name)| {
+                [Identity::header, Identity::api_key, Identity::cookie, Identity::mtls]
+                    .map(|of| of(name).found_in(what).into())
+            }))
             .collect();
         let operations: Vec<Operation> = ["", "a", "a:", "a a", " "]
             .map(Operation::named)
@@ -167,7 +175,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(all.len(), 49 * 21 * 32 * 5);
+        assert_eq!(all.len(), (49 + 64) * 21 * 32 * 5);
         assert_no_two_alike(&all);
     }
 

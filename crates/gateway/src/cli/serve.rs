@@ -112,7 +112,8 @@ pub(super) struct Args {
     /// How long a repeat of a running request waits for its outcome.
     #[arg(long, value_name = "SPAN", env = "SEMEL_WAIT", default_value = "2s", value_parser = span::parse, help_heading = "Promises")]
     wait: Duration,
-    /// All callers share one scope, and so each other's keys and replays. For services that only one client uses.
+    /// All callers share one scope, and so each other's keys and replays; operations with `callers` of their own keep them. For
+    /// services that only one client uses.
     #[arg(long, env = "SEMEL_ANONYMOUS", help_heading = "Promises")]
     anonymous: bool,
 

@@ -11,7 +11,7 @@ use super::table::{Span, Table};
 use super::terms::{self, Blame};
 use crate::serve::Operation;
 use http::Method;
-use semel_http::{KeyRule, Routes, Terms};
+use semel_http::{KeyRule, Routes, Terms, TermsError};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -87,6 +87,7 @@ fn one(
         );
         return None;
     }
+    check_name(table, template, &terms);
     let segments = Segments::of(template);
     let operation = Operation { template: template.to_owned(), terms, questions, identity, rates };
     let read = Read { operation, segments, at: Some(at) };
@@ -102,6 +103,20 @@ fn check_callers(table: &Table<'_, '_>, terms: &Terms) {
                 format!("nothing of this operation is protected (key = \"off\"), so that {key} has no use");
             table.page.mistake(table.span_of(key).as_ref(), what, format!("take {key} out, or set key"));
         }
+    }
+}
+
+/// Tells where a name is what the records of another route are called.
+fn check_name(table: &Table<'_, '_>, template: &str, terms: &Terms) {
+    let named = Terms { name: terms.name.clone(), methods: terms.methods.clone(), ..Terms::default() };
+    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, named));
+    if let Err(TermsError::Name(name)) = routes {
+        let what = format!(
+            "`{name}` is what the records of that route are called: they would be taken for this operation's, and its probe would be \
+             asked about them"
+        );
+        let mend = "give it a name that is not a method and a path, or leave the line out";
+        table.page.mistake(table.span_of("name").as_ref(), what, mend);
     }
 }
 

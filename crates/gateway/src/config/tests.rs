@@ -186,6 +186,13 @@ fn a_route_that_no_request_reaches_is_told() {
 fn two_operations_of_one_name_are_told() {
     let text = "[[operation]]\nname = \"pay\"\npath = \"/a\"\n[[operation]]\nname = \"pay\"\npath = \"/b\"\n";
     one_mistake(text, "5:8", &["called `pay` already", "a name of its own"]);
+    for (path, name) in [("/a", "POST /b"), ("/a/{id}", "POST /a/{id}"), ("/a", "DELETE /a")] {
+        let text = format!("[[operation]]\npath = \"{path}\"\nname = \"{name}\"\n");
+        let told = [name, "is what the records of that route are called", "not a method and a path"];
+        one_mistake(&text, "3:1", &told);
+    }
+    let own = parsed("[[operation]]\npath = \"/a\"\nname = \"POST /a\"\n");
+    assert_eq!(own.operations[0].terms.name.as_deref(), Some("POST /a"));
     let text = "[[operation]]\npath = \"/a\"\nname = \"(shadow) POST /a\"\n";
     one_mistake(text, "3:8", &["records of shadow mode", "another name"]);
 }

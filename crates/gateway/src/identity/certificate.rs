@@ -35,6 +35,16 @@ pub enum Named {
 }
 
 impl Named {
+    /// The kind of name, as it becomes part of who the caller is: another word here is another caller.
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::Subject => "subject",
+            Self::Uri => "uri",
+            Self::Dns => "dns",
+            Self::Email => "email",
+        }
+    }
+
     /// The tag of such an alternative name; the subject is none.
     const fn tag(self) -> Option<u8> {
         match self {

@@ -6,7 +6,7 @@
 use super::certificate::{self, Named};
 use super::check::{Unsafe, is_spelling};
 use super::cookie::{self, Found};
-use super::jwt::{self, Moment, Refreshing, Verified, Verifier};
+use super::jwt::{self, KeySource, Moment, Refreshing, Verified, Verifier};
 use super::words::{self, Whose};
 use super::{Identity, Peer, Source, Tenant, tenant};
 use http::header::AUTHORIZATION;
@@ -33,8 +33,17 @@ pub struct Live(Arc<Rules>);
 
 struct Rules {
     /// The default's first, each once.
-    rules: Vec<(Arc<Rule>, Callers)>,
+    all: Vec<(Arc<Rule>, Callers)>,
+    /// Whose tokens any of them believes.
+    issuers: Arc<[Started]>,
     peer: PeerOf,
+}
+
+/// An issuer whose keys are loaded, and what keeps them fresh.
+#[derive(Clone)]
+struct Started {
+    verifier: Arc<Verifier>,
+    _refreshing: Option<Arc<Refreshing>>,
 }
 
 struct Rule {
@@ -44,7 +53,7 @@ struct Rule {
     /// What is told to a request in which no source finds anything.
     nobody: String,
     clock: Arc<dyn Clock>,
-    _refreshing: Arc<Vec<Refreshing>>,
+    _issuers: Arc<[Started]>,
 }
 
 pub(super) type PeerOf = Box<dyn Fn(&Extensions) -> Option<Peer> + Send + Sync>;
@@ -54,21 +63,27 @@ pub(super) type PeerOf = Box<dyn Fn(&Extensions) -> Option<Peer> + Send + Sync>;
 struct Prepared(Option<Peer>);
 
 impl Live {
-    /// The default comes first. An issuer that several rules believe is started once: its keys are fetched for all of them.
+    /// The default comes first. An issuer that several rules believe is started once: its keys are fetched for all of them. One whose
+    /// keys are fetched for `running` already is taken over from there.
     pub(super) async fn new(
         identities: Vec<Identity>,
+        running: Option<&Self>,
         clock: Arc<dyn Clock>,
         peer: PeerOf,
     ) -> Result<Self, Vec<Unsafe>> {
-        let (mut started, mut refreshing, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut started, mut found): (Vec<Started>, Vec<Unsafe>) = (Vec::new(), Vec::new());
         for issuer in identities.iter().flat_map(issuers) {
-            if started.iter().any(|(known, _)| known == issuer) {
+            if started.iter().any(|known| known.verifier.is_of(issuer)) {
+                continue;
+            }
+            if let Some(known) = running.and_then(|running| running.fetching_for(issuer)) {
+                started.push(known);
                 continue;
             }
             match jwt::start(issuer.clone(), &clock).await {
                 Ok((verifier, task)) => {
-                    started.push((issuer.clone(), Arc::new(verifier)));
-                    refreshing.extend(task);
+                    let verifier = Arc::new(verifier);
+                    started.push(Started { verifier, _refreshing: task.map(Arc::new) });
                 }
                 Err(error) => found.push(error),
             }
@@ -76,24 +91,33 @@ impl Live {
         if !found.is_empty() {
             return Err(found);
         }
-        let refreshing = Arc::new(refreshing);
+        let started: Arc<[Started]> = started.into();
         let mut rules: Vec<(Arc<Rule>, Callers)> = Vec::new();
         for identity in identities {
             if rules.iter().any(|(rule, _)| rule.identity == identity) {
                 continue;
             }
-            let is_believed = |issuer: &jwt::Issuer| issuers(&identity).any(|believed| believed == issuer);
-            let verifiers = started.iter().filter(|(issuer, _)| is_believed(issuer));
-            let verifiers = verifiers.map(|(_, verifier)| Arc::clone(verifier)).collect();
+            let is_believed = |verifier: &Verifier| issuers(&identity).any(|issuer| verifier.is_of(issuer));
+            let verifiers = started.iter().map(|known| &known.verifier);
+            let verifiers = verifiers.filter(|verifier| is_believed(verifier)).cloned().collect();
             let whose = if rules.is_empty() { Whose::Default } else { Whose::Operation };
             let (nobody, told) = (words::nobody(&identity.sources, whose), words::told_apart(&identity));
-            let (clock, refreshing) = (Arc::clone(&clock), Arc::clone(&refreshing));
-            let rule = Rule { identity, whose, verifiers, nobody, clock, _refreshing: refreshing };
+            let (clock, issuers) = (Arc::clone(&clock), Arc::clone(&started));
+            let rule = Rule { identity, whose, verifiers, nobody, clock, _issuers: issuers };
             let rule = Arc::new(rule);
             let asked = Arc::clone(&rule);
             rules.push((rule, Callers::in_tenants(move |parts| asked.identify(parts)).described(told)));
         }
-        Ok(Self(Arc::new(Rules { rules, peer })))
+        Ok(Self(Arc::new(Rules { all: rules, issuers: started, peer })))
+    }
+
+    /// The keys of an issuer of these very settings that are fetched from afar, with their age and whoever keeps them fresh: the
+    /// address may be down just now. A newer set is asked for. Keys that are at hand are read anew instead.
+    fn fetching_for(&self, issuer: &jwt::Issuer) -> Option<Started> {
+        let KeySource::Url(_) = &issuer.keys else { return None };
+        let known = self.0.issuers.iter().find(|known| known.verifier.is_of(issuer))?;
+        known.verifier.want();
+        Some(known.clone())
     }
 
     /// Takes off what only a trusted proxy may say, unless it came from one, and notes where the request came from. What any rule
@@ -118,19 +142,19 @@ impl Live {
 
     /// How callers, and their tenants, are told apart by default. A request whose tenant cannot be told is refused as well.
     pub fn callers(&self) -> Callers {
-        self.0.rules.first().map(|(_, callers)| callers.clone()).unwrap_or_default()
+        self.0.all.first().map(|(_, callers)| callers.clone()).unwrap_or_default()
     }
 
     /// The same by a rule of an operation's own; nothing where that was not started.
     pub fn callers_of(&self, identity: &Identity) -> Option<Callers> {
-        let (_, callers) = self.0.rules.iter().find(|(rule, _)| rule.identity == *identity)?;
+        let (_, callers) = self.0.all.iter().find(|(rule, _)| rule.identity == *identity)?;
         Some(callers.clone())
     }
 }
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.rules.iter().map(|(rule, _)| &rule.identity)).finish()
+        f.debug_list().entries(self.0.all.iter().map(|(rule, _)| &rule.identity)).finish()
     }
 }
 
@@ -138,7 +162,7 @@ impl Rules {
     /// Whether a header has to be taken off a request that came from there.
     fn is_off(&self, name: &HeaderName, peer: Option<&Peer>) -> bool {
         let mut is_believed = false;
-        for (rule, _) in &self.rules {
+        for (rule, _) in &self.all {
             for believed in rule.identity.believed_headers() {
                 if name == believed && peer.is_some_and(|peer| rule.trusts(peer)) {
                     return false;
@@ -161,6 +185,11 @@ fn issuers(identity: &Identity) -> impl Iterator<Item = &jwt::Issuer> {
 
 fn because(why: impl Into<Cow<'static, str>>) -> NotIdentified {
     NotIdentified::Because(why.into())
+}
+
+/// What the request shows is not valid.
+fn rejected(why: String) -> NotIdentified {
+    NotIdentified::Rejected(why.into())
 }
 
 impl Rule {
@@ -188,28 +217,37 @@ impl Rule {
             return Ok((Callers::by_authorization().identify(parts)?, None));
         }
         for source in &self.identity.sources {
-            let name = match source {
-                Source::Header(name) => self.believed(parts, peer, name)?.map(Name::header),
-                Source::ApiKey(name) => one(&parts.headers, name)?.map(Name::api_key),
-                Source::Cookie(name) => session(&parts.headers, name)?.map(Name::cookie),
-                Source::Mtls(by) => shown(peer, *by)?.map(Name::mtls),
+            let (name, found_in) = match source {
+                Source::Header(name) => (self.believed(parts, peer, name)?.map(Name::header), name.as_str()),
+                Source::ApiKey(name) => (one(&parts.headers, name)?.map(Name::api_key), name.as_str()),
+                Source::Cookie(name) => (session(&parts.headers, name)?.map(Name::cookie), name.as_str()),
+                Source::Mtls(by) => (shown(peer, *by)?.map(Name::mtls), by.kind()),
                 Source::Jwt(_) => match self.token(parts)? {
                     Some(token) => {
                         return Ok((Name::jwt(&token.issuer, &token.subject).into(), Some(token)));
                     }
-                    None => None,
+                    None => continue,
                 },
                 Source::Authorization if parts.headers.contains_key(AUTHORIZATION) => {
                     return Ok((Callers::by_authorization().identify(parts)?, None));
                 }
-                Source::Authorization => None,
+                Source::Authorization => continue,
                 Source::Anonymous => return Ok((Caller::Anonymous, None)),
             };
             if let Some(name) = name {
-                return Ok((name.into(), None));
+                return Ok((self.own(name, found_in).into(), None));
             }
         }
         Err(because(self.nobody.clone()))
+    }
+
+    /// The caller as this rule knows it. Under a rule of an operation's own, what the name was found in is part of it: merchant 7
+    /// is not to be met as user 7, whatever rule the operation comes under one day. Under the default it never was.
+    fn own(&self, name: Name, found_in: &str) -> Name {
+        match self.whose {
+            Whose::Default => name,
+            Whose::Operation => name.found_in(found_in),
+        }
     }
 
     fn tenant(
@@ -256,14 +294,16 @@ impl Rule {
         }
         let moment = Moment { now: self.clock.now(), uptime: self.clock.uptime() };
         let verified = jwt::verify(token.trim_ascii_start(), &self.verifiers, moment);
-        verified.map(Some).map_err(|refused| because(format!("The bearer token is not accepted: {refused}.")))
+        verified
+            .map(Some)
+            .map_err(|refused| rejected(format!("The bearer token is not accepted: {refused}.")))
     }
 }
 
 /// The value of a header that must not come twice, nor be empty.
 fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Vec<u8>>, NotIdentified> {
     match one_line(headers, name)? {
-        Some([]) => Err(because(format!("The header {name} is empty; it has to say who is calling."))),
+        Some([]) => Err(rejected(format!("The header {name} is empty; it has to say who is calling."))),
         value => Ok(value.map(<[u8]>::to_vec)),
     }
 }
@@ -272,7 +312,7 @@ fn one_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a 
     let mut lines = headers.get_all(name).iter();
     let line = lines.next().map(|line| line.as_bytes().trim_ascii());
     if lines.next().is_some() {
-        return Err(because(format!("The request has several {name} headers; send one.")));
+        return Err(rejected(format!("The request has several {name} headers; send one.")));
     }
     Ok(line)
 }
@@ -281,8 +321,8 @@ fn session(headers: &HeaderMap, name: &str) -> Result<Option<Vec<u8>>, NotIdenti
     match cookie::find(headers, name) {
         Found::Nothing => Ok(None),
         Found::One(value) => Ok(Some(value.to_vec())),
-        Found::Empty => Err(because(format!("The cookie {name} is empty; it has to name the session."))),
-        Found::Several => Err(because(format!("The request has several cookies {name}; send one."))),
+        Found::Empty => Err(rejected(format!("The cookie {name} is empty; it has to name the session."))),
+        Found::Several => Err(rejected(format!("The request has several cookies {name}; send one."))),
     }
 }
 
@@ -292,5 +332,5 @@ fn shown(peer: Option<&Peer>, by: Named) -> Result<Option<Vec<u8>>, NotIdentifie
         return Ok(None);
     };
     let name = certificate::name(certificate, by);
-    name.map(Some).map_err(|refused| because(format!("The client certificate names no caller: {refused}.")))
+    name.map(Some).map_err(|refused| rejected(format!("The client certificate names no caller: {refused}.")))
 }

@@ -120,13 +120,16 @@ impl Identity {
         clock: Arc<dyn Clock>,
         peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
     ) -> Result<Live, Vec<Unsafe>> {
-        self.start_beside(Vec::new(), clock, peer).await
+        self.start_beside(Vec::new(), None, clock, peer).await
     }
 
-    /// The same where operations have rules of their own: `others`. Keys that several rules go by are loaded once.
+    /// The same where operations have rules of their own: `others`. Keys that several rules go by are loaded once. Those that are
+    /// fetched from an address for `running`, under the same settings, are not waited for: they are as good as they were there,
+    /// also while the address is down.
     pub async fn start_beside(
         self,
         others: Vec<Self>,
+        running: Option<&Live>,
         clock: Arc<dyn Clock>,
         peer: impl Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
     ) -> Result<Live, Vec<Unsafe>> {
@@ -144,7 +147,7 @@ impl Identity {
         if !found.is_empty() {
             return Err(found);
         }
-        Live::new(all, clock, Box::new(peer)).await
+        Live::new(all, running, clock, Box::new(peer)).await
     }
 
     /// Tells what does not go together with the rules of others on the same gateway.
@@ -155,6 +158,11 @@ impl Identity {
     /// Whether all callers are one.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.sources == [Source::Anonymous]
+    }
+
+    /// Whether a request that shows nothing of what callers are known by is let in, and shares one scope with its like.
+    pub(crate) fn is_open(&self) -> bool {
+        self.sources.last() == Some(&Source::Anonymous)
     }
 
     /// The headers that callers and tenants are known by, besides `Authorization` and `Cookie`.

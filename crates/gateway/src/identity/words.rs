@@ -6,7 +6,7 @@
 use super::{Identity, Source, Tenant};
 
 /// Where a rule can be changed: in `[identity]`, or with the operation that has its own.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Default,
     Operation,

@@ -390,12 +390,19 @@ fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String>
     } else if plan.identity.sources.is_empty() {
         told.push("note: requests without Authorization share one anonymous scope".to_owned());
     }
-    let is_open = |operation: &&Operation| operation.identity.as_ref().is_some_and(Identity::is_anonymous);
-    for operation in plan.operations.iter().filter(is_open) {
-        told.push(format!(
-            "note: whoever knows a key of {} gets its outcome; its callers are not told apart",
-            operation.title()
-        ));
+    for operation in &plan.operations {
+        let Some(identity) = operation.identity.as_ref().filter(|identity| identity.is_open()) else {
+            continue;
+        };
+        let title = operation.title();
+        told.push(if identity.is_anonymous() {
+            format!("note: whoever knows a key of {title} gets its outcome; its callers are not told apart")
+        } else {
+            format!(
+                "note: requests to {title} that show nothing of what its callers are known by share one anonymous scope: whoever \
+                 knows a key of these gets its outcome"
+            )
+        });
     }
     let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
     if plan.listen.drain < longest {

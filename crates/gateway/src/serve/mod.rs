@@ -22,6 +22,7 @@ pub use plan::{Admin, Operation, Plan};
 
 use crate::ask::Directory;
 use crate::config::Mistake;
+use crate::identity::Live;
 use crate::listen::{self, Bound, Credentials, Fresh};
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
@@ -52,6 +53,7 @@ pub struct Gateway {
     entrance: Entrance,
     directory: Directory,
     ledgers: Ledgers,
+    live: Live,
     desk: Option<Desk>,
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
@@ -69,7 +71,8 @@ impl Gateway {
         };
         plan.check_certificates(&plan.listen)?;
         let ledgers = Ledgers::new(&plan)?;
-        let sides = Sides::of(&plan, &ledgers).await?;
+        let sides = Sides::of(&plan, &ledgers, None).await?;
+        let live = sides.live.clone();
         let store = Opened::open(&plan.store)?;
         let next = &plan.keeping.hashing.next;
         if *next == Next::Withdrawn {
@@ -113,6 +116,7 @@ impl Gateway {
             entrance,
             directory,
             ledgers,
+            live,
             desk,
             is_draining,
             metrics,
@@ -126,7 +130,8 @@ impl Gateway {
         let (seat, directory) = (self.desk.as_ref().map(Desk::seat), self.directory.clone());
         let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
         let (credentials, ledgers) = (self.bound.credentials(), self.ledgers.clone());
-        Reloading { plan, engine, entrance, directory, ledgers, seat, credentials, metrics, shadow }
+        let live = self.live.clone();
+        Reloading { plan, engine, entrance, directory, ledgers, live, seat, credentials, metrics, shadow }
     }
 
     /// Where clients reach it.
@@ -223,6 +228,7 @@ pub struct Reloading {
     entrance: Entrance,
     directory: Directory,
     ledgers: Ledgers,
+    live: Live,
     seat: Option<Seat>,
     credentials: Option<Credentials>,
     metrics: Metrics,
@@ -239,8 +245,8 @@ impl Reloading {
         let shown =
             read_anew(self.credentials.as_ref(), plan.listen.tls.as_ref(), plan.listen.clients.as_ref())?;
         let ledgers = self.ledgers.renewed(&plan)?;
-        let sides = Sides::of(&plan, &ledgers).await?;
-        let routes = sides.routes.clone();
+        let sides = Sides::of(&plan, &ledgers, Some(&self.live)).await?;
+        let (routes, live) = (sides.routes.clone(), sides.live.clone());
         let seated = match (&self.seat, &plan.admin) {
             (Some(seat), Some(admin)) => {
                 let shown = read_anew(seat.credentials(), admin.tls.as_ref(), None)?;
@@ -269,6 +275,7 @@ impl Reloading {
             old.renew(new);
         }
         self.ledgers = ledgers;
+        self.live = live;
         self.entrance.replace(way);
         // What is in use stays what is compared with, or the second reload would not tell.
         Ok(plan.held_back(&self.plan))

@@ -22,12 +22,13 @@ use tower_layer::Layer as _;
 /// What has to be there before requests can pass from one side to the other. Making it touches no store.
 pub(super) struct Sides {
     outbound: Outbound,
-    live: Live,
+    pub(super) live: Live,
     pub(super) routes: Routes,
 }
 
 impl Sides {
-    pub(super) async fn of(plan: &Plan, ledgers: &Ledgers) -> Result<Self, String> {
+    /// `running` is the rule in use, whose fetched keys are taken over.
+    pub(super) async fn of(plan: &Plan, ledgers: &Ledgers, running: Option<&Live>) -> Result<Self, String> {
         let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
         let upstream = upstream.map_err(|error| error.to_string())?;
         let forwarded_by = plan.forwarded_by.clone();
@@ -44,7 +45,7 @@ impl Sides {
             Some(identity::Peer { address: address.ip(), certificate })
         };
         let own = plan.operations.iter().filter_map(|operation| operation.identity.clone()).collect();
-        let live = plan.identity.clone().start_beside(own, Arc::new(SystemClock), peer).await;
+        let live = plan.identity.clone().start_beside(own, running, Arc::new(SystemClock), peer).await;
         let live = live.map_err(|found| {
             let told: Vec<_> = found.iter().map(ToString::to_string).collect();
             told.join("\n")

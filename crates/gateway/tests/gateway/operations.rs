@@ -94,8 +94,29 @@ async fn a_webhook_is_anonymous_beside_tokens_everywhere_else() {
     is_hidden(&world, &charge, |ask| bearer(ask, &bob).key(KEY)).await;
     let missed = is_hidden(&world, &charge, |ask| ask.key(KEY)).await;
     assert!(missed.text().contains("does not say who is calling"), "{}", missed.text());
-    let missed = is_hidden(&world, &charge, |ask| bearer(ask, "nonsense")).await;
-    assert!(missed.text().contains("The bearer token is not accepted"), "{}", missed.text());
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_accepted_is_told_so_at_operations_whatever_is_asked_for() {
+    let world = shop().await;
+    let signer = Signer::secret();
+    let charged = status_of(&world.send(bearer(charge(), &signer.of("alice"))).await);
+    let hook = status_of(&world.send(event("evt_1")).await);
+    let twice = |ask: Ask| bearer(bearer(ask, &signer.of("alice")), &signer.of("bob"));
+    let expired = signer.expired("alice");
+    let shown: [&dyn Fn(Ask) -> Ask; 3] =
+        [&|ask| bearer(ask, &expired), &|ask| bearer(ask, "nonsense"), &twice];
+    for shown in shown {
+        let (theirs, nobodys) =
+            (world.send(shown(Ask::get(&charged))).await, world.send(shown(Ask::get(ABSENT))).await);
+        world.is_problem(&theirs, 400, "CALLER_NOT_IDENTIFIED", false).await;
+        assert_eq!(theirs.body, nobodys.body, "whether it is there is not told");
+        // The webhook's own rule does not look at tokens.
+        assert_eq!(seen(&world, shown(Ask::get(&hook)).key("evt_1")).await.0, 200);
+    }
+    is_hidden(&world, &charged, |ask| ask).await;
+    is_hidden(&world, &charged, |ask| bearer(ask, &signer.of("bob"))).await;
+    is_hidden(&world, &charged, |ask| ask.with("authorization", "Basic YTpi")).await;
 }
 
 const PARTNERS: &str = "[[operation]]\npath = \"/partners/{*rest}\"\ncallers = [\"api-key:x-api-key\"]\n";
@@ -281,6 +302,91 @@ async fn a_reload_changes_an_operations_rule_for_new_requests_and_a_bad_one_chan
     until(async || (!is_let_in().await).then_some(())).await;
     let keyed = world.send(hook().with("x-api-key", "k")).await;
     assert_eq!((keyed.status, keyed.is_replay()), (201, false), "another caller than before");
+}
+
+const USERS: &str = "[identity]\nsources = [\"header:x-user\"]\ntrusted = [\"127.0.0.1\"]\n";
+
+#[tokio::test]
+async fn an_operation_that_lets_anybody_in_besides_its_callers_is_told_at_start() {
+    let terms = "[[operation]]\npath = \"/partners\"\ncallers = [\"api-key:x-api-key\", \"anonymous\"]\n\
+        [[operation]]\npath = \"/sales\"\ncallers = [\"api-key:x-api-key\"]\n";
+    let mut world = World::configured(terms, charged).await;
+    world.gateway.kill();
+    let said = world.gateway.said();
+    let told = |path: &str| said.contains(&format!("note: requests to {path} that show nothing"));
+    assert!(told("/partners") && !told("/sales"), "{said}");
+}
+
+#[tokio::test]
+async fn no_change_of_an_operations_rule_or_name_has_one_caller_met_as_another() {
+    let sold_by =
+        |header: &str| format!("[[operation]]\npath = \"/sales\"\ncallers = [\"header:{header}\"]\n{USERS}");
+    let world = World::configured(&sold_by("x-merchant"), charged).await;
+    let sale = |who: &'static str| Ask::post("/sales").key(KEY).with(who, "7");
+    let is_let_in = async |who: &'static str| {
+        let ask = Ask::post("/sales").key("a-key-to-try-the-door-by").with(who, "13");
+        world.send(ask).await.code().is_none()
+    };
+    let sold = world.send(sale("x-merchant")).await;
+    let path = status_of(&sold);
+    assert_eq!(seen(&world, Ask::get(&path).with("x-merchant", "7")).await, shown("charge 1"));
+
+    world.reconfigure(&sold_by("x-shop"));
+    until(async || is_let_in("x-shop").await.then_some(())).await;
+    let shop = world.send(sale("x-shop")).await;
+    assert_eq!((shop.status, shop.is_replay()), (201, false), "shop 7 is not merchant 7");
+    is_hidden(&world, &path, |ask| ask.with("x-shop", "7").with("x-user", "7").key(KEY)).await;
+
+    world.reconfigure(USERS);
+    until(async || is_let_in("x-user").await.then_some(())).await;
+    let user = world.send(sale("x-user")).await;
+    assert_eq!((user.status, user.is_replay()), (201, false), "nor is user 7");
+    is_hidden(&world, &path, |ask| ask.with("x-user", "7").key(KEY)).await;
+
+    world.reconfigure(&sold_by("x-merchant"));
+    until(async || is_let_in("x-merchant").await.then_some(())).await;
+    assert_eq!(world.send(sale("x-merchant")).await.text(), "charge 1", "what is put back is as it was");
+}
+
+#[tokio::test]
+async fn what_an_operation_kept_that_is_no_route_any_more_is_nobodys() {
+    let named = |name: &str, callers: &str| {
+        format!("[[operation]]\nname = \"{name}\"\npath = \"/{name}\"\ncallers = [{callers}]\n")
+    };
+    let merchants = "\"header:x-merchant\"";
+    let world = World::configured(&format!("{}{USERS}", named("sales", merchants)), charged).await;
+    let sold = world.send(Ask::post("/sales").key(KEY).with("x-merchant", "7")).await;
+    let path = status_of(&sold);
+    assert_eq!(seen(&world, Ask::get(&path).with("x-merchant", "7")).await, shown("charge 1"));
+    world.reconfigure(&format!("{}{USERS}", named("orders", merchants)));
+    until(async || (world.send(Ask::get(&path).with("x-merchant", "7")).await.status == 404).then_some(()))
+        .await;
+    for who in ["x-user", "x-merchant"] {
+        is_hidden(&world, &path, |ask| ask.with(who, "7").key(KEY)).await;
+    }
+    world.reconfigure(USERS);
+    until(async || {
+        let refused = world.send(Ask::get(ABSENT).with("x-merchant", "7")).await;
+        (refused.status == 400).then_some(())
+    })
+    .await;
+    is_hidden(&world, &path, |ask| ask.with("x-user", "7").key(KEY)).await;
+}
+
+#[tokio::test]
+async fn user_7_uses_up_nothing_of_merchant_7s_quota() {
+    let terms = "[[operation]]\npath = \"/sales\"\ncallers = [\"header:x-merchant\"]\n\
+        [[operation]]\npath = \"/orders\"\ncallers = [\"header:x-merchant\"]\n";
+    let world =
+        World::configured(&format!("{terms}{USERS}[quotas]\nnew_per_caller = \"1/1h\"\n"), charged).await;
+    let send = async |path: &str, who: &'static str| {
+        world.send(Ask::post(path).key(KEY).with(who, "7")).await.code()
+    };
+    assert_eq!(send("/charges", "x-user").await, None);
+    assert_eq!(send("/sales", "x-merchant").await, None);
+    let full = Some("IDEMPOTENCY_KEY_QUOTA_EXCEEDED".to_owned());
+    assert_eq!(send("/refunds", "x-user").await, full);
+    assert_eq!(send("/orders", "x-merchant").await, full, "one merchant, whichever operation it calls");
 }
 
 #[tokio::test]

@@ -2,13 +2,17 @@
 
 use crate::client::{Ask, Reply};
 use crate::upstream::charged;
-use crate::world::{KEY, Scratch, World};
+use crate::world::{KEY, Scratch, World, until};
 use rcgen::{
     KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData as _, SigningKey as _,
 };
 use ring::hmac;
 use semel::archive::base64;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 pub(crate) const ISSUER: &str = "https://id.example";
 pub(crate) const SECRET: &str = "a test secret of at least thirty-two bytes";
@@ -65,6 +69,13 @@ impl Signer {
 
     pub(crate) fn of(&self, who: &str) -> String {
         self.token(&json!({}), &claims(who))
+    }
+
+    /// A token whose time is over.
+    pub(crate) fn expired(&self, who: &str) -> String {
+        let mut claims = claims(who);
+        claims["exp"] = json!(1);
+        self.token(&json!({}), &claims)
     }
 
     fn public_pem(&self) -> String {
@@ -181,6 +192,52 @@ async fn tokens_that_prove_nothing_reach_no_service() {
     is_refused(&world, &altered("nbf", json!(9_999_999_990_u64)), "not valid yet").await;
     assert_eq!(world.calls(), 0, "none of them");
     assert_eq!(charge(&world, &good).await.status, 201);
+}
+
+/// Publishes a set of keys, until the task is ended.
+async fn publish(set: String) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let Ok(byte) = stream.read_u8().await else { break };
+                head.push(byte);
+            }
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{set}", set.len());
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (address, serving)
+}
+
+/// The gateway's start is waited for in place, and asks for the keys meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_while_the_keys_cannot_be_fetched_keeps_those_that_are_known() {
+    let signer = Signer::ed25519();
+    let Signer::Pair(_, pair) = &signer else { panic!("a pair") };
+    let x = base64url(pair.der_bytes());
+    let set = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "kid": "2026", "x": x }] });
+    let (address, serving) = publish(set.to_string()).await;
+    let identity = format!(
+        "[identity]\nsources = [\"jwt\"]\n[[identity.issuer]]\nname = \"{ISSUER}\"\naudience = \"payments\"\n\
+         jwks_url = \"http://{address}/keys\"\n"
+    );
+    let world = World::configured(&identity, charged).await;
+    let token = |who: &str| signer.token(&json!({ "kid": "2026" }), &claims(who));
+    assert_eq!(charge(&world, &token("alice")).await.status, 201);
+    serving.abort();
+    let _ = serving.await;
+    // Twice: what was taken over is taken over again.
+    for path in ["/hook", "/other"] {
+        let hook = format!("[[operation]]\npath = \"{path}\"\ncallers = [\"anonymous\"]\n");
+        world.reconfigure(&format!("{hook}{identity}"));
+        let hook = || Ask::post(path).key(KEY);
+        until(async || world.send(hook()).await.code().is_none().then_some(())).await;
+        assert!(charge(&world, &token("alice")).await.is_replay(), "{path}");
+        assert_eq!(charge(&world, &token(path)).await.status, 201);
+    }
 }
 
 #[tokio::test]

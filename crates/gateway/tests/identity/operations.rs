@@ -31,7 +31,7 @@ fn by_key(name: &'static str) -> Identity {
 
 async fn started(default: Identity, others: &[Identity]) -> Result<Live, Vec<Unsafe>> {
     let peer = |extensions: &http::Extensions| extensions.get::<Peer>().cloned();
-    default.start_beside(others.to_vec(), Arc::new(clock()), peer).await
+    default.start_beside(others.to_vec(), None, Arc::new(clock()), peer).await
 }
 
 fn told(live: &Live, rule: &Identity, parts: &Parts) -> Result<Caller, String> {
@@ -47,8 +47,8 @@ async fn each_rule_finds_its_own_caller_in_one_and_the_same_request() {
     let all = [("authorization", token.as_str()), ("x-api-key", "k"), ("x-user", "u")];
     let parts = prepared(&live, PROXY, &all);
     assert_eq!(live.callers().identify(&parts), Ok(Name::jwt(ISSUER, "alice").into()));
-    assert_eq!(told(&live, &keys, &parts), Ok(Name::api_key("k").into()));
-    assert_eq!(told(&live, &users, &parts), Ok(Name::header("u").into()));
+    assert_eq!(told(&live, &keys, &parts), Ok(Name::api_key("k").found_in("x-api-key").into()));
+    assert_eq!(told(&live, &users, &parts), Ok(Name::header("u").found_in("x-user").into()));
     assert_eq!(told(&live, &anybody, &parts), Ok(Caller::Anonymous));
     assert!(live.callers_of(&by_key("x-other")).is_none(), "a rule that nobody started");
 
@@ -71,6 +71,35 @@ async fn the_same_text_from_two_sources_is_two_callers() {
     for (place, caller) in callers.iter().enumerate() {
         assert!(!callers[..place].contains(caller), "{callers:?}");
     }
+}
+
+#[tokio::test]
+async fn an_operations_caller_is_known_by_what_it_was_found_in_and_the_defaults_as_ever() {
+    let cookie = |name: &str| by([Source::Cookie(name.to_owned())]);
+    let all = [("x-user", "7"), ("x-merchant", "7"), ("x-key", "7"), ("y-key", "7"), ("cookie", "a=7; A=7")];
+    for (one, other, plain) in [
+        (by_header("x-user"), by_header("x-merchant"), Name::header("7")),
+        (by_key("x-key"), by_key("y-key"), Name::api_key("7")),
+        (cookie("a"), cookie("A"), Name::cookie("7")),
+    ] {
+        let as_default = started(one.clone(), std::slice::from_ref(&other)).await.expect("safe settings");
+        let as_own = started(by([Source::Anonymous]), &[one.clone(), other.clone()]).await;
+        let as_own = as_own.expect("safe settings");
+        let parts = prepared(&as_default, PROXY, &all);
+        assert_eq!(as_default.callers().identify(&parts), Ok(plain.clone().into()));
+        let (theirs, parts) = (told(&as_default, &other, &parts), prepared(&as_own, PROXY, &all));
+        assert_eq!(theirs, told(&as_own, &other, &parts), "under every default");
+        let callers = [Ok(plain.into()), theirs, told(&as_own, &one, &parts)];
+        for (place, caller) in callers.iter().enumerate() {
+            assert!(caller.is_ok() && !callers[..place].contains(caller), "{callers:?}");
+        }
+    }
+    // Whoever signs says who it is, wherever that is believed.
+    let token = format!("Bearer {}", hs256(&claims(json!({}))));
+    let own = by([Source::Jwt(vec![by_secret()]), Source::Anonymous]);
+    let live = started(by_token(by_secret()), std::slice::from_ref(&own)).await.expect("safe settings");
+    let parts = prepared(&live, STRANGER, &[("authorization", &token)]);
+    assert_eq!(Ok(live.callers().identify(&parts).expect("alice")), told(&live, &own, &parts));
 }
 
 #[tokio::test]

@@ -50,6 +50,16 @@ pub(in crate::identity) fn verify(
 }
 
 impl Verifier {
+    /// Whether it is this issuer's, under these settings.
+    pub(in crate::identity) fn is_of(&self, issuer: &Issuer) -> bool {
+        self.issuer == *issuer
+    }
+
+    /// Asks for newer keys, behind the requests' backs.
+    pub(in crate::identity) fn want(&self) {
+        self.keys.want();
+    }
+
     fn check_signature(&self, token: &Token<'_>, moment: Moment) -> Result<(), Refused> {
         let algorithm = token.algorithm;
         if !self.issuer.algorithms.contains(&algorithm) {
