@@ -97,10 +97,9 @@ impl KeySource {
         let plain = |key| Parsed { key, warning: None };
         match self {
             Self::Header(name) => {
-                let other = Rules::other_header();
-                let rules = if *name == names::KEY { &terms.key_rules } else { &other };
+                let rules = self.rules(terms).unwrap_or_else(Rules::other_header);
                 let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-                Key::from_header(lines, rules).map_err(NoKey::from)
+                Key::from_header(lines, &rules).map_err(NoKey::from)
             }
             Self::Pointer(pointer) => {
                 let asked = asked.ok_or(NoKey::Absent)?;
@@ -126,6 +125,15 @@ impl KeySource {
                 let key = Key::composite(parts.into_iter().map(|part| part.key))?;
                 Ok(Parsed { key, warning })
             }
+        }
+    }
+
+    /// The rules that a key from here follows, where it is one text that a client chooses.
+    pub(crate) fn rules(&self, terms: &Terms) -> Option<Rules> {
+        match self {
+            Self::Header(name) if *name == names::KEY => Some(terms.key_rules),
+            Self::Header(_) | Self::Pointer(_) => Some(Rules::other_header()),
+            Self::Fingerprint | Self::Composite(_) => None,
         }
     }
 

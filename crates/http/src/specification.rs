@@ -68,6 +68,7 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
         KeyRule::Optional => "optional",
         KeyRule::Off => "off",
     };
+    let rules = terms.key_source.rules(terms);
     json!({
         "name": terms.name,
         "route": route,
@@ -81,8 +82,8 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
         "key": {
             "rule": key,
             "source": terms.key_source.described(),
-            "charactersMin": terms.key_rules.min(),
-            "charactersMax": terms.key_rules.max(),
+            "charactersMin": rules.map(|rules| rules.min()),
+            "charactersMax": rules.map(|rules| rules.max()),
         },
         "callers": terms.callers.as_ref().map(Callers::told_apart),
         "mode": match terms.mode {

@@ -3,9 +3,10 @@
 use super::world::{Bodies, Gate, KEY, Reply, Server, charged, engine, post, request};
 use axum::extract::Request;
 use axum::response::IntoResponse;
+use semel::core::fingerprint::Pointer;
 use semel::core::policy::{Class, Policy};
 use semel::{Case, Engine, Finding, memory};
-use semel_http::{Layer, Reconciler, Routes, Terms, TermsError};
+use semel_http::{KeySource, Layer, Reconciler, Routes, Terms, TermsError};
 use std::sync::Arc;
 
 async fn published(prefix: &str) -> Layer {
@@ -188,6 +189,28 @@ async fn the_specification_names_what_the_guarantee_rests_on() {
     assert_eq!(operation["notAppliedStatuses"]["http"], assumed);
     assert_eq!(operation["notAppliedStatuses"]["grpc"], serde_json::json!([7, 16]));
     assert_eq!(told["callers"], "per access token");
+}
+
+#[tokio::test]
+async fn the_specification_tells_how_long_a_key_may_be_where_it_comes_from() {
+    let from = |key_source| Terms { key_source, ..Terms::default() };
+    let event = KeySource::Pointer(Pointer::parse("/event_id").expect("a pointer"));
+    let both = KeySource::Composite(vec![event.clone(), KeySource::Fingerprint]);
+    let routes = Routes::new(Terms::default())
+        .and_then(|routes| routes.with("/event", from(event)))
+        .and_then(|routes| routes.with("/both", from(both)))
+        .expect("fit for use");
+    let server =
+        Server::under(Layer::routed(engine().await, routes).expect("fit for use").publishing(""), charged);
+    let told = json(&server.await.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let mut seen: Vec<_> = told["operations"]
+        .as_array()
+        .expect("operations")
+        .iter()
+        .map(|operation| (operation["route"].as_str(), operation["key"]["charactersMin"].as_u64()))
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [(None, Some(16)), (Some("/both"), None), (Some("/event"), Some(1))]);
 }
 
 #[tokio::test]
