@@ -28,6 +28,9 @@ use tokio::sync::SemaphorePermit;
 /// The pause between two looks for a claim that may still arrive, at first and at most.
 const GIVE_BACK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
+/// The same once the claim's lease is over and the store has still not answered.
+const LATE_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+
 /// How many such claims of one node are looked for at once: an outage loses many in one moment, and the store that has just
 /// come back has others to serve.
 pub(crate) const GIVE_BACK_AT_ONCE_MAX: usize = 16;
@@ -252,8 +255,9 @@ fn landed(
 }
 
 /// Gives back claims that may stand in the store although nobody could tell, or may still arrive there: nothing was sent
-/// under them. Looks for as long as one of them could be in anybody's way, in a task of its own that holds nothing of the
-/// request any more and that nobody who shuts the engine down has to wait for.
+/// under them. Looks for as long as one of them may still arrive, and until the store has answered once: what stood there all the
+/// time would be in doubt for good. In a task of its own that holds nothing of the request any more and that nobody who shuts the
+/// engine down has to wait for.
 pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
     if loose.is_empty() {
         return;
@@ -274,10 +278,7 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
     let begun = node.clock.uptime();
     for Loose { id, write } in loose {
         let give_up_at = begun.saturating_add(write.next.policy().lease);
-        let left = give_up_at.saturating_sub(node.clock.uptime());
-        let Some(Some((record, place))) = node.within(left, look_for(node, id, &write)).await else {
-            continue;
-        };
+        let Some((record, place)) = look_for(node, id, &write, give_up_at).await else { continue };
         let ownership = Ownership::new(Arc::clone(node), id, record, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));
         // One that cannot be stored must not keep the place from others for ever.
@@ -288,21 +289,33 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
     }
 }
 
-/// A claim that has arrived after all, and the place that it was looked for from. `None` where it never can.
+/// A claim that has arrived after all, and the place that it was looked for from. `None` where it never can, or had not when the
+/// store answered for the first time past `give_up_at`.
 ///
 /// What one outage lost was lost by many: each pauses for a span of its own before every look, the first one too, and only
 /// so many look at once.
-async fn look_for<'a>(node: &'a Node, id: CommandId, write: &Write) -> Option<(Record, SemaphorePermit<'a>)> {
-    let mut backoff = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
+async fn look_for<'a>(
+    node: &'a Node,
+    id: CommandId,
+    write: &Write,
+    give_up_at: Duration,
+) -> Option<(Record, SemaphorePermit<'a>)> {
+    let mut in_time = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
+    let mut late = Backoff::new(LATE_PAUSE.0, LATE_PAUSE.1);
     loop {
-        node.clock.sleep(backoff.next_span(node.random.bits())).await;
+        let is_late = node.clock.uptime() >= give_up_at;
+        if is_late && node.tasks.is(Closing::Draining) {
+            return None;
+        }
+        let pause = if is_late { &mut late } else { &mut in_time }.next_span(node.random.bits());
+        node.clock.sleep(pause).await;
         let place = node.giving_back.acquire().await.ok()?;
         let Ok(reading) = node.get(id).await else { continue };
         if let Some(record) = machine::claim_landed(write, reading.found()) {
             return Some((Record::clone(record), place));
         }
         // What it expects no longer stands there: it can never arrive.
-        if !write.expect.met_by(reading.found()) {
+        if !write.expect.met_by(reading.found()) || node.clock.uptime() >= give_up_at {
             return None;
         }
     }

@@ -123,10 +123,11 @@ async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
 }
 
 #[tokio::test]
-async fn nobody_looks_for_a_claim_or_waits_for_a_place_to_once_its_lease_is_over() {
+async fn what_an_outage_longer_than_the_lease_lost_is_given_back_once_the_store_answers_and_then_left_alone()
+{
     let world = World::new();
     let engine = world.engine().await;
-    let looks = readings_hang(&world);
+    readings_hang(&world);
     let call = |number: usize| {
         let engine = engine.clone();
         tokio::spawn(async move { drop(engine.run(intent(&format!("key-{number}"), "5"), never).await) })
@@ -136,9 +137,19 @@ async fn nobody_looks_for_a_claim_or_waits_for_a_place_to_once_its_lease_is_over
     for call in calls {
         call.await.expect("no panic");
     }
-    world.pass(secs(30)).await;
+    world.pass(secs(90)).await;
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    world.fate(move |call| {
+        if call.question == Question::Get {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        Fault::Pass
+    });
+    world.pass(secs(300)).await;
+    let given_back = Count::State(StateName::FailedNotReplayable);
+    assert_eq!(world.store.count(given_back, u64::MAX).await.expect("counted").count, LOST as u64);
     let so_far = looks.load(Ordering::SeqCst);
-    assert!(so_far > LOST, "they were looked for");
-    world.pass(secs(120)).await;
-    assert_eq!(looks.load(Ordering::SeqCst), so_far);
+    world.pass(secs(300)).await;
+    assert_eq!(looks.load(Ordering::SeqCst), so_far, "nobody looks any more");
 }
