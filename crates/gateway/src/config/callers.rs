@@ -27,7 +27,7 @@ impl Callers {
     pub(super) fn read(table: &Table<'_, '_>, asks_clients: bool, is_anonymous: bool) -> Self {
         let said = identity::read(table);
         let (sources, tenant, trusted) = (said.sources.clone(), said.tenant.clone(), said.trusted.clone());
-        let mut default = Identity { sources, tenant, trusted };
+        let mut default = Identity { sources, tenant, trusted, is_by_place: false };
         check_certificates(table, "sources", &default, asks_clients);
         let found = default.check().err().filter(|_| said.is_whole).unwrap_or_default();
         if is_anonymous {
@@ -37,7 +37,7 @@ impl Callers {
     }
 
     /// The rule that an `[[operation]]` has of its own: by `callers` and `tenant` where it writes them, and for the rest by
-    /// `[identity]`. Nothing where that is the default.
+    /// `[identity]`. Nothing where it writes a tenant alone, and that is the default's.
     pub(super) fn of_operation(&mut self, table: &Table<'_, '_>) -> Option<Identity> {
         let sources = identity::sources(table, "callers", &self.said.issuers);
         let tenant = identity::tenant(table, &self.said.hosts);
@@ -61,6 +61,8 @@ impl Callers {
             sources: sources.unwrap_or_else(|| self.default.sources.clone()),
             tenant: tenant.unwrap_or_else(|| self.said.tenant.clone()),
             trusted: Vec::new(),
+            // By what stands here alone: what becomes of [identity] must make no key of this operation a new one.
+            is_by_place: written.is_some(),
         };
         if believes(&identity) {
             identity.trusted.clone_from(&self.said.trusted);
@@ -74,8 +76,7 @@ impl Callers {
             }
         }
         self.own.push(identity.clone());
-        let is_other = identity.sources != self.default.sources || identity.tenant != self.default.tenant;
-        is_other.then_some(identity)
+        (identity.is_by_place || identity.tenant != self.default.tenant).then_some(identity)
     }
 
     /// Tells what is unsafe about an operation's rule, unless that was told where it can be mended.

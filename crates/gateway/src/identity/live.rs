@@ -241,13 +241,10 @@ impl Rule {
         Err(because(self.nobody.clone()))
     }
 
-    /// The caller as this rule knows it. Under a rule of an operation's own, what the name was found in is part of it: merchant 7
+    /// The caller as this rule knows it. Under an operation's own `callers`, what the name was found in is part of it: merchant 7
     /// is not to be met as user 7, whatever rule the operation comes under one day. Under the default it never was.
     fn own(&self, name: Name, found_in: &str) -> Name {
-        match self.whose {
-            Whose::Default => name,
-            Whose::Operation => name.found_in(found_in),
-        }
+        if self.identity.is_by_place { name.found_in(found_in) } else { name }
     }
 
     fn tenant(

@@ -102,6 +102,9 @@ pub struct Identity {
     /// The addresses of proxies that are believed: what they write into the headers of [`Source::Header`] and
     /// [`Tenant::Header`] is so.
     pub trusted: Vec<Network>,
+    /// Whether what a name was found in (the header, the cookie, which name of a certificate) is part of it, as it is under the
+    /// `callers` of an operation: merchant 7 is then not user 7. Never under the default, whose records are known without.
+    pub is_by_place: bool,
 }
 
 impl Identity {

@@ -29,6 +29,11 @@ fn by_key(name: &'static str) -> Identity {
     by([Source::ApiKey(header(name))])
 }
 
+/// A rule as an operation's own `callers` have it.
+fn own(identity: Identity) -> Identity {
+    Identity { is_by_place: true, ..identity }
+}
+
 async fn started(default: Identity, others: &[Identity]) -> Result<Live, Vec<Unsafe>> {
     let peer = |extensions: &http::Extensions| extensions.get::<Peer>().cloned();
     default.start_beside(others.to_vec(), None, Arc::new(clock()), peer).await
@@ -40,7 +45,8 @@ fn told(live: &Live, rule: &Identity, parts: &Parts) -> Result<Caller, String> {
 
 #[tokio::test]
 async fn each_rule_finds_its_own_caller_in_one_and_the_same_request() {
-    let (keys, users, anybody) = (by_key("x-api-key"), by_header("x-user"), by([Source::Anonymous]));
+    let (keys, users, anybody) =
+        (own(by_key("x-api-key")), own(by_header("x-user")), own(by([Source::Anonymous])));
     let rules = [keys.clone(), users.clone(), anybody.clone()];
     let live = started(by_token(by_secret()), &rules).await.expect("safe settings");
     let token = format!("Bearer {}", hs256(&claims(json!({}))));
@@ -62,7 +68,7 @@ async fn each_rule_finds_its_own_caller_in_one_and_the_same_request() {
 #[tokio::test]
 async fn the_same_text_from_two_sources_is_two_callers() {
     let cookie = by([Source::Cookie("sid".to_owned())]);
-    let rules = [by_key("x-api-key"), by_header("x-user"), cookie];
+    let rules = [by_key("x-api-key"), by_header("x-user"), cookie].map(own);
     let live = started(by([Source::Authorization]), &rules).await.expect("safe settings");
     let seven = [("authorization", "Bearer 7"), ("x-api-key", "7"), ("x-user", "7"), ("cookie", "sid=7")];
     let parts = prepared(&live, PROXY, &seven);
@@ -82,13 +88,25 @@ async fn an_operations_caller_is_known_by_what_it_was_found_in_and_the_defaults_
         (by_key("x-key"), by_key("y-key"), Name::api_key("7")),
         (cookie("a"), cookie("A"), Name::cookie("7")),
     ] {
-        let as_default = started(one.clone(), std::slice::from_ref(&other)).await.expect("safe settings");
+        let (default, one, other) = (one.clone(), own(one), own(other));
+        let as_default = started(default.clone(), &[one.clone(), other.clone()]).await;
+        let as_default = as_default.expect("safe settings");
         let as_own = started(by([Source::Anonymous]), &[one.clone(), other.clone()]).await;
         let as_own = as_own.expect("safe settings");
         let parts = prepared(&as_default, PROXY, &all);
         assert_eq!(as_default.callers().identify(&parts), Ok(plain.clone().into()));
+        let pinned = told(&as_default, &one, &parts);
+        let tenanted = Identity { tenant: Tenant::Host(vec!["shop.example".to_owned()]), ..default.clone() };
+        let leaving = started(tenanted, std::slice::from_ref(&default)).await.expect("safe settings");
+        let parts_of_it = prepared(&leaving, PROXY, &all);
+        assert_eq!(
+            told(&leaving, &default, &parts_of_it),
+            Ok(plain.clone().into()),
+            "a tenant of its own makes no other caller"
+        );
         let (theirs, parts) = (told(&as_default, &other, &parts), prepared(&as_own, PROXY, &all));
         assert_eq!(theirs, told(&as_own, &other, &parts), "under every default");
+        assert_eq!(pinned, told(&as_own, &one, &parts), "also where the default says the same");
         let callers = [Ok(plain.into()), theirs, told(&as_own, &one, &parts)];
         for (place, caller) in callers.iter().enumerate() {
             assert!(caller.is_ok() && !callers[..place].contains(caller), "{callers:?}");
@@ -96,10 +114,10 @@ async fn an_operations_caller_is_known_by_what_it_was_found_in_and_the_defaults_
     }
     // Whoever signs says who it is, wherever that is believed.
     let token = format!("Bearer {}", hs256(&claims(json!({}))));
-    let own = by([Source::Jwt(vec![by_secret()]), Source::Anonymous]);
-    let live = started(by_token(by_secret()), std::slice::from_ref(&own)).await.expect("safe settings");
+    let theirs = own(by([Source::Jwt(vec![by_secret()]), Source::Anonymous]));
+    let live = started(by_token(by_secret()), std::slice::from_ref(&theirs)).await.expect("safe settings");
     let parts = prepared(&live, STRANGER, &[("authorization", &token)]);
-    assert_eq!(Ok(live.callers().identify(&parts).expect("alice")), told(&live, &own, &parts));
+    assert_eq!(Ok(live.callers().identify(&parts).expect("alice")), told(&live, &theirs, &parts));
 }
 
 #[tokio::test]

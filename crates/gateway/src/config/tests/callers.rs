@@ -51,12 +51,20 @@ fn an_operation_has_its_own_callers_and_tenant_and_the_rest_from_identity() {
 }
 
 #[test]
-fn what_an_operation_says_as_identity_does_is_no_rule_of_its_own() {
-    let config = parsed(&format!(
-        "{}[identity]\nsources = [\"authorization\"]\n",
-        operation("callers = [\"authorization\"]")
-    ));
-    assert!(config.operations[0].identity.is_none());
+fn callers_of_an_operation_are_its_own_whatever_identity_says_and_a_tenant_alone_makes_no_others() {
+    let rule = |operation_says: &str, identity_says: &str| {
+        let text = format!("{}[identity]\n{identity_says}\n", operation(operation_says));
+        parsed(&text).operations.remove(0).identity
+    };
+    let own = |says: &str| rule("callers = [\"api-key:x-key\"]", says).expect("a rule of its own");
+    let (same, other) = (own("sources = [\"api-key:x-key\"]"), own("sources = [\"authorization\"]"));
+    assert_eq!(same, other, "what becomes of [identity] is nothing to it");
+    assert!(same.is_by_place);
+
+    let hosts = "tenant = \"host\"\ntenant_hosts = [\"a.example\"]\nsources = [\"api-key:x-key\"]";
+    let tenant = rule("tenant = \"none\"", hosts).expect("a rule of its own");
+    assert!(!tenant.is_by_place, "the callers are those of [identity], as they were");
+    assert!(rule("tenant = \"none\"", "sources = [\"api-key:x-key\"]").is_none());
 }
 
 #[test]
