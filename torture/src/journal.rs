@@ -111,6 +111,9 @@ impl fmt::Display for Line {
     }
 }
 
+/// What stands behind a line that was written to its end.
+const END: &str = " .";
+
 /// A file of lines that several processes append to.
 pub(crate) struct Journal(File);
 
@@ -121,7 +124,8 @@ impl Journal {
 
     /// Has the line out of this process before it returns.
     pub(crate) fn note(&self, line: &Line) -> io::Result<()> {
-        let text = format!("{line}\n");
+        // A kill may cut a write short between two pages: a line begins anew whatever stands before it, and says where it ends.
+        let text = format!("\n{line}{END}\n");
         // A second write would be a second chance to be killed in between: one, or the line does not count.
         let written = (&self.0).write(text.as_bytes())?;
         if written == text.len() { Ok(()) } else { Err(io::Error::other("a line was not written at once")) }
@@ -149,7 +153,7 @@ impl Tail {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         self.read += whole as u64;
         let text = String::from_utf8_lossy(&bytes[..whole]);
-        Ok(text.lines().filter_map(Line::read).collect())
+        Ok(text.lines().filter_map(|line| Line::read(line.strip_suffix(END)?)).collect())
     }
 }
 
@@ -172,6 +176,20 @@ mod tests {
             let line = Line { attempt: 3, fence: 17, expires: 99, ..Line::new(*kind, "r1a", "k-1") };
             assert_eq!(Line::read(&line.to_string()), Some(line));
         }
+    }
+
+    #[test]
+    fn what_a_kill_cut_short_has_never_happened_and_spoils_no_line_behind_it() {
+        let folder = std::env::temp_dir().join(format!("semel-journal-{}", std::process::id()));
+        let _ = std::fs::remove_file(&folder);
+        let lines = [Kind::Ran, Kind::Replay].map(|kind| Line::new(kind, "r1a", "k-1"));
+        let journal = Journal::append_to(&folder).expect("a file");
+        journal.note(&lines[0]).expect("written");
+        let cut = format!("\n{}", Line { what: hash(b"an outcome"), ..lines[0].clone() });
+        (&journal.0).write_all(&cut.as_bytes()[..cut.len() - 17]).expect("written");
+        journal.note(&lines[1]).expect("written");
+        assert_eq!(Tail::from_the_start().lines(&folder).expect("read"), lines);
+        std::fs::remove_file(&folder).expect("removed");
     }
 
     #[test]
