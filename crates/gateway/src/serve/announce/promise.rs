@@ -1,0 +1,179 @@
+//! What requests are promised, in one line or a few.
+//!
+//! What lives here: the words for terms, and for an operation with all that it has of its own. What must never: a promise that
+//! its terms do not keep.
+
+use super::whom;
+use crate::ask::{self, Questions};
+use crate::cli::{size, span};
+use crate::serve::Operation;
+use semel::core::classify::Rules;
+use semel::core::outcome::Status;
+use semel::core::policy::{AfterExpiry, Class};
+use semel::quota::{Rate, Rates};
+use semel::sealing::Seal;
+use semel_http::{KeyRule, KeySource, Mode, Retain, Terms};
+
+/// What an operation's own rates are.
+fn limited(rates: &Rates) -> Option<String> {
+    let told = |rate: Option<Rate>, whose: &str| {
+        rate.map(|Rate { count, per }| format!("{count} in {} {whose}", span::text(per)))
+    };
+    let told = [
+        told(rates.new_per_caller, "per caller"),
+        told(rates.new_per_address, "per address"),
+        told(rates.new_in_total, "in total"),
+    ];
+    let told: Vec<_> = told.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| format!("new keys: at most {}", told.join(", ")))
+}
+
+fn methods(terms: &Terms) -> String {
+    let methods: Vec<_> = terms.methods.iter().map(http::Method::as_str).collect();
+    methods.join(" and ")
+}
+
+/// Whether a key is needed, and where it comes from.
+fn key(terms: &Terms, rule: &str) -> String {
+    match &terms.key_source {
+        KeySource::Header(name) if *name == semel_http::names::KEY => format!("Idempotency-Key {rule}"),
+        source => format!("key {rule}, from {source}"),
+    }
+}
+
+pub(super) fn protects(terms: &Terms) -> String {
+    let (methods, max) = (methods(terms), size::text(terms.request_bytes_max));
+    let what = match (terms.key, &terms.key_source) {
+        (KeyRule::Off, _) => return "nothing: key off".to_owned(),
+        (KeyRule::Required, _) => format!("{methods}, every path; {}", key(terms, "required")),
+        (KeyRule::Optional, KeySource::Header(name)) if *name == semel_http::names::KEY => {
+            format!("{methods} that have an Idempotency-Key")
+        }
+        (KeyRule::Optional, source) => format!("{methods} that have a key in {source}"),
+    };
+    format!("{what}; bodies up to {max}{}", shadow(terms))
+}
+
+fn shadow(terms: &Terms) -> &'static str {
+    if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" }
+}
+
+/// What one operation is promised.
+pub(super) fn told(operation: &Operation) -> Vec<String> {
+    let Operation { template, terms, questions, rates, .. } = operation;
+    let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+    let what = format!("{name}{} {template}", methods(terms));
+    let rule = match terms.key {
+        KeyRule::Off => return vec![format!("{what}; not protected")],
+        KeyRule::Required => "required",
+        KeyRule::Optional => "optional",
+    };
+    let mut lines = vec![format!("{what}; {}{}", key(terms, rule), shadow(terms))];
+    let policy = &terms.policy;
+    let promise = match policy.class {
+        Class::Downstream => {
+            format!("downstream, which recognises repeats for {}", span::text(policy.dedup_window))
+        }
+        Class::External | Class::Local => format!("{}, at most once per key", policy.class),
+    };
+    let least = match (&terms.retain, terms.seal) {
+        (Retain::Minimal(_), _) => " (the least is kept)",
+        (Retain::Whole, Seal::Required) => " (sealed)",
+        (Retain::Whole, Seal::WithKeys | Seal::Off) => "",
+    };
+    lines.push(format!("{promise}; replayed for {}{least}, {}", span::text(policy.ttl), after(terms)));
+    if policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied {
+        lines.extend(assumption(terms).into_iter().map(|line| format!("assumes {line}")));
+    }
+    lines.extend(asked(questions, terms));
+    lines.extend(limited(rates));
+    lines.extend(operation.callers());
+    lines
+}
+
+impl Operation {
+    /// By what its callers, and their tenants, are told apart, where that is by a rule of its own.
+    pub(crate) fn callers(&self) -> Option<String> {
+        self.identity.as_ref().map(whom::known)
+    }
+}
+
+/// What is asked of the service, or about it.
+pub(super) fn asked(questions: &Questions, terms: &Terms) -> Vec<String> {
+    let Questions { probe, authorize, rebuild } = questions;
+    let mut lines = Vec::new();
+    if let Some(probe) = probe {
+        let (method, place, pace) = (&probe.method, &probe.place, &probe.pace);
+        let until = span::text(pace.give_up_after);
+        let when = match terms.policy.class {
+            Class::Downstream => format!("what is in doubt after {}", span::text(terms.policy.dedup_window)),
+            Class::External | Class::Local => "what ends in doubt".to_owned(),
+        };
+        lines.push(format!("{when} is looked up by {method} {place}, for {until}"));
+    }
+    if let Some(authorize) = authorize {
+        lines.push(format!("replayed only where the service allows it at {}", authorize.path));
+    }
+    match rebuild.as_ref().map(|rebuild| &rebuild.source) {
+        Some(ask::Source::Location) => {
+            lines.push("replays are made anew from the response's Location".to_owned());
+        }
+        Some(ask::Source::Path(path)) => lines.push(format!("replays are made anew from {path}")),
+        None => {}
+    }
+    lines
+}
+
+fn after(terms: &Terms) -> String {
+    match terms.policy.after_expiry {
+        AfterExpiry::Refuse => format!("then refused as expired for {}", span::text(terms.policy.tombstone)),
+        AfterExpiry::RunAsNew => "then run as new".to_owned(),
+    }
+}
+
+pub(super) fn guarantee(terms: &Terms) -> Vec<String> {
+    let policy = &terms.policy;
+    let (kept, after) = (span::text(policy.ttl), after(terms));
+    match policy.class {
+        Class::Downstream => vec![
+            format!(
+                "downstream: once per key, as long as the upstream recognises repeats for {}",
+                span::text(policy.dedup_window)
+            ),
+            format!("outcomes replayed for {kept}, {after}"),
+        ],
+        Class::External | Class::Local => vec![
+            format!("{}: at most once per key; outcomes replayed for {kept}, {after}", policy.class),
+            "an attempt that ends in doubt is UNKNOWN and is not repeated".to_owned(),
+        ],
+    }
+}
+
+pub(super) fn assumption(terms: &Terms) -> Vec<String> {
+    if terms.policy.class == Class::Downstream {
+        return vec![
+            "the upstream gives a repeat of an Operation-Id or key the first one's answer".to_owned(),
+        ];
+    }
+    let (mut http, mut grpc) = (Vec::new(), Vec::new());
+    for status in &terms.rules.not_applied {
+        match status {
+            Status::Http(503) => http.push("503 with Retry-After".to_owned()),
+            Status::Http(code) => http.push(code.to_string()),
+            Status::Grpc(code) => grpc.push(code.to_string()),
+            Status::Value => {}
+        }
+    }
+    let (http, grpc) = (http.join(", "), grpc.join(" and "));
+    match (http.is_empty(), grpc.is_empty()) {
+        (true, true) => vec!["of no status that nothing took effect".to_owned()],
+        (false, true) => vec![format!("the upstream answers {http} only when nothing took effect")],
+        (true, false) => vec![format!("the upstream answers gRPC {grpc} only when nothing took effect")],
+        (false, false) => {
+            vec![
+                format!("the upstream answers {http}, and"),
+                format!("gRPC {grpc}, only when nothing took effect"),
+            ]
+        }
+    }
+}
