@@ -32,7 +32,7 @@ pub fn command() -> Command<'static> {
 
 /// A gateway, at the moment `now`.
 pub fn stamp(now: Time) -> Stamp<'static> {
-    Stamp { now, who: "gateway-7f9c", why: "" }
+    Stamp::new(now, "gateway-7f9c", "")
 }
 
 /// The payment's record while it is under way: one history entry.

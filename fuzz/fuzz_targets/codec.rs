@@ -57,7 +57,7 @@ impl Payload for Same {
 
 fn exercise(record: &Record, now: Time) {
     for now in [now - Duration::from_millis(1), now, now + Duration::from_millis(1)] {
-        let stamp = Stamp { now, who: "fuzz", why: "" };
+        let stamp = Stamp::new(now, "fuzz", "");
         let payload = Same(record.fingerprint());
         let command = Command {
             id: CommandId::from_bytes([0; 32]),

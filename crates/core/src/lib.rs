@@ -74,7 +74,7 @@
 //! // A store would now insert `claim.next` under `command.id`.
 //! let token = Token::from_random(0x5eed); // 128 fresh random bits in real life
 //! let ticket = Ticket { token, begin: Begin::Processing };
-//! let stamp = Stamp { now: Time::from_millis(1_000), who: "worker-1", why: "" };
+//! let stamp = Stamp::new(Time::from_millis(1_000), "worker-1", "");
 //! let decision = machine::decide(Found::Nothing, &command, ticket, stamp);
 //! let Decision::Run(claim) = decision else { unreachable!() };
 //!

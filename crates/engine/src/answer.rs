@@ -46,6 +46,11 @@ pub enum Told<L = ()> {
     AttemptsExhausted,
     /// What stands in the store cannot be read by this node. To be answered like [`Told::Unknown`].
     Unreadable,
+    /// What the call needs depends on the time, and the clock is not trusted. Nothing was run.
+    ClockNotTrusted {
+        /// When it is worth asking again: not before this long.
+        retry_after: Duration,
+    },
 }
 
 /// An attempt that this call ran.

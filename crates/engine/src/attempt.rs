@@ -43,6 +43,7 @@ impl Attempt {
         self.ownership.start().await.map_err(|unwritten| match unwritten {
             Unwritten::Refused(_) => NotYours::Lost,
             Unwritten::Store(error) => NotYours::Store(error),
+            Unwritten::Clock => NotYours::ClockNotTrusted,
         })?;
         self.ownership.begin_deadline();
         self.check()
@@ -74,6 +75,8 @@ pub enum NotYours {
     Lost,
     /// The store did not take the start.
     Store(store::Error),
+    /// The clock is not trusted, so that nothing can be dated.
+    ClockNotTrusted,
 }
 
 impl fmt::Display for NotYours {
@@ -81,6 +84,7 @@ impl fmt::Display for NotYours {
         match self {
             Self::Lost => f.write_str("the attempt's lease is lost; nothing may be sent"),
             Self::Store(error) => write!(f, "the attempt could not be started; nothing may be sent: {error}"),
+            Self::ClockNotTrusted => f.write_str("the clock is not trusted; nothing may be sent"),
         }
     }
 }

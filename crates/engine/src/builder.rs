@@ -7,7 +7,6 @@ use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::claim::GIVE_BACK_AT_ONCE_MAX;
 use crate::clock::{Clock, SystemClock};
-use crate::clockwatch::ClockWatch;
 use crate::engine::Engine;
 use crate::node::Node;
 use crate::observe::{Event, Observer, Unobserved};
@@ -21,12 +20,13 @@ use crate::secrets::{self, Configured, Terms};
 use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::tasks::Tasks;
-use crate::timeline::Timeline;
+use crate::time::{self, Heartbeat, TrustedTime};
 use crate::{reconcile, sweep};
 use semel_core::id::CommandId;
 use semel_core::store::{self, Store};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -173,17 +173,18 @@ impl Builder {
         let first = self.store.get(CommandId::from_bytes([0; 32]));
         let told = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
         let received = self.clock.uptime();
-        let timeline = Timeline::new(told, asked, received);
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
         let configured = Configured { secret: self.secret.as_deref(), rotate_to: self.rotate_to.as_deref() };
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms);
         let secrets = bounded(&*self.clock, patience, secrets).await?.map_err(BuildError::Secrets)?;
-        let mut watch = ClockWatch::new(self.settings.sweep.skew, self.settings.sweep.steady_for);
-        // So that a jump before the first sweep is seen too.
-        if received.saturating_sub(asked) <= self.settings.sweep.skew / 2 {
-            watch.feed(told, received);
-        }
+        let run = format!("{name} {:016x}", self.random.bits() >> 64);
+        let read = Heartbeat::read(&*self.store, run);
+        let (heartbeat, remembered) =
+            bounded(&*self.clock, patience, read).await?.map_err(BuildError::Store)?;
+        let boot = self.clock.boot();
+        let clock = self.settings.clock.clone();
+        let (time, change) = TrustedTime::start(clock, boot.as_deref(), remembered, (told, asked, received));
         let cache = Cache::new(self.settings.cache_bytes_max);
         let renewer = Renewer::begin(Arc::clone(&self.clock), &*spawn);
         let node = Arc::new(Node {
@@ -194,7 +195,9 @@ impl Builder {
             observer: self.observer,
             name,
             settings: self.settings,
-            timeline,
+            time,
+            heartbeat,
+            look_for_future_dates: AtomicBool::new(true),
             running: Arc::new(Running::default()),
             renewer,
             giving_back: Semaphore::new(GIVE_BACK_AT_ONCE_MAX),
@@ -205,7 +208,6 @@ impl Builder {
             sealing: self.sealing,
             quota,
             archive: self.archive,
-            watch: Mutex::new(watch),
         });
         let alarmed = Arc::downgrade(&node);
         node.spawn.spawn(secrets.tend(move |error| {
@@ -213,6 +215,8 @@ impl Builder {
                 node.observe(&Event::SecretsBehind { error });
             }
         }));
+        change.into_iter().for_each(|change| node.clock_changed(change));
+        time::begin(&node).await;
         sweep::begin(&node);
         reconcile::begin(&node);
         Ok(Engine::of(node))

@@ -16,7 +16,7 @@ use crate::secrets;
 use crate::tasks::Closing;
 use crate::telling;
 use semel_core::id::CommandId;
-use semel_core::machine::{self, Command, Decision, Expect, Found, Ticket, Write};
+use semel_core::machine::{self, Command, Decision, Expect, Found, Reply, Ticket, Write};
 use semel_core::record::Record;
 use semel_core::store::{self, Kind, Reading, Written};
 use semel_core::time::Time;
@@ -119,6 +119,11 @@ async fn claim_where_it_is(
         let (write, run) = match decision {
             Decision::Run(write) => (write, true),
             Decision::MarkUnknown(write) => (write, false),
+            // Only a claim is refused, and nobody has looked yet whether one is needed.
+            Decision::Answer(Reply::ClockNotTrusted) if !looked => {
+                (reading, looked) = (node.get(command.id).await?, true);
+                continue;
+            }
             Decision::Answer(_) => return Ok(Some(Claim::Judged(command.id, reading))),
             // A marker that this view knows nothing of: others have moved on.
             Decision::Follow if recognised.view.outgoing.is_none() => {

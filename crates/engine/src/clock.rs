@@ -20,6 +20,13 @@ pub trait Clock: store::Clock {
     /// closed for an hour must not look like a live lease.
     fn uptime(&self) -> Duration;
 
+    /// What the uptime counts from, where other processes on the machine count from it too: two clocks of one boot show the
+    /// same uptime at the same moment, so that a process that starts knows how long another one has been gone. `None` where
+    /// that is not known.
+    fn boot(&self) -> Option<String> {
+        None
+    }
+
     /// Ends after `span`.
     fn sleep(&self, span: Duration) -> Sleep;
 
@@ -68,6 +75,14 @@ impl Clock for SystemClock {
         let clock = rustix::time::ClockId::Monotonic;
         let now = rustix::time::clock_gettime(clock);
         Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn boot(&self) -> Option<String> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        // A container may have a time of its own.
+        let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+        Some(format!("{} {}", boot.trim(), namespace.display()))
     }
 
     fn sleep(&self, span: Duration) -> Sleep {

@@ -10,17 +10,20 @@ use crate::claim::{self, Claim};
 use crate::conduct::{self, Ended, Work};
 use crate::intent::Intent;
 use crate::node::Node;
+use crate::observe::Call;
 use crate::recognise::Recognised;
 use crate::running::Place;
 use crate::spans::span;
 use crate::sweep::{self, Swept};
 use crate::tasks::Closing;
 use crate::telling::{self, Subject};
+use crate::time::{self, ClockStatus};
 use crate::wait::{self, Waited};
 use semel_core::id::CommandId;
-use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Ticket};
+use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
 use semel_core::record::Token;
 use semel_core::store::{self, Reading, Store};
+use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -143,9 +146,20 @@ impl Engine {
         sweep::sweep(&self.node).await
     }
 
-    /// Somebody has looked at the store's clock, which had moved, and finds it right: the sweeper goes on.
-    pub fn trust_clock(&self) {
-        self.node.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner).acknowledge();
+    /// How the store's clock stands.
+    pub fn clock_status(&self) -> ClockStatus {
+        self.node.time.status()
+    }
+
+    /// Somebody has looked at the store's clock and finds it right: every node on the store goes by it from now on. `who`
+    /// and `why` are kept in the store. Yields the time that was confirmed.
+    pub async fn confirm_clock(&self, who: &str, why: &str) -> Result<Time, store::Error> {
+        let node = &self.node;
+        let confirming = time::confirm_clock(&*node.store, &*node.clock, who, why);
+        let confirmed = node.bounded(Call::Beat, confirming).await?;
+        // As every other node learns of it.
+        time::beat(node).await?;
+        Ok(confirmed)
     }
 
     /// How many attempts this engine has under way.
@@ -174,7 +188,8 @@ impl Engine {
         let (id, record) = recognised.ids().find_map(|id| Some((id, node.cache.get(id)?)))?;
         let (found, command) = (Found::Record(&record), recognised.command());
         let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
-        let decision = machine::decide(found, &command, ticket, node.stamp(node.now_at_the_latest(), ""));
+        let decision =
+            machine::decide(found, &command, ticket, Stamp::new(node.now_at_the_latest(), &node.name, ""));
         if let Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) = decision {
             return Some(telling::answer(node, &Subject::under(id, &command), found, reply));
         }

@@ -213,5 +213,6 @@ fn not_yours(unwritten: Unwritten) -> NotYours {
     match unwritten {
         Unwritten::Refused(_) => NotYours::Lost,
         Unwritten::Store(error) => NotYours::Store(error),
+        Unwritten::Clock => NotYours::ClockNotTrusted,
     }
 }

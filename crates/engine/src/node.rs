@@ -6,7 +6,6 @@
 use crate::archive::Archive;
 use crate::cache::Cache;
 use crate::clock::{Clock, within};
-use crate::clockwatch::{self, ClockWatch};
 use crate::intent::Intent;
 use crate::observe::{Call, Event, Observer};
 use crate::ownership::Ownership;
@@ -20,15 +19,16 @@ use crate::secrets::Secrets;
 use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::tasks::Tasks;
-use crate::timeline::Timeline;
+use crate::time::{ClockChange, Heartbeat, TrustedTime};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Command, Expect, Stamp, Verdict};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
-use semel_core::store::{self, Cursor, Fresh, Item, Kind, Page, Reading, Store, Written};
-use semel_core::time::Time;
-use std::sync::{Arc, Mutex};
+use semel_core::store::{self, Cursor, Filter, Fresh, Item, Kind, Page, Reading, Store, Written};
+use semel_core::time::{Now, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -42,7 +42,10 @@ pub(crate) struct Node {
     /// The name that stands in the history of what this node writes.
     pub(crate) name: Arc<str>,
     pub(crate) settings: Settings,
-    pub(crate) timeline: Timeline,
+    pub(crate) time: TrustedTime,
+    pub(crate) heartbeat: Heartbeat,
+    /// Records that a wrong clock dated ahead are to be looked for.
+    pub(crate) look_for_future_dates: AtomicBool,
     pub(crate) running: Arc<Running>,
     pub(crate) renewer: Renewer,
     /// Places for those who look after claims that were lost sight of.
@@ -52,7 +55,6 @@ pub(crate) struct Node {
     pub(crate) reconcilers: Reconcilers,
     pub(crate) quota: Keepers,
     pub(crate) archive: Option<Arc<dyn Archive>>,
-    pub(crate) watch: Mutex<ClockWatch>,
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) sealing: Option<KeyRing>,
 }
@@ -64,43 +66,29 @@ impl Node {
 
     /// The store's time, the earliest that it can be.
     pub(crate) fn now(&self) -> Time {
-        self.timeline.earliest(self.clock.uptime())
+        self.time.earliest(self.clock.uptime()).at
     }
 
     /// The store's time, the latest that it can be.
-    pub(crate) fn now_at_the_latest(&self) -> Time {
-        self.timeline.latest(self.clock.uptime())
+    pub(crate) fn now_at_the_latest(&self) -> Now {
+        self.time.latest(self.clock.uptime())
     }
 
-    /// Whether leases and quiet periods are judged by a clock that every node shares.
-    pub(crate) fn has_own_clock(&self) -> bool {
-        self.store.capabilities().own_clock
+    /// The moment of an answer, with what may be concluded from it.
+    pub(crate) fn at(&self, at: Time) -> Now {
+        self.time.at(at, self.clock.uptime())
     }
 
-    /// Whether the store's time, as it was told to a question put at `asked`, goes with the time that really passed. Where it does
-    /// not, nothing is deleted and no absence is believed: a clock set a year ahead makes every outcome look expired, and one set two
-    /// minutes ahead makes every quiet period look over.
-    pub(crate) fn time_is_trusted(&self, now: Time, asked: Duration) -> bool {
-        let received = self.clock.uptime();
-        // An answer that was long under way tells too little about the clock.
-        let (took, most) = (received.saturating_sub(asked), self.settings.sweep.skew / 2);
-        if took > most {
-            self.observe(&Event::Undated { took, most });
-            return false;
+    /// What is thought of the clock has changed.
+    pub(crate) fn clock_changed(&self, change: ClockChange) {
+        if matches!(change, ClockChange::Plausible | ClockChange::Confirmed | ClockChange::Followed { .. }) {
+            self.look_for_future_dates.store(true, Ordering::Release);
         }
-        let verdict =
-            self.watch.lock().unwrap_or_else(std::sync::PoisonError::into_inner).feed(now, received);
-        let by = match verdict {
-            clockwatch::Verdict::Steady => return true,
-            clockwatch::Verdict::MovedForward(by) => i64::try_from(by.as_millis()).unwrap_or(i64::MAX),
-            clockwatch::Verdict::MovedBack(by) => i64::try_from(by.as_millis()).map_or(i64::MIN, |by| -by),
-        };
-        self.observe(&Event::ClockMoved { now, by_millis: by });
-        false
+        self.observe(&Event::Clock(change));
     }
 
     pub(crate) fn stamp<'a>(&'a self, now: Time, why: &'a str) -> Stamp<'a> {
-        Stamp { now, who: &self.name, why }
+        Stamp::new(self.at(now), &self.name, why)
     }
 
     pub(crate) fn fresh_token(&self) -> Token {
@@ -157,7 +145,7 @@ impl Node {
     pub(crate) async fn admit(&self, command: &Command<'_>, intent: &Intent) -> Result<Permit, crate::Error> {
         let now = self.clock.uptime();
         let count = |what, at_most| -> store::Pending<'_, u64> {
-            let counting = self.ask(Call::Count, self.store.count(what, at_most), |counted| counted.now);
+            let counting = self.ask(Call::Count, self.store.count(what, at_most), |counted| &mut counted.now);
             Box::pin(async move { counting.await.map(|counted| counted.count) })
         };
         let Intent { address, rates, measure, .. } = intent;
@@ -170,7 +158,7 @@ impl Node {
     }
 
     pub(crate) async fn insert(&self, id: CommandId, fresh: Fresh<'_>) -> Result<Written, store::Error> {
-        self.ask(Call::Insert, self.store.insert(id, fresh), Written::now).await
+        self.ask(Call::Insert, self.store.insert(id, fresh), written_now).await
     }
 
     pub(crate) async fn swap(
@@ -179,23 +167,45 @@ impl Node {
         expect: Expect,
         next: &Record,
     ) -> Result<Written, store::Error> {
-        self.ask(Call::Swap, self.store.swap(id, expect, next), Written::now).await
+        self.ask(Call::Swap, self.store.swap(id, expect, next), written_now).await
     }
 
     pub(crate) async fn remove(&self, id: CommandId, expect: Expect) -> Result<Written, store::Error> {
-        self.ask(Call::Remove, self.store.remove(id, expect), Written::now).await
+        self.ask(Call::Remove, self.store.remove(id, expect), written_now).await
     }
 
     pub(crate) async fn get(&self, id: CommandId) -> Result<Reading, store::Error> {
-        self.ask(Call::Get, self.store.get(id), |reading| reading.now).await
+        self.ask(Call::Get, self.store.get(id), |reading| &mut reading.now).await
     }
 
     pub(crate) async fn find(&self, operation_id: OperationId) -> Result<(Time, Option<Item>), store::Error> {
-        self.ask(Call::Find, self.store.find(operation_id), |(now, _)| *now).await
+        self.ask(Call::Find, self.store.find(operation_id), |(now, _)| now).await
     }
 
     pub(crate) async fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, store::Error> {
-        self.ask(Call::Due, self.store.due(after, limit), |page| page.now).await
+        self.ask(Call::Due, self.store.due(after, limit), |page| &mut page.now).await
+    }
+
+    pub(crate) async fn page(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, store::Error> {
+        self.ask(Call::Page, self.store.page(filter, after, limit), |page| &mut page.now).await
+    }
+
+    /// What the store's clock shows, whether or not it is trusted, and when the answer came.
+    pub(crate) async fn told_time(&self) -> Result<(Time, Duration), store::Error> {
+        let nothing = CommandId::from_bytes([0; 32]);
+        let mut told = None;
+        let noting = Box::pin(async {
+            let reading = self.store.get(nothing).await?;
+            told = Some(reading.now);
+            Ok(reading)
+        });
+        let reading = self.ask(Call::Get, noting, |reading| &mut reading.now).await?;
+        Ok((told.unwrap_or(reading.now), self.clock.uptime()))
     }
 
     /// Puts a write of the machine into the store: as an insert where nothing may stand, else as a swap.
@@ -210,23 +220,43 @@ impl Node {
         }
     }
 
-    /// Asks the store, bounded in time, and takes note of its time and of how long it took. A question that is not
-    /// answered in time may still be carried out: ambiguous.
+    /// Asks the store, bounded in time, and takes note of its time: `time` finds it in the answer, and the time that the node
+    /// goes by is put there instead.
     async fn ask<T>(
         &self,
         call: Call,
         answer: store::Pending<'_, T>,
-        told: impl FnOnce(&T) -> Time,
+        time: impl FnOnce(&mut T) -> &mut Time,
+    ) -> Result<T, store::Error> {
+        let asked = self.clock.uptime();
+        let mut result = self.bounded(call, answer).await;
+        if let Ok(value) = &mut result {
+            self.date(time(value), asked);
+        }
+        result
+    }
+
+    /// Takes note of the store's time in an answer to a question put at `asked`, and puts the time that the node goes by in
+    /// its place.
+    pub(crate) fn date(&self, time: &mut Time, asked: Duration) -> Now {
+        let (at, change) = self.time.note(*time, asked, self.clock.uptime());
+        *time = at;
+        change.into_iter().for_each(|change| self.clock_changed(change));
+        self.at(at)
+    }
+
+    /// A call to the store, bounded in time, and observed. One that is not answered in time may still be carried out:
+    /// ambiguous.
+    pub(crate) async fn bounded<T>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<T, store::Error>>,
     ) -> Result<T, store::Error> {
         let asked = self.clock.uptime();
         let result = self.within(self.settings.store_timeout, answer).await.unwrap_or_else(|| {
             Err(store::Error::new(Kind::Ambiguous, format!("waiting for the answer to {}", call.name())))
         });
-        let received = self.clock.uptime();
-        if let Ok(value) = &result {
-            self.timeline.note(told(value), asked, received);
-        }
-        let took = received.saturating_sub(asked);
+        let took = self.clock.uptime().saturating_sub(asked);
         self.observe(&Event::Asked { call, took, error: result.as_ref().err() });
         result
     }
@@ -234,5 +264,12 @@ impl Node {
     /// What `future` yields, unless that takes longer than `span`. Sets a timer only for what is not ready at once.
     pub(crate) async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
         within(&*self.clock, span, future).await
+    }
+}
+
+fn written_now(written: &mut Written) -> &mut Time {
+    match written {
+        Written::Done { now } => now,
+        Written::Refused(reading) => &mut reading.now,
     }
 }

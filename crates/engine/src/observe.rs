@@ -3,6 +3,7 @@
 //! What lives here: events for metrics, logs and alarms. What must never: a raw key, a body, or anything that the
 //! engine's behaviour depends on.
 
+use crate::time::ClockChange;
 use semel_core::id::{CallerHash, OperationId};
 use semel_core::record::StateName;
 use semel_core::store;
@@ -43,6 +44,7 @@ pub enum Refused {
     Expired,
     AttemptsExhausted,
     Unreadable,
+    ClockNotTrusted,
 }
 
 /// A call to the store.
@@ -56,6 +58,9 @@ pub enum Call {
     Find,
     Due,
     Count,
+    Page,
+    /// The time, written by the heartbeat.
+    Beat,
 }
 
 impl Call {
@@ -69,6 +74,8 @@ impl Call {
             Self::Find => "find",
             Self::Due => "due",
             Self::Count => "count",
+            Self::Page => "page",
+            Self::Beat => "beat",
         }
     }
 }
@@ -191,21 +198,8 @@ pub enum Event<'a> {
     },
     /// The sweeper has been through what was due.
     Swept(&'a crate::sweep::Swept),
-    /// The store's time moved against the time that really passed. The sweeper stands still.
-    ClockMoved {
-        /// The store's time now.
-        now: Time,
-        /// By how much, in milliseconds; negative where it was set back.
-        by_millis: i64,
-    },
-    /// An answer of the store was too long under way to tell what time it is there. What goes by that time was left for later:
-    /// the sweeper's round, or a reconciler's word that an effect is not there.
-    Undated {
-        /// How long it took.
-        took: Duration,
-        /// How long it may take.
-        most: Duration,
-    },
+    /// What is thought of the store's clock has changed.
+    Clock(ClockChange),
     /// This node could not keep up with the hashing secret; it claims nothing once its view is too old. Alarm.
     SecretsBehind {
         /// Why.

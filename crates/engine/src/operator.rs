@@ -17,6 +17,9 @@ use std::fmt;
 /// How often an operator's write is computed anew from what the store shows.
 const ROUNDS_MAX: usize = 16;
 
+/// Why a record is brought back to the present.
+pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
+
 /// A record that an operator asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Looked {
@@ -121,13 +124,21 @@ impl Engine {
     ) -> Result<Record, NotDone> {
         let mut tried: Vec<Write> = Vec::new();
         for _ in 0..ROUNDS_MAX {
-            let stamp = Stamp { now: looked.now, who, why };
-            let write = transition(&looked.record, stamp).map_err(NotDone::Refused)?;
+            let stamp = Stamp::new(self.node.at(looked.now), who, why);
+            // What a wrong clock dated ahead is brought back first, so that it can be said when its quiet period ends.
+            let redated = machine::redate(&looked.record, Stamp { why: REDATED, ..stamp });
+            let (write, is_done) = match redated {
+                Ok(write) => (write, false),
+                Err(_) => (transition(&looked.record, stamp).map_err(NotDone::Refused)?, true),
+            };
             let reading = match self.node.swap(looked.id, write.expect, &write.next).await {
-                Ok(Written::Done { .. }) => return Ok(write.next),
+                Ok(Written::Done { .. }) if is_done => return Ok(write.next),
+                Ok(Written::Done { .. }) => self.node.get(looked.id).await?,
                 Ok(Written::Refused(reading)) => reading,
                 Err(error) if error.is_ambiguous() => {
-                    tried.push(write);
+                    if is_done {
+                        tried.push(write);
+                    }
                     self.node.get(looked.id).await?
                 }
                 Err(error) => return Err(error.into()),

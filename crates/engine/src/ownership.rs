@@ -52,6 +52,8 @@ pub(crate) enum Unwritten {
     Refused(Reading),
     /// The store did not take it; it may do so later.
     Store(store::Error),
+    /// The clock is not trusted, so that it cannot be dated; it may be later.
+    Clock,
 }
 
 /// What became of an attempt's ending.
@@ -115,7 +117,7 @@ impl Ownership {
     }
 
     pub(crate) async fn renew(&self) -> Result<Arc<Record>, Unwritten> {
-        self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, now)).await
+        self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, self.node.at(now))).await
     }
 
     /// Ends once nothing that this owner writes is under way.
@@ -136,7 +138,7 @@ impl Ownership {
             let pause = match self.renew().await {
                 // Never at once: where the store's time is known too roughly, that would go on without a pause.
                 Ok(_) => self.renewal_due_in().max(lease / 20),
-                Err(Unwritten::Store(_)) => lease / 20,
+                Err(Unwritten::Store(_) | Unwritten::Clock) => lease / 20,
                 Err(Unwritten::Refused(_)) => return self.lose_lease(),
             };
             self.node.clock.alarm(pause).await;
@@ -164,6 +166,7 @@ impl Ownership {
                 Ok(record) => return Finished::Stored(record),
                 Err(Unwritten::Refused(reading)) => return Finished::Overtaken(reading),
                 Err(Unwritten::Store(error)) => error,
+                Err(Unwritten::Clock) => store::Error::new(Kind::Unavailable, "waiting for a trusted clock"),
             };
             match error.kind() {
                 Kind::Closed => return Finished::Never,
@@ -194,7 +197,7 @@ impl Ownership {
         let record = self.record();
         match record.state() {
             State::Claimed { lease_until } | State::Processing { lease_until } => {
-                let left = lease_until.since(self.node.now_at_the_latest());
+                let left = lease_until.since(self.node.now_at_the_latest().at);
                 left.saturating_sub(record.policy().lease / 3 * 2)
             }
             _ => Duration::ZERO,
@@ -233,6 +236,7 @@ impl Ownership {
                 Some(last) if last.expect == Expect::unchanged(&record) => last.clone(),
                 _ => match transition(&record, now) {
                     Ok(write) => write,
+                    Err(Refusal::ClockNotTrusted) => return Err(Unwritten::Clock),
                     Err(_) => return Err(self.refused(shown).await),
                 },
             };

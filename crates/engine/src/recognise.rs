@@ -12,7 +12,7 @@ use semel_core::fingerprint::{self, Fingerprint, Payload, Selection};
 use semel_core::id::CommandId;
 use semel_core::machine::Command;
 use semel_core::policy::Policy;
-use semel_core::store::{self, Kind};
+use semel_core::store::{self, Kind, Reading};
 use std::sync::Arc;
 
 /// An intent that has been recognised; cheap to clone. Its payload has been read, and is read again only where a record was claimed under
@@ -52,7 +52,11 @@ static NO_PAYLOAD: Fingerprint = Fingerprint::from_bytes([0; 32]);
 
 impl Recognised {
     /// Recognises an intent under the secrets of this moment.
-    pub(crate) fn new(node: &Node, intent: Intent) -> Result<Self, Error> {
+    pub(crate) fn new(node: &Node, mut intent: Intent) -> Result<Self, Error> {
+        let skew = node.settings.clock.skew;
+        if intent.policy.skew < skew {
+            Arc::make_mut(&mut intent.policy).skew = skew;
+        }
         intent.policy.check().map_err(Error::Policy)?;
         if intent.seal == Seal::Required && node.sealing.is_none() {
             return Err(Error::NoSealingKey);
@@ -123,7 +127,8 @@ pub(crate) async fn locate<'c, 'a>(
     view: &View,
     commands: &'c Commands<'a>,
 ) -> Result<Located<'c, 'a>, Error> {
-    let located = secrets::locate(&*node.store, view, &*node.clock, commands);
+    let dating = |reading: &mut Reading, asked| node.date(&mut reading.now, asked);
+    let located = secrets::locate(&*node.store, view, &*node.clock, &dating, commands);
     if view.outgoing.is_none() {
         return located.await.map_err(Error::Secrets);
     }

@@ -168,14 +168,16 @@ impl Drop for Open {
 
 /// Asks about one record, if it is still unknown, and stores what the answer is worth.
 async fn ask(node: &Arc<Node>, id: CommandId) {
-    let begun = node.clock.uptime();
     let Ok(reading) = node.get(id).await else { return };
-    // Before anything else, so that time spent elsewhere is not taken for the answer's.
-    let is_dated = node.has_own_clock() || node.time_is_trusted(reading.now, begun);
+    let now = node.at(reading.now);
+    if !now.can_claim() {
+        // Nothing can be dated: not the answer, and not when to ask again.
+        return;
+    }
     let Some(record) = reading.record() else { return };
     let State::Unknown { since, probes, next_probe_at, .. } = *record.state() else { return };
     let Some(reconcile) = node.reconcilers.of(record.operation()) else { return };
-    let from = machine::to_be_asked_from(record);
+    let from = machine::to_be_asked_from(record, now);
     if reading.now < from {
         // The next request settles it. Nobody is asked before none may any more.
         if next_probe_at.is_none_or(|at| at < from) {
@@ -204,8 +206,6 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     let verdict = match finding {
         Finding::Applied(outcome) => Verdict::Applied(outcome),
         Finding::Failed(outcome) => Verdict::Failed(outcome),
-        // When it was asked is not known, so that nobody can say whether the quiet period was over.
-        Finding::NotFound if !is_dated => return left_to_operator(node, &record),
         Finding::NotFound => Verdict::NotApplied { asked_at },
         Finding::Refused => Verdict::Refused,
         Finding::NoAnswer => return left_to_operator(node, &record),
@@ -219,7 +219,7 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
     let verdict = node.sealed_verdict(id, verdict);
     let (mut record, mut now) = (asked.clone(), node.now());
     for _ in 0..ROUNDS_MAX {
-        let longer = record.owner_wrote_at() + quiet_of(node, &record, quiet);
+        let longer = machine::quiet_until(&record, node.at(now)).max(record.owner_wrote_at() + quiet);
         let is_too_soon = matches!(verdict, Verdict::NotApplied { asked_at } if asked_at.min(now) <= longer);
         let judged = if is_too_soon {
             Err(Refusal::QuietUntil(longer))
@@ -256,14 +256,6 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
         }
         now = reading.now;
     }
-}
-
-/// How long nothing must have been heard of a record's owner before "it is not there" counts. Where the store has no clock of its
-/// own, several machines may have written by several clocks, and what the sweeper allows these is added.
-fn quiet_of(node: &Node, record: &Record, asked_for: Duration) -> Duration {
-    let policy = record.policy();
-    let skew = if node.has_own_clock() { Duration::ZERO } else { node.settings.sweep.skew };
-    policy.quiet().max(asked_for).saturating_add(skew.saturating_sub(policy.skew))
 }
 
 /// Moves the time of the next question on, as the one who asks now.

@@ -22,6 +22,8 @@ pub struct Settings {
     pub poll_max: Duration,
     /// How many bytes of final outcomes are kept in memory. 32 MiB; 0 keeps none.
     pub cache_bytes_max: usize,
+    /// When the clock is believed.
+    pub clock: ClockSettings,
     /// The sweeper's pace.
     pub sweep: Sweep,
     /// The reconciler's pace.
@@ -37,10 +39,54 @@ pub struct Sweep {
     pub chunk: usize,
     /// How many records it handles in a second at most. 5,000.
     pub records_per_second_max: u32,
-    /// By how much the store's time may move against the time that passed before the sweeper stops. 5 s.
+}
+
+/// When the clock is believed.
+///
+/// Leases, quiet periods and retention are judged by the store's clock, or by the machine's where the store has none. That
+/// clock can be wrong, and a wrong clock must not cost a second effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClockSettings {
+    /// By how much clocks may differ: those of several machines, and one and the same before and after it was set. 5 s.
+    ///
+    /// Added to every lease and quiet period. A clock that jumps by more than this while the engine runs is not followed.
     pub skew: Duration,
-    /// How long it must have been back in its place before the sweeper goes on. 10 min.
+    /// How long after the start nothing is expired, re-used or purged. 2 min.
+    pub settle: Duration,
+    /// The longest stop of all nodes that the clock is believed about: further ahead of the time that the store remembers, it
+    /// is not trusted. 7 days.
+    pub downtime_max: Duration,
+    /// How often the time is written into the store. 10 s.
+    pub heartbeat: Duration,
+    /// How long a clock must stay where it jumped to, at most an hour ahead, before it is followed. 10 min.
     pub steady_for: Duration,
+}
+
+impl ClockSettings {
+    /// The smallest jump that is noticed: answers are dated in whole milliseconds, and machines are busy.
+    const ALLOWANCE_MIN: Duration = Duration::from_secs(1);
+
+    /// Within how long a node that is alive has written the time for all others to see.
+    pub(crate) fn peers_seen_within(&self) -> Duration {
+        self.heartbeat.saturating_mul(5) / 2
+    }
+
+    /// By how much the clock may jump before it is not followed.
+    pub(crate) fn watch_allowance(&self) -> Duration {
+        self.skew.max(Self::ALLOWANCE_MIN)
+    }
+}
+
+impl Default for ClockSettings {
+    fn default() -> Self {
+        Self {
+            skew: Duration::from_secs(5),
+            settle: Duration::from_mins(2),
+            downtime_max: Duration::from_hours(7 * 24),
+            heartbeat: Duration::from_secs(10),
+            steady_for: Duration::from_mins(10),
+        }
+    }
 }
 
 /// The reconciler's pace.
@@ -55,8 +101,7 @@ pub struct Probe {
     /// How long one question may take. 30 s.
     pub timeout: Duration,
     /// How long nothing must have been heard of an owner before "it is not there" counts, where that is longer than the
-    /// record's own [quiet period](semel_core::policy::Policy::quiet); a shorter one changes nothing. Zero. On a store
-    /// without a clock of its own, [`Sweep::skew`] is added, and nothing counts while the sweeper would stop for the clock.
+    /// record's own [quiet period](semel_core::policy::Policy::quiet); a shorter one changes nothing. Zero.
     pub quiet: Duration,
     /// How many questions to one [reconciler](crate::Reconcile) are under way at once. 16.
     pub at_once_max: usize,
@@ -87,6 +132,7 @@ impl Default for Settings {
             poll_min: Duration::from_millis(5),
             poll_max: Duration::from_millis(250),
             cache_bytes_max: 32 << 20,
+            clock: ClockSettings::default(),
             sweep: Sweep::default(),
             probe: Probe::default(),
         }
@@ -95,8 +141,7 @@ impl Default for Settings {
 
 impl Default for Sweep {
     fn default() -> Self {
-        let (every, skew) = (Duration::from_secs(1), Duration::from_secs(5));
-        Self { every, chunk: 256, records_per_second_max: 5_000, skew, steady_for: Duration::from_mins(10) }
+        Self { every: Duration::from_secs(1), chunk: 256, records_per_second_max: 5_000 }
     }
 }
 

@@ -7,20 +7,25 @@
 use crate::archive::Archived;
 use crate::node::Node;
 use crate::observe::Event;
+use crate::operator::REDATED;
 use crate::tasks::Closing;
 use futures_util::future::join_all;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Due};
 use semel_core::record::{Record, StateName};
-use semel_core::store::{self, Cursor, Item, Page, Written};
+use semel_core::store::{self, Cursor, Filter, Item, Page, Written};
 use semel_core::time::Time;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// After this long without a question, no node seems to have a reconciler for it.
 const NOBODY_ASKED: Duration = Duration::from_mins(10);
 /// For how long it is then out of the way.
 const SET_ASIDE: Duration = Duration::from_hours(1);
+
+/// The states whose dates may lie in the future although they are due.
+const UNSETTLED: [StateName; 3] = [StateName::Claimed, StateName::Processing, StateName::Unknown];
 
 /// What one round of the sweeper came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,6 +34,8 @@ pub struct Swept {
     pub seen: u64,
     /// Dead leases marked.
     pub lapsed: u64,
+    /// Unknown outcomes that a wrong clock had dated ahead, brought back to the present.
+    pub redated: u64,
     /// Outcomes that became tombstones, or went at once where none are kept.
     pub expired: u64,
     /// Records removed.
@@ -41,7 +48,7 @@ pub struct Swept {
     pub lag: Duration,
     /// Calls to the store that failed; what they were about is due again in the next round.
     pub failed: u64,
-    /// The store's time could not be trusted, and nothing more was touched.
+    /// The clock is not trusted enough for anything to be judged, and nothing was touched.
     pub stopped: bool,
     /// The store's time when it was last asked what is due.
     pub at: Option<Time>,
@@ -78,27 +85,72 @@ pub(crate) fn begin(node: &Arc<Node>) {
 /// Goes once through everything that is due.
 pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
     let mut swept = Swept::default();
+    let now = node.at(node.now());
+    if !now.can_judge_leases() {
+        swept.stopped = true;
+        return Ok(swept);
+    }
+    if node.look_for_future_dates.swap(false, Ordering::AcqRel) {
+        let all_settled = sweep_unsettled(node, &mut swept).await;
+        if !matches!(all_settled, Ok(true)) {
+            node.look_for_future_dates.store(true, Ordering::Release);
+        }
+        all_settled?;
+    }
+    sweep_due(node, &mut swept).await?;
+    Ok(swept)
+}
+
+/// Goes through what the store calls due, the longest overdue first.
+async fn sweep_due(node: &Arc<Node>, swept: &mut Swept) -> Result<(), store::Error> {
     let mut after: Option<Cursor> = None;
     loop {
         let begun = node.clock.uptime();
         let page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
-        swept.at = Some(page.now);
-        if !node.time_is_trusted(page.now, begun) {
-            swept.stopped = true;
-            return Ok(swept);
-        }
-        chunk(node, &page, &mut swept).await;
-        node.observe(&Event::SweptChunk { at: page.now });
-        let Some(next) = page.next else { return Ok(swept) };
+        chunk(node, &page, swept).await;
+        let last = page.items.last().and_then(Item::record).and_then(Record::due_at);
+        // A clock that is not believed calls more due than is.
+        let is_ahead = last.is_some_and(|due_at| due_at > page.now);
+        let Some(next) = page.next.filter(|_| !is_ahead) else { return Ok(()) };
         after = Some(next);
         throttle(node, page.items.len(), begun).await;
+    }
+}
+
+/// Goes through every record that is not settled: what a wrong clock dated ahead is due long before the store calls it so.
+/// Yields whether none of them is left that it is still too soon for.
+async fn sweep_unsettled(node: &Arc<Node>, swept: &mut Swept) -> Result<bool, store::Error> {
+    let mut all_settled = true;
+    for state in UNSETTLED {
+        all_settled &= sweep_state(node, state, swept).await?;
+    }
+    Ok(all_settled)
+}
+
+async fn sweep_state(node: &Arc<Node>, state: StateName, swept: &mut Swept) -> Result<bool, store::Error> {
+    let filter = Filter { state: Some(state), ..Filter::default() };
+    let mut all_settled = true;
+    let mut after: Option<Cursor> = None;
+    loop {
+        let begun = node.clock.uptime();
+        let page = node.page(&filter, after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
+        let now = node.at(page.now);
+        let is_due = |item: &Item| item.record().is_some_and(|it| machine::due(it, now) != Due::Nothing);
+        let (handled, next) = (page.items.len(), page.next);
+        let (items, rest): (Vec<_>, Vec<_>) = page.items.into_iter().partition(is_due);
+        all_settled &= !rest.iter().filter_map(Item::record).any(|it| machine::is_dated_ahead(it, now));
+        chunk(node, &Page { now: page.now, items, next: None }, swept).await;
+        let Some(next) = next else { return Ok(all_settled) };
+        after = Some(next);
+        throttle(node, handled, begun).await;
     }
 }
 
 /// Keeps what is about to lose its outcome, or to go. Tells whether it may.
 async fn archived(node: &Node, page: &Page) -> bool {
     let Some(archive) = &node.archive else { return true };
-    let goes = |record: &Record| matches!(machine::due(record, page.now), Due::Expire | Due::Purge);
+    let now = node.at(page.now);
+    let goes = |record: &Record| matches!(machine::due(record, now), Due::Expire | Due::Purge);
     let records = page.items.iter().filter_map(|item| item.record().map(|record| (item.id, record)));
     let batch: Vec<_> =
         records.filter(|(_, record)| goes(record)).map(|(id, record)| Archived { id, record }).collect();
@@ -117,11 +169,13 @@ async fn archived(node: &Node, page: &Page) -> bool {
 /// Handles the records of one chunk side by side, so that a store that commits in groups commits them as one.
 async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut Swept) {
     let now = page.now;
+    swept.at = Some(now);
     let may_go = archived(node, page).await;
     for done in join_all(page.items.iter().map(|item| handle(node, item, now, may_go))).await {
         swept.seen += 1;
         match done {
             Done::Lapsed => swept.lapsed += 1,
+            Done::Redated => swept.redated += 1,
             Done::Expired => swept.expired += 1,
             Done::Purged => swept.purged += 1,
             Done::ToProbe => swept.to_probe += 1,
@@ -130,13 +184,16 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut Swept) {
             Done::SomebodyElse => {}
         }
     }
-    let overdue = page.items.iter().filter_map(Item::record).filter_map(Record::due_at);
+    let (judged, records) = (node.at(now), page.items.iter().filter_map(Item::record));
+    let overdue = records.filter(|it| machine::due(it, judged) != Due::Nothing).filter_map(Record::due_at);
     let lag = overdue.map(|due_at| now.since(due_at)).max().unwrap_or_default();
     swept.lag = swept.lag.max(lag);
+    node.observe(&Event::SweptChunk { at: now });
 }
 
 enum Done {
     Lapsed,
+    Redated,
     Expired,
     Purged,
     ToProbe,
@@ -148,7 +205,7 @@ enum Done {
 async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done {
     let Some(record) = item.record() else { return Done::Unreadable };
     let stamp = node.stamp(now, "swept");
-    match machine::due(record, now) {
+    match machine::due(record, stamp.now) {
         Due::Nothing => Done::SomebodyElse,
         Due::Probe => {
             if !node.reconcilers.take_up(item.id, record.operation()) {
@@ -160,13 +217,18 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
             let Ok(write) = machine::lapse(record, stamp) else { return Done::SomebodyElse };
             swap(node, item.id, &write, Done::Lapsed).await
         }
+        Due::Redate => {
+            let stamp = node.stamp(now, REDATED);
+            let Ok(write) = machine::redate(record, stamp) else { return Done::SomebodyElse };
+            swap(node, item.id, &write, Done::Redated).await
+        }
         Due::Expire | Due::Purge if !may_go => Done::Failed,
         Due::Expire => {
             let Ok(write) = machine::expire(record, stamp) else { return Done::SomebodyElse };
             told(node, record, swap(node, item.id, &write, Done::Expired).await)
         }
         Due::Purge => {
-            let Ok(expect) = machine::purge(record, now) else { return Done::SomebodyElse };
+            let Ok(expect) = machine::purge(record, stamp.now) else { return Done::SomebodyElse };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
             told(node, record, settled(&node.remove(item.id, expect).await, done))
         }

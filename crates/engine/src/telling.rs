@@ -65,6 +65,11 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
             refused(Refused::AttemptsExhausted);
             Told::AttemptsExhausted
         }
+        (Reply::ClockNotTrusted, _) => {
+            refused(Refused::ClockNotTrusted);
+            let retry_after = node.time.retry_after(node.clock.uptime());
+            Told::ClockNotTrusted { retry_after: retry_after.max(node.settings.retry_after) }
+        }
         (Reply::Unreadable, _) => {
             refused(Refused::Unreadable);
             node.observe(&Event::Unreadable { operation_id: subject.operation_id });

@@ -75,6 +75,8 @@ pub enum RunError {
     AttemptsExhausted,
     /// It happened, and its value was not kept.
     NotRetained,
+    /// What the call needs depends on the time, and the clock is not trusted. Nothing was run; ask again later.
+    ClockNotTrusted,
     /// The stored value is not of this type.
     NotThisType(serde_json::Error),
     /// Nothing was run.
@@ -95,6 +97,9 @@ impl fmt::Display for RunError {
             Self::Expired => f.write_str("there was an outcome, and it is past its time"),
             Self::AttemptsExhausted => f.write_str("every attempt that the policy allows took no effect"),
             Self::NotRetained => f.write_str("it took effect, and its value was not kept"),
+            Self::ClockNotTrusted => {
+                f.write_str("nothing was run, since the clock is not trusted; ask again later")
+            }
             Self::NotThisType(error) => write!(f, "the stored value is not of this type: {error}"),
             Self::NotRun(error) => error.fmt(f),
         }
@@ -168,6 +173,7 @@ impl Engine {
             Told::Mismatch => Err(RunError::Mismatch),
             Told::Expired => Err(RunError::Expired),
             Told::AttemptsExhausted => Err(RunError::AttemptsExhausted),
+            Told::ClockNotTrusted { .. } => Err(RunError::ClockNotTrusted),
         }
     }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn for_local<L>(
                 // Only a lease that is known to be alive speaks for the record: past it, somebody may have taken the
                 // attempt over and ended it.
                 let is_certain = matches!(progress, Progress::Running(_))
-                    && telling::is_held(record, node.now_at_the_latest());
+                    && telling::is_held(record, node.now_at_the_latest().at);
                 match (reply, is_certain) {
                     (Reply::InProgress, _) if !waited => {}
                     (_, true) => return Waited::Answered(answer(node, command, *id, record, reply)),
@@ -97,7 +97,7 @@ pub(crate) async fn for_remote<L>(
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
     let mut changed = node.store.changed(id);
     loop {
-        let reply = machine::attend(reading.found(), command, reading.now);
+        let reply = machine::attend(reading.found(), command, node.at(reading.now));
         if reply != Reply::InProgress || node.clock.uptime() >= until {
             show_end(place, id, &reading, reply);
             return Ok(telling::answer(node, &Subject::under(id, command), reading.found(), reply));

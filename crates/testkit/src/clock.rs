@@ -86,6 +86,11 @@ impl semel::Clock for FakeClock {
         self.hands().uptime
     }
 
+    /// Everybody who shares this clock shares its uptime.
+    fn boot(&self) -> Option<String> {
+        Some(format!("{:p}", Arc::as_ptr(&self.0)))
+    }
+
     /// Ends once the clock was advanced by `span` from now.
     fn sleep(&self, span: Duration) -> Sleep {
         let mut hands = self.hands();

@@ -97,8 +97,8 @@ pub(crate) const fn token(n: u64) -> Token {
     Token::from_random(((mixed as u128) << 64) | number as u128)
 }
 
-pub(crate) const fn stamp(now: Time) -> Stamp<'static> {
-    Stamp { now, who: "the contract suite", why: "" }
+pub(crate) fn stamp(now: Time) -> Stamp<'static> {
+    Stamp::new(now, "the contract suite", "")
 }
 
 /// What a request with this token and `found` before it would write.

@@ -117,7 +117,7 @@ async fn resolve(world: &Arc<World>, key: usize) {
     };
     let thinking = world.span(1, 3_000);
     world.sleep(thinking).await;
-    let stamp = Stamp { now: world.store_now(), who: "operator", why: "looked at the ledger" };
+    let stamp = Stamp::new(world.store_now(), "operator", "looked at the ledger");
     let Ok(write) = machine::resolve(record, ring::sealed(world, id, verdict), stamp) else { return };
     settle(world, key, id, write.expect, &write.next);
 }

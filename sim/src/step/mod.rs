@@ -120,7 +120,7 @@ pub(crate) fn payload(number: u8) -> Fingerprint {
 }
 
 pub(crate) fn stamp(now: u16) -> Stamp<'static> {
-    Stamp { now: time(now), who: "", why: "" }
+    Stamp::new(time(now), "", "")
 }
 
 pub(crate) fn time(now: u16) -> Time {

@@ -1,12 +1,13 @@
 //! What a request gets that meets a record: the table of states, fingerprints and leases.
 
-use super::{Command, Expect, Found, Stamp, Write, lease_is_dead, remember, verdict};
+use super::dates::{is_created, is_repeat_open, lease_is_dead, repeat_before};
+use super::{Command, Expect, Found, Stamp, Write, remember, verdict};
 use crate::fingerprint::ErrorKind;
 use crate::history::History;
 use crate::outcome::Outcome;
 use crate::policy::{Class, Policy};
 use crate::record::{Proof, Record, State, Token};
-use crate::time::Time;
+use crate::time::{Now, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub enum Reply<'a> {
     AttemptsExhausted,
     /// Something stands there that this node cannot read. Answered like [`Reply::Unknown`]; wants an alarm.
     Unreadable,
+    /// What the request needs depends on the time, and the clock is not trusted. Nothing was run; later may do.
+    ClockNotTrusted,
 }
 
 /// What a request is to do, given what the store found under its command id.
@@ -78,7 +81,7 @@ pub enum Reply<'a> {
 /// #     Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation }
 /// # }
 /// # fn stamp(millis: u64) -> Stamp<'static> {
-/// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
+/// #     Stamp::new(Time::from_millis(millis), "worker-1", "")
 /// # }
 /// use semel_core::machine::{Begin, Decision, Found, Reply, Ticket, decide};
 /// use semel_core::record::{StateName, Token};
@@ -115,8 +118,8 @@ pub fn decide<'a>(found: Found<'a>, command: &Command<'_>, ticket: Ticket, stamp
 ///
 /// A waiter never starts an attempt: whatever would need one is still [`Reply::InProgress`] to it, and the
 /// result of an attempt that took no effect is a result.
-pub fn attend<'a>(found: Found<'a>, command: &Command<'_>, now: Time) -> Reply<'a> {
-    match judge(found, command, now) {
+pub fn attend<'a>(found: Found<'a>, command: &Command<'_>, now: impl Into<Now>) -> Reply<'a> {
+    match judge(found, command, now.into()) {
         Judgement::Final(Reply::AttemptsExhausted) => {
             stored_refusal(found).map_or(Reply::AttemptsExhausted, Reply::Replay)
         }
@@ -155,18 +158,31 @@ enum Judgement<'a> {
     Elsewhere,
 }
 
-fn judge<'a>(found: Found<'a>, command: &Command<'_>, now: Time) -> Judgement<'a> {
+fn judge<'a>(found: Found<'a>, command: &Command<'_>, now: Now) -> Judgement<'a> {
+    let judgement = judge_by_the_clock(found, command, now);
+    let needs_claim = matches!(judgement, Judgement::Free | Judgement::Reuse(_) | Judgement::Again(_));
+    // What was claimed by a wrong clock would be dated by it.
+    if needs_claim && !now.can_claim() { Judgement::Final(Reply::ClockNotTrusted) } else { judgement }
+}
+
+fn judge_by_the_clock<'a>(found: Found<'a>, command: &Command<'_>, now: Now) -> Judgement<'a> {
     let record = match found {
         Found::Nothing => return Judgement::Free,
         Found::Moved => return Judgement::Elsewhere,
         Found::Unreadable => return Judgement::Final(Reply::Unreadable),
         Found::Record(record) => record,
     };
-    if record.gone_at().is_some_and(|gone_at| now >= gone_at) {
+    let is_gone = record.gone_at().is_some_and(|gone_at| now.at >= gone_at);
+    if is_gone && now.can_expire() {
         return Judgement::Reuse(record);
     }
-    if is_past_its_time(record, now) {
+    if let State::Expired { .. } = record.state {
+        // A tombstone that only seems to be over still refuses.
         return Judgement::Final(Reply::Expired);
+    }
+    if record.expires_at().is_some_and(|expires_at| now.at >= expires_at) {
+        let is_certain = now.can_expire();
+        return Judgement::Final(if is_certain { Reply::Expired } else { Reply::ClockNotTrusted });
     }
     if let State::FailedNotReplayable { bound: false, .. } = record.state {
         return Judgement::Again(record);
@@ -174,15 +190,10 @@ fn judge<'a>(found: Found<'a>, command: &Command<'_>, now: Time) -> Judgement<'a
     // Before anything about the state is given away or done: is this the same command at all?
     match is_same_payload(record, command) {
         Some(true) => judge_same(record, now),
+        // Whether the key is still bound depends on the time.
+        Some(false) if is_gone => Judgement::Final(Reply::ClockNotTrusted),
         Some(false) => Judgement::Final(Reply::Mismatch),
         None => Judgement::Final(Reply::Unreadable),
-    }
-}
-
-fn is_past_its_time(record: &Record, now: Time) -> bool {
-    match record.state {
-        State::Expired { .. } => true,
-        _ => record.expires_at().is_some_and(|expires_at| now >= expires_at),
     }
 }
 
@@ -200,7 +211,7 @@ fn is_same_payload(record: &Record, command: &Command<'_>) -> Option<bool> {
     }
 }
 
-fn judge_same(record: &Record, now: Time) -> Judgement<'_> {
+fn judge_same(record: &Record, now: Now) -> Judgement<'_> {
     match &record.state {
         State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
             Judgement::Final(Reply::Replay(outcome))
@@ -230,29 +241,23 @@ fn judge_same(record: &Record, now: Time) -> Judgement<'_> {
 }
 
 /// Whether an attempt may follow one that ended in doubt.
-fn may_repeat(record: &Record, now: Time) -> bool {
+fn may_repeat(record: &Record, now: Now) -> bool {
     match record.policy.class {
         // The earlier transaction cannot commit any more without its fenced finish, which would be refused.
         Class::Local => true,
-        Class::Downstream => now < repeat_before(record),
+        Class::Downstream => is_repeat_open(record, now),
         Class::External => false,
     }
 }
 
 /// From when on nothing but a verdict or its owner settles a doubt: in class `downstream` the next request does until then, and
 /// its answer is better proof than anybody's word.
-pub fn to_be_asked_from(record: &Record) -> Time {
+pub fn to_be_asked_from(record: &Record, now: impl Into<Now>) -> Time {
+    let now = now.into();
     match record.policy.class {
-        Class::Downstream => repeat_before(record),
-        Class::External | Class::Local => record.created_at,
+        Class::Downstream if is_created(record, now) => repeat_before(record, now),
+        Class::Downstream | Class::External | Class::Local => record.created_at.min(now.at),
     }
-}
-
-/// Until when an effect in doubt may be sent again: so early that it arrives while the downstream system still
-/// remembers the very first attempt.
-pub(super) fn repeat_before(record: &Record) -> Time {
-    let policy = &record.policy;
-    (record.created_at + policy.dedup_window) - policy.work_deadline.saturating_add(policy.skew)
 }
 
 fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
@@ -267,12 +272,12 @@ fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Rec
         version: 1,
         token: ticket.token,
         attempt: 1,
-        fence: stamp.now.as_millis(),
-        created_at: stamp.now,
-        updated_at: stamp.now,
-        owner_wrote_at: stamp.now,
+        fence: stamp.now.at.as_millis(),
+        created_at: stamp.now.at,
+        updated_at: stamp.now.at,
+        owner_wrote_at: stamp.now.at,
         earlier_doubt: false,
-        state: begun(ticket.begin, &command.policy, stamp.now),
+        state: begun(ticket.begin, &command.policy, stamp.now.at),
         history: History::default(),
         extensions: bytes::Bytes::new(),
     };
@@ -286,7 +291,7 @@ fn anew(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -
     let mut record = first_attempt(command, ticket, stamp);
     record.operation_id = old.operation_id;
     record.version = old.version + 1;
-    record.fence = next_fence(old, stamp.now);
+    record.fence = next_fence(old, stamp.now.at);
     record
 }
 
@@ -306,10 +311,10 @@ fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stam
     next.version += 1;
     next.token = ticket.token;
     next.attempt = next.attempt.saturating_add(1);
-    next.fence = next_fence(old, stamp.now);
-    next.updated_at = stamp.now;
-    next.owner_wrote_at = stamp.now;
-    next.state = begun(ticket.begin, &next.policy, stamp.now);
+    next.fence = next_fence(old, stamp.now.at);
+    next.updated_at = stamp.now.at;
+    next.owner_wrote_at = stamp.now.at;
+    next.state = begun(ticket.begin, &next.policy, stamp.now.at);
     remember(&mut next, stamp);
     next
 }

@@ -16,10 +16,11 @@
 //!    deduplicates) another attempt leads out of it.
 //!
 //! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are
-//! the owner's; [`lapse`] marks what a dead owner left behind, and [`reconcile`], [`postpone`],
-//! [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
+//! the owner's; [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated
+//! ahead, and [`reconcile`], [`postpone`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
 
 mod command;
+mod dates;
 mod judge;
 mod owner;
 mod retention;
@@ -27,28 +28,36 @@ mod rotation;
 mod verdict;
 
 pub use command::Command;
+pub use dates::{is_dated_ahead, is_lease_dead, quiet_until};
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, to_be_asked_from};
 pub use owner::{
     abandon, claim_landed, contradicts, finish, landed, may_send, outlived, overtaken, renew, start,
 };
 pub use retention::{Due, due, expire, purge};
 pub use rotation::{Route, Stage, route};
-pub use verdict::{Verdict, lapse, postpone, reconcile, release, resolve};
+pub use verdict::{Verdict, lapse, postpone, reconcile, redate, release, resolve};
 
 use crate::history;
 use crate::record::{Entry, Record, State, StateName, Token};
-use crate::time::Time;
+use crate::time::{Now, Time};
 use std::fmt;
 
 /// When a transition happens, by whom and why: what history remembers of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp<'a> {
-    /// The moment, by the store's clock.
-    pub now: Time,
+    /// The moment, by the store's clock, and what may be concluded from it.
+    pub now: Now,
     /// The worker, sweeper, reconciler or operator.
     pub who: &'a str,
     /// The reason, in a few words; may be empty.
     pub why: &'a str,
+}
+
+impl<'a> Stamp<'a> {
+    /// A stamp for what `who` does at `now`.
+    pub fn new(now: impl Into<Now>, who: &'a str, why: &'a str) -> Self {
+        Self { now: now.into(), who, why }
+    }
 }
 
 /// What a store found under a command id.
@@ -139,6 +148,9 @@ pub enum Refusal {
     InDoubt,
     /// The record's time is not over before this moment.
     NotBefore(Time),
+    /// The clock is not trusted, or not yet trusted enough for this. What would be dated or judged by it could be
+    /// wrong by any amount.
+    ClockNotTrusted,
 }
 
 impl fmt::Display for Refusal {
@@ -154,6 +166,9 @@ impl fmt::Display for Refusal {
             }
             Self::InDoubt => f.write_str("an earlier attempt may have taken effect"),
             Self::NotBefore(time) => write!(f, "the record must be kept until {time:?}"),
+            Self::ClockNotTrusted => {
+                f.write_str("the clock is not trusted enough for this; nothing was changed")
+            }
         }
     }
 }
@@ -165,7 +180,7 @@ impl std::error::Error for Refusal {}
 fn written(record: &Record, state: State, stamp: Stamp<'_>) -> Record {
     let mut next = record.clone();
     next.version += 1;
-    next.updated_at = stamp.now;
+    next.updated_at = stamp.now.at;
     next.state = state;
     remember(&mut next, stamp);
     next
@@ -176,16 +191,11 @@ fn remember(record: &mut Record, stamp: Stamp<'_>) {
     let entry = history::Entry {
         attempt: record.attempt,
         to,
-        at: stamp.now,
+        at: stamp.now.at,
         who: stamp.who.into(),
         why: stamp.why.into(),
     };
     record.history.push(entry, record.policy.history_entries_max);
-}
-
-/// Whether a lease has run out for everybody, clock differences allowed for.
-fn lease_is_dead(record: &Record, lease_until: Time, now: Time) -> bool {
-    now >= lease_until + record.policy.skew
 }
 
 #[cfg(test)]

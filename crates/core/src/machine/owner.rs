@@ -1,25 +1,28 @@
 //! What the owner of an attempt does: start it, renew its lease, end it, and recognise its own writes.
 
-use super::judge::{Reply, repeat_before};
+use super::dates::is_repeat_open;
+use super::judge::Reply;
 use super::{Expect, Found, Refusal, Stamp, Write, written};
 use crate::classify::{Ending, denies};
 use crate::outcome::Outcome;
 use crate::policy::Class;
 use crate::record::{Doubt, Proof, Record, State, Token};
-use crate::time::Time;
+use crate::time::{Now, Time};
 
 /// The effect is about to begin: `CLAIMED` becomes `PROCESSING`. Must be stored before the effect's first byte
 /// leaves.
 pub fn start(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, Refusal> {
-    own(record, token)?;
+    own(record, token, stamp.now)?;
     let State::Claimed { .. } = record.state else { return Err(Refusal::WrongState) };
-    let lease_until = stamp.now + record.policy.lease;
+    let lease_until = stamp.now.at + record.policy.lease;
     Ok(owners_write(record, State::Processing { lease_until }, stamp))
 }
 
 /// The owner is still at work: its lease is extended from now. Leaves no trace in the history.
-pub fn renew(record: &Record, token: Token, now: Time) -> Result<Write, Refusal> {
-    own(record, token)?;
+pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write, Refusal> {
+    let now = now.into();
+    own(record, token, now)?;
+    let now = now.at;
     let mut next = record.clone();
     match &mut next.state {
         State::Claimed { lease_until } | State::Processing { lease_until } => {
@@ -39,10 +42,11 @@ pub fn renew(record: &Record, token: Token, now: Time) -> Result<Write, Refusal>
 /// To be asked right before the first byte leaves, of the last record that is known to be stored. `now` must not
 /// lie behind the store's clock: where it is not read from the store, take the time of its last answer plus what has
 /// passed since the *question* was sent, on a clock that counts suspended time.
-pub fn may_send(record: &Record, token: Token, now: Time) -> bool {
+pub fn may_send(record: &Record, token: Token, now: impl Into<Now>) -> bool {
+    let now = now.into();
     let State::Processing { lease_until } = record.state else { return false };
-    let remembered = !record.earlier_doubt || now < repeat_before(record);
-    record.token == token && now < lease_until && remembered
+    let remembered = !record.earlier_doubt || is_repeat_open(record, now);
+    record.token == token && now.at < lease_until && remembered
 }
 
 /// The attempt has ended. The owner may answer its client once this is stored, and not before.
@@ -61,7 +65,7 @@ pub fn may_send(record: &Record, token: Token, now: Time) -> bool {
 /// #     Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation }
 /// # }
 /// # fn stamp(millis: u64) -> Stamp<'static> {
-/// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
+/// #     Stamp::new(Time::from_millis(millis), "worker-1", "")
 /// # }
 /// use semel_core::classify::Ending;
 /// use semel_core::machine::{Refusal, finish};
@@ -82,23 +86,24 @@ pub fn may_send(record: &Record, token: Token, now: Time) -> bool {
 /// # Ok::<(), Refusal>(())
 /// ```
 pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -> Result<Write, Refusal> {
-    own(record, token)?;
+    own(record, token, stamp.now)?;
+    let now = stamp.now.at;
     let state = match &record.state {
-        State::Processing { .. } => ended(record, ending, stamp.now),
+        State::Processing { .. } => ended(record, ending, now),
         State::Claimed { .. } => match ending {
-            Ending::NotApplied(_) => ended(record, ending, stamp.now),
+            Ending::NotApplied(_) => ended(record, ending, now),
             Ending::Succeeded(_)
             | Ending::FailedReplayable(_)
             | Ending::NotAppliedForGood(_)
             | Ending::InDoubt => return Err(Refusal::NotStarted),
         },
-        State::Unknown { doubt, .. } => match ended(record, ending, stamp.now) {
+        State::Unknown { doubt, .. } => match ended(record, ending, now) {
             // The owner has told before that it cannot tell: nothing new.
             State::Unknown { .. } if *doubt == Doubt::Owner => return Err(Refusal::Settled),
             state => state,
         },
         State::FailedNotReplayable { proof: Proof::Verdict, .. } => match ending {
-            Ending::Succeeded(_) | Ending::FailedReplayable(_) => ended(record, ending, stamp.now),
+            Ending::Succeeded(_) | Ending::FailedReplayable(_) => ended(record, ending, now),
             // The verdict stands: the owner agrees with it, or knows less.
             Ending::NotApplied(_) | Ending::NotAppliedForGood(_) | Ending::InDoubt => {
                 return Err(Refusal::Settled);
@@ -184,8 +189,16 @@ pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome
     !stands.is_some_and(|stands| same(stands, known))
 }
 
-fn own(record: &Record, token: Token) -> Result<(), Refusal> {
-    if record.token == token { Ok(()) } else { Err(Refusal::Superseded) }
+/// Nothing, where the attempt is this token's and the clock is good enough to date what it writes: an outcome dated
+/// far behind would look long expired as soon as the clock is right again, and its key would be free.
+fn own(record: &Record, token: Token, now: Now) -> Result<(), Refusal> {
+    if record.token != token {
+        Err(Refusal::Superseded)
+    } else if !now.can_claim() {
+        Err(Refusal::ClockNotTrusted)
+    } else {
+        Ok(())
+    }
 }
 
 fn ended(record: &Record, ending: Ending, now: Time) -> State {
@@ -214,7 +227,7 @@ fn not_applied(record: &Record, outcome: Option<Outcome>, now: Time) -> State {
 
 fn owners_write(record: &Record, state: State, stamp: Stamp<'_>) -> Write {
     let mut next = written(record, state, stamp);
-    next.owner_wrote_at = stamp.now;
+    next.owner_wrote_at = stamp.now.at;
     if next.is_terminal() {
         next.earlier_doubt = false;
     }

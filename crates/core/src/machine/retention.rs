@@ -1,8 +1,9 @@
 //! How a record ends: an outcome becomes a tombstone, a tombstone goes.
 
-use super::{Expect, Refusal, Stamp, Write, lease_is_dead, written};
+use super::dates::{is_dated_ahead, lease_is_dead};
+use super::{Expect, Refusal, Stamp, Write, written};
 use crate::record::{Record, State};
-use crate::time::Time;
+use crate::time::Now;
 
 /// What a sweeper or reconciler that comes by at some moment should do about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,25 +18,32 @@ pub enum Due {
     Purge,
     /// It is time to ask what became of it.
     Probe,
+    /// A wrong clock dated it ahead: [`redate`](super::redate).
+    Redate,
 }
 
 /// What is to be done about `record` at `now`.
-pub fn due(record: &Record, now: Time) -> Due {
-    if record.gone_at().is_some_and(|gone_at| now >= gone_at) {
-        return Due::Purge;
-    }
+pub fn due(record: &Record, now: impl Into<Now>) -> Due {
+    let now = now.into();
     match record.state {
         State::Claimed { lease_until } | State::Processing { lease_until }
             if lease_is_dead(record, lease_until, now) =>
         {
             Due::Lapsed
         }
+        State::Unknown { .. } if now.can_judge_leases() && is_dated_ahead(record, now) => Due::Redate,
+        State::Unknown { next_probe_at: Some(next_probe_at), .. }
+            if now.can_claim() && now.at >= next_probe_at =>
+        {
+            Due::Probe
+        }
+        _ if !now.can_expire() => Due::Nothing,
+        _ if record.gone_at().is_some_and(|gone_at| now.at >= gone_at) => Due::Purge,
         State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. }
-            if now >= expires_at =>
+            if now.at >= expires_at =>
         {
             Due::Expire
         }
-        State::Unknown { next_probe_at: Some(next_probe_at), .. } if now >= next_probe_at => Due::Probe,
         _ => Due::Nothing,
     }
 }
@@ -43,7 +51,10 @@ pub fn due(record: &Record, now: Time) -> Due {
 /// An outcome past its time becomes a tombstone, which refuses a late retry until it goes itself.
 pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let expires_at = record.expires_at().ok_or(Refusal::WrongState)?;
-    if stamp.now < expires_at {
+    if !stamp.now.can_expire() {
+        return Err(Refusal::ClockNotTrusted);
+    }
+    if stamp.now.at < expires_at {
         return Err(Refusal::NotBefore(expires_at));
     }
     let until = record.tombstone_until(expires_at);
@@ -52,7 +63,14 @@ pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 
 /// What must still stand in the store for the record to be removed: only one that is as good as gone, and
 /// only as it was read. What is claimed, running or unknown is never removed.
-pub fn purge(record: &Record, now: Time) -> Result<Expect, Refusal> {
+pub fn purge(record: &Record, now: impl Into<Now>) -> Result<Expect, Refusal> {
+    let now = now.into();
     let gone_at = record.gone_at().ok_or(Refusal::WrongState)?;
-    if now < gone_at { Err(Refusal::NotBefore(gone_at)) } else { Ok(Expect::unchanged(record)) }
+    if !now.can_expire() {
+        Err(Refusal::ClockNotTrusted)
+    } else if now.at < gone_at {
+        Err(Refusal::NotBefore(gone_at))
+    } else {
+        Ok(Expect::unchanged(record))
+    }
 }

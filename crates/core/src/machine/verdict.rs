@@ -1,6 +1,7 @@
 //! What others do about an attempt whose owner is gone: mark it, ask about it, settle it, let go of it.
 
-use super::{Expect, Refusal, Stamp, Write, lease_is_dead, written};
+use super::dates::{expect_dead_lease, expect_quiet_over, is_dated_ahead, is_owner_ahead};
+use super::{Expect, Refusal, Stamp, Write, written};
 use crate::outcome::{Outcome, Status};
 use crate::policy::Class;
 use crate::record::{Doubt, Proof, Record, State};
@@ -31,14 +32,12 @@ pub fn lapse(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let (State::Claimed { lease_until } | State::Processing { lease_until }) = record.state else {
         return Err(Refusal::WrongState);
     };
-    if !lease_is_dead(record, lease_until, stamp.now) {
-        return Err(Refusal::LeaseAlive);
-    }
+    expect_dead_lease(record, lease_until, stamp.now)?;
     let begun = matches!(record.state, State::Processing { .. }) && record.policy.class != Class::Local;
     let next = if begun || record.earlier_doubt {
         lapsed_into_unknown(record, stamp)
     } else {
-        let expires_at = stamp.now + record.policy.ttl;
+        let expires_at = stamp.now.at + record.policy.ttl;
         let state =
             State::FailedNotReplayable { outcome: None, proof: Proof::NeverBegan, bound: true, expires_at };
         written(record, state, stamp)
@@ -47,9 +46,32 @@ pub fn lapse(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 }
 
 pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
-    let now = stamp.now;
+    let now = stamp.now.at;
     let state = State::Unknown { doubt: Doubt::Lapsed, since: now, probes: 0, next_probe_at: Some(now) };
-    written(record, state, stamp)
+    let mut next = written(record, state, stamp);
+    if is_owner_ahead(record, stamp.now) {
+        next.owner_wrote_at = now;
+    }
+    next
+}
+
+/// Brings a record that a wrong clock dated ahead back to the present. An `UNKNOWN` one begins its quiet period now,
+/// and it is time to ask about it; one whose owner is gone [lapses](lapse).
+///
+/// Without this, nobody could say that nothing happened before that far date has come.
+pub fn redate(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    if !is_dated_ahead(record, stamp.now) {
+        return Err(Refusal::WrongState);
+    }
+    let State::Unknown { doubt, since, probes, .. } = record.state else { return lapse(record, stamp) };
+    if !stamp.now.can_judge_leases() {
+        return Err(Refusal::ClockNotTrusted);
+    }
+    let now = stamp.now.at;
+    let state = State::Unknown { doubt, since: since.min(now), probes, next_probe_at: Some(now) };
+    let mut next = written(record, state, stamp);
+    next.owner_wrote_at = record.owner_wrote_at.min(now);
+    Ok(Write { expect: Expect::unchanged(record), next })
 }
 
 /// A reconciler's verdict on an `UNKNOWN` record.
@@ -67,7 +89,7 @@ pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
 /// #     Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation }
 /// # }
 /// # fn stamp(millis: u64) -> Stamp<'static> {
-/// #     Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
+/// #     Stamp::new(Time::from_millis(millis), "worker-1", "")
 /// # }
 /// use semel_core::machine::{Refusal, Verdict, lapse, reconcile};
 /// use semel_core::record::{StateName, Token};
@@ -89,9 +111,9 @@ pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
 pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let State::Unknown { .. } = record.state else { return Err(Refusal::WrongState) };
     if let Verdict::NotApplied { asked_at } = verdict {
-        quiet_is_over(record, asked_at.min(stamp.now))?;
+        expect_quiet_over(record, asked_at, stamp.now)?;
     }
-    Ok(settled(record, verdict, stamp))
+    settled(record, verdict, stamp)
 }
 
 /// A reconciler asked and learnt nothing: it will ask again at `next_probe_at`, or leave it to an operator.
@@ -115,18 +137,20 @@ pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Wr
     let owner_ended = match record.state {
         // Of the owners of earlier attempts that ended in doubt nothing was heard.
         State::Unknown { doubt, .. } => doubt == Doubt::Owner && !record.earlier_doubt,
-        State::Processing { lease_until } if lease_is_dead(record, lease_until, stamp.now) => false,
-        State::Processing { .. } => return Err(Refusal::LeaseAlive),
+        State::Processing { lease_until } => {
+            expect_dead_lease(record, lease_until, stamp.now)?;
+            false
+        }
         _ => return Err(Refusal::WrongState),
     };
     if !owner_ended {
         match verdict {
-            Verdict::NotApplied { asked_at } => quiet_is_over(record, asked_at.min(stamp.now))?,
-            Verdict::Failed(_) => quiet_is_over(record, stamp.now)?,
+            Verdict::NotApplied { asked_at } => expect_quiet_over(record, asked_at, stamp.now)?,
+            Verdict::Failed(_) => expect_quiet_over(record, stamp.now.at, stamp.now)?,
             Verdict::Applied(_) | Verdict::Refused => {}
         }
     }
-    Ok(settled(record, verdict, stamp))
+    settled(record, verdict, stamp)
 }
 
 /// An operator lets go of a key: the next request with it is the next attempt, whatever its payload.
@@ -134,11 +158,13 @@ pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Wr
 /// Only where nothing took effect: on a dead claim, or on `FAILED_NOT_REPLAYABLE`.
 pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let (outcome, proof, expires_at) = match &record.state {
-        State::Claimed { lease_until } if !lease_is_dead(record, *lease_until, stamp.now) => {
-            return Err(Refusal::LeaseAlive);
+        State::Claimed { lease_until } => {
+            expect_dead_lease(record, *lease_until, stamp.now)?;
+            if record.earlier_doubt {
+                return Err(Refusal::InDoubt);
+            }
+            (None, Proof::NeverBegan, stamp.now.at + record.policy.ttl)
         }
-        State::Claimed { .. } if record.earlier_doubt => return Err(Refusal::InDoubt),
-        State::Claimed { .. } => (None, Proof::NeverBegan, stamp.now + record.policy.ttl),
         State::FailedNotReplayable { outcome, proof, expires_at, .. } => {
             (outcome.clone(), *proof, *expires_at)
         }
@@ -148,13 +174,12 @@ pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     Ok(Write { expect: Expect::unchanged(record), next: written(record, state, stamp) })
 }
 
-fn quiet_is_over(record: &Record, now: Time) -> Result<(), Refusal> {
-    let quiet_until = record.owner_wrote_at + record.policy.quiet();
-    if now > quiet_until { Ok(()) } else { Err(Refusal::QuietUntil(quiet_until)) }
-}
-
-fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Write {
-    let expires_at = stamp.now + record.policy.ttl;
+fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    // An outcome dated by a clock that is far behind would look long expired as soon as that is right again.
+    if !stamp.now.can_claim() {
+        return Err(Refusal::ClockNotTrusted);
+    }
+    let expires_at = stamp.now.at + record.policy.ttl;
     let state = match verdict {
         Verdict::Applied(outcome) => {
             let outcome = outcome.unwrap_or_else(|| Outcome::not_retained(Status::Value));
@@ -167,5 +192,5 @@ fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Write {
     };
     let mut next = written(record, state, stamp);
     next.earlier_doubt = false;
-    Write { expect: Expect::unchanged(record), next }
+    Ok(Write { expect: Expect::unchanged(record), next })
 }

@@ -48,7 +48,7 @@ pub(crate) fn ticket(token: Token, begin: Begin) -> Ticket {
 }
 
 pub(crate) fn stamp(now: Time) -> Stamp<'static> {
-    Stamp { now, who: "node-1", why: "" }
+    Stamp::new(now, "node-1", "")
 }
 
 /// The first attempt at a command under `policy`.
@@ -94,7 +94,7 @@ fn charged() -> Outcome {
 }
 
 fn by_hand(now: Time) -> Stamp<'static> {
-    Stamp { now, who: "operator:zoë", why: "asked the bank — nothing booked" }
+    Stamp::new(now, "operator:zoë", "asked the bank — nothing booked")
 }
 
 /// Every record that the fixtures hold, under the name of its fixture.

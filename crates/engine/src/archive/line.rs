@@ -178,7 +178,7 @@ pub(super) mod tests {
         let payload = (Request::new("POST", "POST /charges", "/charges", b"amount=5"), Limits::default());
         let command = Command::new(&secret, &scope, &key, policy, &payload).expect("a payload");
         let token = Token::from_random(0x5eed_5eed_5eed_5eed_5eed_5eed_5eed_5eed);
-        let stamp = |millis| Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" };
+        let stamp = |millis| Stamp::new(Time::from_millis(millis), "worker-1", "");
         let ticket = Ticket { token, begin: Begin::Processing };
         let claimed = stamp(1_234_567_890_123);
         let Decision::Run(claim) = machine::decide(Found::Nothing, &command, ticket, claimed) else {
@@ -270,7 +270,7 @@ pub(super) mod tests {
         let (id, record) = finished("order-1234-charge", Outcome::value("false"));
         assert_eq!(parsed(id, &record)["outcome"]["protocol"], "value");
         let now = record.expires_at().expect("it expires");
-        let stamp = Stamp { now, who: "sweeper", why: "" };
+        let stamp = Stamp::new(now, "sweeper", "");
         let tombstone = machine::expire(&record, stamp).expect("it is past its time").next;
         let line = parsed(id, &tombstone);
         assert_eq!((&line["state"], &line["outcome"]), (&json!("EXPIRED"), &Value::Null));

@@ -5,6 +5,8 @@ use crate::clock::Clock;
 use semel_core::id::CommandId;
 use semel_core::machine::{Command, Expect, Route, Stage, purge, route};
 use semel_core::store::{self, Fresh, Kind, Reading, Store, Written};
+use semel_core::time::Now;
+use std::time::Duration;
 
 /// How often what stands under the old id may change under our eyes before we give up.
 const TRIES: u32 = 16;
@@ -26,6 +28,10 @@ impl Located<'_, '_> {
     }
 }
 
+/// What a node makes of the time in an answer to a question that it put at this uptime. The time that it goes by is put there
+/// instead.
+pub type Dating<'a> = dyn Fn(&mut Reading, Duration) -> Now + Sync + 'a;
+
 /// Finds out under which secret's id a command is to be looked for and claimed. Outside of a change of the secret that
 /// is clear without asking the store.
 ///
@@ -36,6 +42,7 @@ pub async fn locate<'c, 'a>(
     store: &dyn Store,
     view: &View,
     clock: &dyn Clock,
+    dating: &Dating<'_>,
     commands: &'c Commands<'a>,
 ) -> Result<Located<'c, 'a>, Error> {
     let (Some(outgoing), Some(old)) = (&view.outgoing, &commands.old) else {
@@ -44,12 +51,14 @@ pub async fn locate<'c, 'a>(
     let may_insert = outgoing.stage == Stage::Announced;
     let moved = Located { command: &commands.current, reading: None, may_insert: true };
     for _ in 0..TRIES {
-        let reading = store.get(old.id).await?;
+        let asked = clock.uptime();
+        let mut reading = store.get(old.id).await?;
+        let now = dating(&mut reading, asked);
         match route(outgoing.stage, reading.found()) {
             // Past its time: let go of, so that the key moves too instead of being used again and again in the old place.
-            Route::Old if !may_insert && is_gone(&reading) => {
+            Route::Old if !may_insert && is_gone(&reading, now) => {
                 view.check(clock.uptime())?;
-                let_go(store, old.id, &reading).await?;
+                let_go(store, old.id, &reading, now).await?;
                 continue;
             }
             Route::Old => return Ok(Located { command: old, reading: Some(reading), may_insert }),
@@ -69,13 +78,13 @@ pub async fn locate<'c, 'a>(
     Err(store::Error::new(Kind::Unavailable, "finding out under which secret a command is kept").into())
 }
 
-fn is_gone(reading: &Reading) -> bool {
-    reading.record().is_some_and(|record| purge(record, reading.now).is_ok())
+fn is_gone(reading: &Reading, now: Now) -> bool {
+    reading.record().is_some_and(|record| purge(record, now).is_ok())
 }
 
 /// Removes a record that is as good as gone. Whatever comes of it, the next look tells.
-async fn let_go(store: &dyn Store, id: CommandId, reading: &Reading) -> Result<(), Error> {
-    let Some(Ok(expect)) = reading.record().map(|record| purge(record, reading.now)) else { return Ok(()) };
+async fn let_go(store: &dyn Store, id: CommandId, reading: &Reading, now: Now) -> Result<(), Error> {
+    let Some(Ok(expect)) = reading.record().map(|record| purge(record, now)) else { return Ok(()) };
     match store.remove(id, expect).await {
         Err(error) if !error.is_ambiguous() => Err(error.into()),
         _ => Ok(()),

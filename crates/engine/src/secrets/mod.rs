@@ -17,7 +17,7 @@ mod view;
 
 pub use bounded::Bounded;
 pub use error::Error;
-pub use locate::{Located, locate};
+pub use locate::{Dating, Located, locate};
 pub use node::{Secrets, Terms};
 pub use view::{Commands, Numbered, Outgoing, View};
 

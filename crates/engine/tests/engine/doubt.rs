@@ -5,7 +5,6 @@ use semel::core::machine::{Refusal, Verdict};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::core::store::Clock as _;
 use semel::{Builder, Case, Engine, Failed, Finding, NotDone, Probe, Reconcile, RunError};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -106,28 +105,11 @@ async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
 }
 
 #[tokio::test]
-async fn a_clock_that_jumped_ahead_ends_no_quiet_period() {
+async fn the_quiet_period_is_longer_by_what_clocks_may_differ() {
     let world = World::new();
     let provider = Provider::that_says(Finding::NotFound);
-    let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
-    lose(&engine).await;
-    world.pass(secs(5)).await;
-    let before = provider.asked();
-    world.clock.set(world.clock.now() + secs(120));
-    world.pass(secs(20)).await;
-    // Nothing is swept then; a client that retries has it asked about all the same.
-    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
-    world.pass(secs(2)).await;
-    assert!(provider.asked() > before, "it was asked about after the jump");
-    assert_eq!(world.record().await.state_name(), StateName::Unknown, "27 s have passed, not 147");
-    assert!(world.saw("ClockMoved"));
-}
-
-#[tokio::test]
-async fn where_the_store_has_no_clock_the_quiet_period_is_longer_by_what_clocks_may_differ() {
-    let world = World::new();
-    let provider = Provider::that_says(Finding::NotFound);
-    let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
+    let by_default = semel::Settings::default();
+    let engine = world.engine_with(|builder| provider.reconciles(builder.settings(by_default))).await;
     lose(&engine).await;
     world.pass(secs(98)).await;
     assert_eq!(world.record().await.state_name(), StateName::Unknown, "95 s and 5 s are not over");

@@ -10,7 +10,7 @@ use semel::core::store::{Count, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
 use semel::{Claimed, Error, Failed, RunError};
-use semel_testkit::faults::{Fault, Pause, Question};
+use semel_testkit::faults::{Fault, Question};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -34,8 +34,8 @@ async fn an_outcome_is_replayed_then_refused_as_expired_and_then_gone() {
     engine.shutdown(secs(1)).await;
     world.clock.advance(30 * DAY);
     let next = world.engine().await;
-    next.sweep().await.expect("swept");
-    assert_eq!(records(&world).await, 0);
+    world.pass(secs(120) + 2 * SWEEP).await;
+    assert_eq!(records(&world).await, 0, "swept, after a while to settle");
     assert_eq!(next.run(intent("k", "5"), charge).await.expect("a key never seen").value, 1);
 }
 
@@ -57,44 +57,8 @@ async fn a_sweep_goes_through_everything_that_is_due_in_chunks() {
     world.skip(DAY).await;
     let swept = engine.sweep().await.expect("swept");
     assert_eq!((swept.seen, swept.expired, swept.failed, swept.stopped), (100, 100, 0, false));
-    assert_eq!(world.times_seen("SweptChunk"), 15, "a long round tells on its way that it goes on");
+    assert_eq!(world.times_seen("SweptChunk"), 3 + 15, "a long round tells on its way that it goes on");
     assert_eq!(engine.sweep().await.expect("swept").seen, 0);
-}
-
-#[tokio::test]
-async fn a_sweeper_stands_still_when_time_jumps_until_somebody_has_looked() {
-    let world = World::new();
-    let engine = world.engine().await;
-    engine.run(intent("k", "5"), charge).await.expect("a value");
-    world.pass(3 * SWEEP).await;
-    let now = semel::core::store::Clock::now(&world.clock);
-    world.clock.set(now + 365 * DAY);
-    world.pass(3 * SWEEP).await;
-    assert!(world.saw("ClockMoved"));
-    assert_eq!(world.record().await.state_name(), StateName::Succeeded, "nothing is touched");
-    engine.trust_clock();
-    world.pass(3 * SWEEP).await;
-    assert_eq!(records(&world).await, 0, "a year later it is gone");
-}
-
-#[tokio::test]
-async fn a_round_that_is_left_out_because_the_store_answers_too_slowly_is_told() {
-    let world = World::new();
-    let engine = world.engine().await;
-    engine.run(intent("k", "5"), charge).await.expect("a value");
-    world.skip(secs(24 * 3600 - 10)).await;
-    assert!(!world.saw("Undated"));
-    let clock = world.clock.clone();
-    world.fate(move |call| match call.question {
-        Question::Due => Fault::DelayAfter(Pause::until(semel::Clock::sleep(&clock, secs(3)))),
-        _ => Fault::Pass,
-    });
-    world.pass(secs(20)).await;
-    assert!(world.saw("Undated { took: 3s, most: 2.5s }"), "half of five seconds");
-    assert!(!world.saw("Expired"), "it is past its time, and nobody has touched it");
-    world.fate(|_| Fault::Pass);
-    world.pass(secs(3) + 3 * SWEEP).await;
-    assert!(world.saw("Expired"), "the next answer in time is believed");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use semel::core::scope::{Identity, Operation, Scope};
 use semel::core::store::Store;
 use semel::core::time::Time;
 use semel::payload::Json;
-use semel::{Attempt, Builder, Engine, Event, Failed, Intent, Observer, SystemRandom, memory};
+use semel::{Attempt, Builder, Engine, Event, Failed, Intent, Observer, Settings, SystemRandom, memory};
 use semel_testkit::FakeClock;
 use semel_testkit::faults::{Call, Fault, Faulty};
 use std::sync::{Arc, Mutex};
@@ -61,7 +61,10 @@ impl World {
 
     pub(crate) async fn engine_with(&self, with: impl FnOnce(Builder) -> Builder) -> Engine {
         let store: Arc<dyn Store> = self.store.clone();
-        let builder = Engine::builder(store).observer(Seen(Arc::clone(&self.seen))).on(
+        // One clock for everybody: leases end when they end.
+        let mut settings = Settings::default();
+        settings.clock.skew = Duration::ZERO;
+        let builder = Engine::builder(store).settings(settings).observer(Seen(Arc::clone(&self.seen))).on(
             Arc::new(self.clock.clone()),
             Arc::new(SystemRandom),
             Arc::new(tokio::runtime::Handle::current()),

@@ -1,14 +1,14 @@
 //! Where a command is looked for while its secret is being replaced.
 
 use crate::faulty::Faulty;
-use crate::world::{TERMS, World, payment, run};
+use crate::world::{TERMS, World, locate, payment, run};
 use semel::Clock as _;
 use semel::core::classify::Ending;
 use semel::core::machine::{Begin, Decision, Expect, Found, Stamp, Ticket, decide, finish};
 use semel::core::outcome::Outcome;
 use semel::core::record::Token;
 use semel::core::store::{Clock as _, Fresh};
-use semel::secrets::{Error, Phase, Secrets, View, locate, rotation};
+use semel::secrets::{Error, Phase, Secrets, View, rotation};
 use std::sync::Arc;
 
 async fn view_in(world: &World, node: &Secrets, phase: Phase) -> View {
@@ -25,7 +25,7 @@ async fn view_in(world: &World, node: &Secrets, phase: Phase) -> View {
 async fn put_under_old(world: &World, view: &View, number: u64, is_done: bool) {
     let command = payment(view, number).old.expect("a rotation");
     let token = Token::from_random(9);
-    let stamp = Stamp { now: world.clock.now(), who: "", why: "" };
+    let stamp = Stamp::new(world.clock.now(), "", "");
     let ticket = Ticket { token, begin: Begin::Processing };
     let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!() };
     world.store.insert(command.id, Fresh::Record(&write.next)).await.expect("inserted");

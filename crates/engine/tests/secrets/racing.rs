@@ -1,14 +1,14 @@
 //! Claims race through whole rotations, under every kind of delay: one effect per key for as long as it is remembered.
 
 use crate::faulty::{Faulty, give_way};
-use crate::world::{Dice, Hands, REMEMBERED, TERMS, World, bounded, payment};
+use crate::world::{Dice, Hands, REMEMBERED, TERMS, World, bounded, locate, payment};
 use semel::Clock;
 use semel::core::classify::Ending;
 use semel::core::machine::{self, Begin, Decision, Due, Expect, Found, Stamp, Ticket, Write};
 use semel::core::outcome::Outcome;
 use semel::core::record::Token;
 use semel::core::store::{Clock as _, Filter, Fresh, Reading, Store, Written};
-use semel::secrets::{self, Configured, Phase, Secrets, View, locate, rotation};
+use semel::secrets::{self, Configured, Phase, Secrets, View, rotation};
 use semel::{Random, core};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -102,7 +102,9 @@ impl Worker {
         for _ in 0..8 {
             let Ok(view) = self.node.view() else { return };
             let commands = payment(&view, number);
-            let Ok(located) = locate(&*self.store, &view, &self.clock, &commands).await else { return };
+            let Ok(located) = locate(&*self.store, &view, &self.clock, &commands).await else {
+                return;
+            };
             let mut reading = located.reading.clone();
             loop {
                 let ticket = Ticket { token: Token::from_random(self.dice.bits()), begin: Begin::Processing };
@@ -125,7 +127,7 @@ impl Worker {
     }
 
     fn stamp(&self) -> Stamp<'static> {
-        Stamp { now: self.clock.now(), who: "", why: "" }
+        Stamp::new(self.clock.now(), "", "")
     }
 
     async fn claim(&self, view: &View, id: core::id::CommandId, write: &Write) -> Claim {

@@ -1,13 +1,13 @@
 //! A rotation, step by step: each is refused while it would be too early.
 
-use crate::world::{NEW, OLD, TERMS, World, names_alike, payment, run};
+use crate::world::{NEW, OLD, TERMS, World, locate, names_alike, payment, run};
 use semel::Clock as _;
 use semel::core::machine::{Begin, Decision, Expect, Found, Stage, Stamp, Ticket, decide};
 use semel::core::record::{Record, Token};
 use semel::core::scope::Secret;
 use semel::core::store::{Clock as _, Filter, Fresh};
 use semel::secrets::rotation::{self, Next, Node};
-use semel::secrets::{Configured, Error, Phase, Secrets, locate};
+use semel::secrets::{Configured, Error, Phase, Secrets};
 
 async fn announce(world: &World) {
     rotation::announce(world.bounded(), Next::Generated, &world.dice).await.expect("announced");
@@ -27,7 +27,7 @@ async fn claim(world: &World, node: &Secrets, number: u64) {
     let commands = payment(&view, number);
     let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
     let ticket = Ticket { token: Token::from_random(u128::from(number)), begin: Begin::Claimed };
-    let stamp = Stamp { now: world.clock.now(), who: "", why: "" };
+    let stamp = Stamp::new(world.clock.now(), "", "");
     let Decision::Run(write) = decide(Found::Nothing, located.command, ticket, stamp) else { panic!() };
     assert!(located.permits(&write.expect));
     world.store.insert(located.command.id, Fresh::Record(&write.next)).await.expect("inserted");

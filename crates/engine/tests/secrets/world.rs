@@ -186,3 +186,13 @@ pub(crate) fn names_alike(one: &Secrets, other: &Secrets) -> bool {
     let id = |node: &Secrets| node.view().expect("fresh").current.secret.id();
     id(one) == id(other)
 }
+
+/// [`secrets::locate`] for a node that believes the store's clock.
+pub(crate) async fn locate<'c, 'a>(
+    store: &dyn Store,
+    view: &View,
+    clock: &dyn Clock,
+    commands: &'c Commands<'a>,
+) -> Result<secrets::Located<'c, 'a>, Error> {
+    secrets::locate(store, view, clock, &|reading, _| reading.now.into(), commands).await
+}

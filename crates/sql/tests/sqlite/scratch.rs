@@ -92,7 +92,7 @@ pub(crate) fn caller(number: u64) -> CallerHash {
 }
 
 pub(crate) fn stamp(millis: u64) -> Stamp<'static> {
-    Stamp { now: Time::from_millis(millis), who: "worker", why: "" }
+    Stamp::new(Time::from_millis(millis), "worker", "")
 }
 
 pub(crate) fn command(number: u64) -> Command<'static> {

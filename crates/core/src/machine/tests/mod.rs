@@ -4,6 +4,7 @@ mod judge;
 mod owner;
 mod retention;
 mod rotation;
+mod trust;
 mod verdict;
 
 use super::*;
@@ -47,7 +48,7 @@ fn command(class: Class) -> Command<'static> {
 }
 
 fn at(millis: u64) -> Stamp<'static> {
-    Stamp { now: Time::from_millis(millis), who: "worker-1", why: "" }
+    Stamp::new(Time::from_millis(millis), "worker-1", "")
 }
 
 fn ticket(token: Token, begin: Begin) -> Ticket {
@@ -180,11 +181,11 @@ fn every_transition_grows_the_version_by_one_and_expects_what_it_was_computed_fr
 fn every_transition_but_renewal_and_postponement_is_remembered() {
     let record = processing(Class::External);
     assert_eq!(record.history.entries().len(), 1);
-    let stamp = Stamp { now: Time::from_millis(1000 + LEASE), who: "sweeper", why: "the lease died" };
+    let stamp = Stamp::new(Time::from_millis(1000 + LEASE), "sweeper", "the lease died");
     let unknown = lapse(&record, stamp).unwrap().next;
     let entry = &unknown.history.entries()[1];
     assert_eq!((entry.attempt, entry.to), (1, StateName::Unknown));
-    assert_eq!((&*entry.who, &*entry.why, entry.at), ("sweeper", "the lease died", stamp.now));
+    assert_eq!((&*entry.who, &*entry.why, entry.at), ("sweeper", "the lease died", stamp.now.at));
     let renewed = renew(&record, OWNER, Time::from_millis(2000)).unwrap().next;
     assert_eq!(renewed.history, record.history);
     let postponed = postpone(&unknown, None, Time::from_millis(90_000)).unwrap().next;

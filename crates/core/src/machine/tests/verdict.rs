@@ -19,7 +19,7 @@ fn a_dead_lease_comes_to_what_can_be_proven() {
     assert_eq!(name(lapse(&processing(Class::Downstream), dead)), Ok(StateName::Unknown));
     assert_eq!(name(lapse(&processing(Class::Local), dead)), Ok(StateName::FailedNotReplayable));
     let never_began = lapse(&claimed(Class::External), dead).unwrap().next;
-    let expires_at = dead.now + never_began.policy.ttl;
+    let expires_at = dead.now.at + never_began.policy.ttl;
     let proof = Proof::NeverBegan;
     let state = State::FailedNotReplayable { outcome: None, proof, bound: true, expires_at };
     assert_eq!(never_began.state, state);
@@ -63,7 +63,7 @@ fn the_quiet_period_counts_from_the_owners_last_word() {
 fn what_was_found_counts_at_once() {
     let record = lapsed(Class::External);
     let now = at(40_000);
-    let expires_at = now.now + record.policy.ttl;
+    let expires_at = now.now.at + record.policy.ttl;
     let found = reconcile(&record, Verdict::Applied(Some(paid())), now).unwrap().next;
     assert_eq!(found.state, State::Succeeded { outcome: paid(), expires_at });
     let failed = reconcile(&record, Verdict::Failed(busy()), now).unwrap().next;

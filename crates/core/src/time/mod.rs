@@ -1,7 +1,11 @@
-//! Moments, as the store's clock tells them.
+//! Moments, as the store's clock tells them, and how far the present one can be relied on.
 //!
 //! What lives here: one type for a moment and its arithmetic, which saturates instead of wrapping.
 //! What must never: reading a clock. Time reaches the core as an argument.
+
+mod now;
+
+pub use now::{Now, Trust};
 
 use std::fmt;
 use std::time::Duration;

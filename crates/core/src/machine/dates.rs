@@ -1,0 +1,102 @@
+//! What a record's dates mean at a moment: whether a lease is dead, a quiet period over, a repeat still safe.
+//!
+//! What lives here: every comparison of a record's dates with the present that is not about retention. Nobody else
+//! does arithmetic with leases.
+
+use super::Refusal;
+use crate::record::{Record, State};
+use crate::time::{Now, Time};
+use std::time::Duration;
+
+/// Whether the owner of this record is taken to be gone: its lease has run out for everybody, clock differences
+/// allowed for. False for a record that nobody owns.
+///
+/// A lease that ends later than any lease granted by now can end was dated by a wrong clock, and is dead too.
+/// Where time had a gap, an owner that dated its lease before it has the length of a lease to renew it.
+pub fn is_lease_dead(record: &Record, now: impl Into<Now>) -> bool {
+    match record.state {
+        State::Claimed { lease_until } | State::Processing { lease_until } => {
+            lease_is_dead(record, lease_until, now.into())
+        }
+        _ => false,
+    }
+}
+
+pub(super) fn lease_is_dead(record: &Record, lease_until: Time, now: Now) -> bool {
+    if !now.can_judge_leases() {
+        return false;
+    }
+    let (lease, skew) = (record.policy.lease, skew(record, now));
+    if let Some(steady_since) = now.steady_since {
+        let is_dated_since = record.owner_wrote_at >= steady_since && !is_owner_ahead(record, now);
+        if !is_dated_since && now.at < steady_since + lease + skew {
+            return false;
+        }
+    }
+    now.at >= lease_until + skew || lease_until > now.at + lease + skew
+}
+
+/// Nothing, where the lease is dead; otherwise why it cannot be said to be.
+pub(super) fn expect_dead_lease(record: &Record, lease_until: Time, now: Now) -> Result<(), Refusal> {
+    if lease_is_dead(record, lease_until, now) {
+        Ok(())
+    } else if now.can_judge_leases() {
+        Err(Refusal::LeaseAlive)
+    } else {
+        Err(Refusal::ClockNotTrusted)
+    }
+}
+
+/// Whether the owner's last write has a date that has not come yet.
+pub(super) fn is_owner_ahead(record: &Record, now: Now) -> bool {
+    now.is_before(record.owner_wrote_at, record.policy.skew)
+}
+
+/// The last moment of the quiet period: until it is over, a silent owner may still act, or its effect still arrive.
+pub fn quiet_until(record: &Record, now: impl Into<Now>) -> Time {
+    let now = now.into();
+    let policy = &record.policy;
+    let silent_since =
+        now.steady_since.map_or(record.owner_wrote_at, |since| record.owner_wrote_at.max(since));
+    silent_since + policy.lease.saturating_add(policy.work_deadline).saturating_add(skew(record, now))
+}
+
+/// Nothing, where absence that was seen at `asked_at` proves that the effect never happened.
+pub(super) fn expect_quiet_over(record: &Record, asked_at: Time, now: Now) -> Result<(), Refusal> {
+    if !now.can_judge_leases() {
+        return Err(Refusal::ClockNotTrusted);
+    }
+    let quiet_until = quiet_until(record, now);
+    if asked_at.min(now.at) > quiet_until { Ok(()) } else { Err(Refusal::QuietUntil(quiet_until)) }
+}
+
+/// Whether an effect in doubt may be sent again at `now`: so early that it arrives while the downstream system
+/// still remembers the very first attempt. Never where the first attempt has a date that has not come yet: then
+/// nobody knows how long ago it was.
+pub(super) fn is_repeat_open(record: &Record, now: Now) -> bool {
+    now.can_claim() && is_created(record, now) && now.at < repeat_before(record, now)
+}
+
+/// Whether the date of the first attempt has come.
+pub(super) fn is_created(record: &Record, now: Now) -> bool {
+    !now.is_before(record.created_at, record.policy.skew)
+}
+
+/// Whether a wrong clock dated this unsettled record ahead: a moment that has not come yet stands in it.
+pub fn is_dated_ahead(record: &Record, now: impl Into<Now>) -> bool {
+    let now = now.into();
+    let is_settled =
+        !matches!(record.state, State::Claimed { .. } | State::Processing { .. } | State::Unknown { .. });
+    !is_settled && (is_owner_ahead(record, now) || now.is_before(record.updated_at, record.policy.skew))
+}
+
+/// When the last repeat is safe: before this moment.
+pub(super) fn repeat_before(record: &Record, now: Now) -> Time {
+    let policy = &record.policy;
+    (record.created_at + policy.dedup_window) - policy.work_deadline.saturating_add(skew(record, now))
+}
+
+/// By how much the clock that dated the record and the one that judges may differ.
+fn skew(record: &Record, now: Now) -> Duration {
+    now.skew.max(record.policy.skew)
+}

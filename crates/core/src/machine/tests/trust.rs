@@ -1,0 +1,217 @@
+//! What is decided, and what is not, while the clock is in question.
+
+use super::*;
+use crate::time::Trust;
+
+/// The same moment with less trust.
+fn doubted(millis: u64, trust: Trust) -> Stamp<'static> {
+    let stamp = at(millis);
+    Stamp { now: Now { trust, ..stamp.now }, ..stamp }
+}
+
+/// The moment, where time has passed without a gap since `steady_since` only.
+fn after_gap(millis: u64, steady_since: u64) -> Stamp<'static> {
+    let stamp = at(millis);
+    Stamp { now: Now { steady_since: Some(Time::from_millis(steady_since)), ..stamp.now }, ..stamp }
+}
+
+fn decided<'a>(record: &'a Record, payload: &'static Fingerprint, stamp: Stamp<'_>) -> Decision<'a> {
+    let command = command_under(Policy::clone(&record.policy), payload);
+    decide(Found::Record(record), &command, ticket(OTHER, Begin::Processing), stamp)
+}
+
+const REFUSED: Decision<'static> = Decision::Answer(Reply::ClockNotTrusted);
+const HOUR: u64 = 3_600_000;
+const YEAR: u64 = 365 * 24 * HOUR;
+/// Past the tombstone of every record of these tests.
+const GONE: u64 = YEAR;
+const QUIET: u64 = LEASE + 65_000;
+
+#[test]
+fn nothing_is_claimed_by_a_clock_that_is_not_trusted() {
+    let never = doubted(5_000, Trust::Untrusted);
+    let new = ticket(OTHER, Begin::Processing);
+    assert_eq!(decide(Found::Nothing, &command(Class::External), new, never), REFUSED);
+    assert_eq!(decided(&not_applied(Class::External), &SAME, never), REFUSED);
+    assert_eq!(decided(&lapsed(Class::Downstream), &SAME, never), Decision::Answer(Reply::Unknown));
+    for trust in [Trust::Starting, Trust::Settling] {
+        run(decide(Found::Nothing, &command(Class::External), new, doubted(5_000, trust)));
+        run(decided(&not_applied(Class::External), &SAME, doubted(5_000, trust)));
+        run(decided(&lapsed(Class::Downstream), &SAME, doubted(5_000, trust)));
+    }
+}
+
+#[test]
+fn an_outcome_whose_end_is_not_in_question_is_replayed_by_any_clock() {
+    let replay = succeeded();
+    for trust in [Trust::Untrusted, Trust::Starting, Trust::Settling] {
+        let decision = decided(&replay, &SAME, doubted(5_000, trust));
+        assert_eq!(decision, Decision::Answer(Reply::Replay(&paid())));
+        assert_eq!(decided(&replay, &DIFFERENT, doubted(5_000, trust)), Decision::Answer(Reply::Mismatch));
+    }
+}
+
+#[test]
+fn nothing_is_expired_or_reused_before_the_clock_is_fully_trusted() {
+    let (outcome, tombstone) = (succeeded(), expire(&succeeded(), at(25 * HOUR)).unwrap().next);
+    for trust in [Trust::Untrusted, Trust::Starting, Trust::Settling] {
+        let (expired, gone) = (doubted(25 * HOUR, trust), doubted(GONE, trust));
+        for payload in [&SAME, &DIFFERENT] {
+            assert_eq!(decided(&outcome, payload, expired), REFUSED, "past its end, perhaps");
+            assert_eq!(decided(&outcome, payload, gone), REFUSED);
+            let refused = Decision::Answer(Reply::Expired);
+            assert_eq!(decided(&tombstone, payload, gone), refused, "a tombstone refuses");
+        }
+        assert_eq!(decided(&not_applied(Class::External), &DIFFERENT, gone), REFUSED);
+        assert_eq!(expire(&outcome, expired), Err(Refusal::ClockNotTrusted));
+        assert_eq!(purge(&tombstone, gone.now), Err(Refusal::ClockNotTrusted));
+        for record in every_state() {
+            assert!(!matches!(due(&record, gone.now), Due::Expire | Due::Purge), "{record:?}");
+        }
+    }
+    assert_eq!(decided(&outcome, &SAME, at(25 * HOUR)), Decision::Answer(Reply::Expired));
+    run(decided(&tombstone, &DIFFERENT, at(GONE)));
+}
+
+#[test]
+fn a_failure_past_its_time_is_the_next_attempt_while_time_settles() {
+    let failed = not_applied(Class::External);
+    let write = run(decided(&failed, &SAME, doubted(GONE, Trust::Settling)));
+    assert_eq!((write.next.attempt, write.next.created_at), (2, failed.created_at), "not begun anew");
+    assert_eq!(run(decided(&failed, &SAME, at(GONE))).next.attempt, 1, "once trusted, as if it were new");
+}
+
+#[test]
+fn no_lease_is_dead_and_no_quiet_period_over_before_leases_are_judged() {
+    for trust in [Trust::Untrusted, Trust::Starting] {
+        let late = doubted(GONE, trust);
+        for record in [processing(Class::External), claimed(Class::External)] {
+            assert_eq!(decided(&record, &SAME, late), Decision::Answer(Reply::InProgress));
+            assert_eq!(due(&record, late.now), Due::Nothing);
+            assert_eq!(lapse(&record, late), Err(Refusal::ClockNotTrusted));
+            assert!(!is_lease_dead(&record, late.now));
+        }
+        assert_eq!(release(&claimed(Class::External), late), Err(Refusal::ClockNotTrusted));
+        let absent = Verdict::NotApplied { asked_at: late.now.at };
+        let unknown = lapsed(Class::External);
+        assert_eq!(reconcile(&unknown, absent.clone(), late), Err(Refusal::ClockNotTrusted));
+        assert_eq!(resolve(&unknown, absent.clone(), late), Err(Refusal::ClockNotTrusted));
+        assert_eq!(resolve(&unknown, Verdict::Failed(busy()), late), Err(Refusal::ClockNotTrusted));
+        assert_eq!(resolve(&processing(Class::External), absent, late), Err(Refusal::ClockNotTrusted));
+    }
+    assert!(is_lease_dead(&processing(Class::External), doubted(GONE, Trust::Settling).now));
+}
+
+#[test]
+fn nothing_is_dated_by_a_clock_that_is_not_trusted() {
+    let never = doubted(5_000, Trust::Untrusted);
+    let refused = Err(Refusal::ClockNotTrusted);
+    assert_eq!(start(&claimed(Class::External), OWNER, never), refused);
+    assert_eq!(renew(&processing(Class::External), OWNER, never.now), refused);
+    assert_eq!(finish(&processing(Class::External), OWNER, Ending::Succeeded(paid()), never), refused);
+    assert_eq!(finish(&processing(Class::External), OTHER, Ending::InDoubt, never), Err(Refusal::Superseded));
+    let applied = Verdict::Applied(Some(paid()));
+    assert_eq!(resolve(&in_doubt(Class::External), applied.clone(), never), refused);
+    assert_eq!(reconcile(&in_doubt(Class::External), applied, never), refused);
+}
+
+#[test]
+fn a_lease_from_before_a_gap_has_its_length_from_the_gap() {
+    let record = processing(Class::External); // its lease ends at 31,000 by the old time
+    let gap = HOUR;
+    assert!(!is_lease_dead(&record, after_gap(gap + LEASE - 1, gap).now));
+    assert!(is_lease_dead(&record, after_gap(gap + LEASE, gap).now));
+    let renewed = renew(&record, OWNER, after_gap(gap + 10, gap).now).unwrap().next;
+    assert!(!is_lease_dead(&renewed, after_gap(gap + LEASE, gap).now), "dated after the gap");
+    assert!(is_lease_dead(&renewed, after_gap(gap + LEASE + 10, gap).now));
+}
+
+#[test]
+fn a_quiet_period_from_before_a_gap_begins_at_the_gap() {
+    let unknown = lapsed(Class::External);
+    let gap = HOUR;
+    let absent = |asked| Verdict::NotApplied { asked_at: Time::from_millis(asked) };
+    let end = Time::from_millis(gap + QUIET);
+    for asked in [gap, gap + QUIET] {
+        let stamp = after_gap(asked, gap);
+        assert_eq!(reconcile(&unknown, absent(asked), stamp), Err(Refusal::QuietUntil(end)));
+        assert_eq!(resolve(&unknown, absent(asked), stamp), Err(Refusal::QuietUntil(end)));
+    }
+    let over = gap + QUIET + 1;
+    reconcile(&unknown, absent(over), after_gap(over, gap)).unwrap();
+}
+
+/// Claimed by a clock a year ahead, which has been set right since.
+fn from_the_future(class: Class, begin: Begin) -> Record {
+    run(decide(Found::Nothing, &command(class), ticket(OWNER, begin), at(YEAR))).next
+}
+
+#[test]
+fn a_lease_that_ends_later_than_any_can_is_dead() {
+    let record = processing(Class::External); // claimed at 1,000
+    assert!(!is_lease_dead(&record, at(1_000).now), "granted just now");
+    assert!(is_lease_dead(&record, at(999).now), "granted in the future");
+    let skewed = Now { skew: Duration::from_millis(50), ..at(950).now };
+    assert!(!is_lease_dead(&record, skewed), "within the skew of the one who judges");
+    let future = from_the_future(Class::External, Begin::Claimed);
+    let released = release(&future, at(5_000)).unwrap().next;
+    assert_eq!(released.state_name(), StateName::FailedNotReplayable);
+    assert_eq!(due(&future, at(5_000).now), Due::Lapsed);
+    run(decided(&future, &SAME, at(5_000)));
+}
+
+#[test]
+fn an_owner_ahead_has_its_quiet_period_from_the_mark() {
+    let future = from_the_future(Class::External, Begin::Processing);
+    let Decision::MarkUnknown(marked) = decided(&future, &SAME, at(5_000)) else { panic!() };
+    for unknown in [marked.next, lapse(&future, at(5_000)).unwrap().next] {
+        let absent = |asked| Verdict::NotApplied { asked_at: Time::from_millis(asked) };
+        let end = Refusal::QuietUntil(Time::from_millis(5_000 + QUIET));
+        assert_eq!(resolve(&unknown, absent(5_000 + QUIET), at(5_000 + QUIET)), Err(end));
+        resolve(&unknown, absent(5_001 + QUIET), at(5_001 + QUIET)).unwrap();
+    }
+}
+
+#[test]
+fn an_unknown_that_was_dated_ahead_is_brought_back() {
+    let future = from_the_future(Class::External, Begin::Processing);
+    let unknown = lapse(&future, at(YEAR + LEASE)).unwrap().next;
+    let absent = |asked| Verdict::NotApplied { asked_at: Time::from_millis(asked) };
+    let late = 5_000 + 10 * QUIET;
+    assert!(resolve(&unknown, absent(late), at(late)).is_err(), "not before the year has passed");
+    assert_eq!(due(&unknown, at(5_000).now), Due::Redate);
+    let redated = redate(&unknown, at(5_000)).unwrap().next;
+    assert_eq!(due(&redated, at(5_000).now), Due::Probe);
+    assert_eq!((redated.updated_at, redated.owner_wrote_at), (at(5_000).now.at, at(5_000).now.at));
+    resolve(&redated, absent(5_001 + QUIET), at(5_001 + QUIET)).unwrap();
+    assert!(finish(&redated, OWNER, Ending::Succeeded(paid()), at(5_002)).is_ok(), "its owner knows better");
+    assert_eq!(redate(&redated, at(5_000)), Err(Refusal::WrongState), "once");
+    assert_eq!(redate(&unknown, doubted(5_000, Trust::Starting)), Err(Refusal::ClockNotTrusted));
+    assert_eq!(redate(&succeeded(), at(500)), Err(Refusal::WrongState));
+    let marked = redate(&future, at(5_000)).unwrap().next;
+    assert_eq!((marked.state_name(), marked.owner_wrote_at), (StateName::Unknown, at(5_000).now.at));
+}
+
+#[test]
+fn no_repeat_window_is_open_that_begins_in_the_future() {
+    let future = from_the_future(Class::Downstream, Begin::Processing);
+    let unknown = lapse(&future, at(YEAR + LEASE)).unwrap().next;
+    run(decided(&unknown, &SAME, at(YEAR + LEASE)));
+    assert_eq!(decided(&unknown, &SAME, at(5_000)), Decision::Answer(Reply::Unknown));
+    assert!(matches!(decided(&future, &SAME, at(5_000)), Decision::MarkUnknown(_)));
+    assert!(to_be_asked_from(&unknown, at(5_000).now) <= Time::from_millis(5_000), "ask somebody instead");
+}
+
+#[test]
+fn the_larger_skew_counts_for_leases_quiet_periods_and_repeats() {
+    let skewed = |millis| Stamp { now: Now { skew: Duration::from_secs(5), ..at(millis).now }, ..at(millis) };
+    let record = processing(Class::External);
+    assert!(!is_lease_dead(&record, skewed(1_000 + LEASE + 4_999).now));
+    assert!(is_lease_dead(&record, skewed(1_000 + LEASE + 5_000).now));
+    let end = Time::from_millis(1_000 + QUIET + 5_000);
+    assert_eq!(quiet_until(&record, skewed(0).now), end);
+    let downstream = lapsed(Class::Downstream);
+    let window = 1_000 + 24 * HOUR - 65_000;
+    run(decided(&downstream, &SAME, skewed(window - 5_001)));
+    assert_eq!(decided(&downstream, &SAME, skewed(window - 5_000)), Decision::Answer(Reply::Unknown));
+}

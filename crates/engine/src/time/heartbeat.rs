@@ -1,0 +1,161 @@
+//! The heartbeat: the time that a node goes by, written into the store as it goes.
+//!
+//! What lives here: writing it, noticing what others wrote, and a person's word that the clock is right. It doubles as proof
+//! that the store takes writes. What must never: the time of a clock that is not trusted.
+
+use super::mark::{self, Beat, Confirmed, Mark, Stored};
+use super::{ClockChange, clamped};
+use crate::clock::Clock;
+use crate::node::Node;
+use crate::observe::{Call, Event};
+use crate::tasks::Closing;
+use semel_core::id::CommandId;
+use semel_core::store::{Error, Store};
+use semel_core::time::Time;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A confirmation that reaches a node later than this after it was given says nothing about the clock of today.
+const CONFIRMATION_AGE_MAX: Duration = Duration::from_mins(10);
+
+/// What this node knows of the mark.
+pub(crate) struct Heartbeat {
+    /// Which run of which node this is.
+    run: String,
+    stands: Mutex<Stored>,
+    confirmations: Mutex<u64>,
+}
+
+impl Heartbeat {
+    /// Reads what the store remembers. An error inside: it cannot be read.
+    pub(crate) async fn read(
+        store: &dyn Store,
+        run: String,
+    ) -> Result<(Self, Result<Option<Mark>, ()>), Error> {
+        let stands = mark::read(store).await?;
+        let remembered = stands.mark().map_err(drop);
+        let confirmations = remembered.as_ref().ok().and_then(Option::as_ref).map_or(0, Mark::confirmations);
+        let (stands, confirmations) = (Mutex::new(stands), Mutex::new(confirmations));
+        Ok((Self { run, stands, confirmations }, remembered))
+    }
+
+    fn stands(&self) -> Stored {
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn learn(&self, stands: Stored) {
+        *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = stands;
+    }
+
+    /// Whether `mark` has a confirmation that this node has not seen yet.
+    fn news<'a>(&self, mark: &'a Mark) -> Option<&'a Confirmed> {
+        let mut seen = self.confirmations.lock().unwrap_or_else(PoisonError::into_inner);
+        let confirmed = mark.confirmed.as_ref().filter(|confirmed| confirmed.count > *seen)?;
+        *seen = confirmed.count;
+        Some(confirmed)
+    }
+}
+
+/// Starts the heartbeat, with a first beat now: a process that ends soon has left its mark too.
+pub(crate) async fn begin(node: &Arc<Node>) {
+    // An error is told by the call's own event; the next beat tries again.
+    drop(beat(node).await);
+    let beating = Arc::clone(node);
+    node.spawn.spawn(Box::pin(async move {
+        let node = beating;
+        loop {
+            tokio::select! {
+                biased;
+                () = node.tasks.closed(Closing::Draining) => return,
+                () = node.clock.sleep(node.settings.clock.heartbeat) => {}
+            }
+            tokio::select! {
+                biased;
+                () = node.tasks.closed(Closing::Draining) => return,
+                beat = beat(&node) => drop(beat),
+            }
+        }
+    }));
+}
+
+/// Feeds the watch, writes the time, and takes note of what others wrote.
+pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
+    let asked = node.clock.uptime();
+    let (told, received) = node.told_time().await?;
+    node.bounded(Call::Beat, beat_at(node, told, asked, received)).await
+}
+
+async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -> Result<(), Error> {
+    let heartbeat = &node.heartbeat;
+    let mut known = heartbeat.stands().mark().ok().flatten();
+    let boot = node.clock.boot();
+    // What was read before tells nothing new where this node may write nothing.
+    let stands = match node.time.steady_since() {
+        None => mark::read(&*node.store).await?,
+        Some(_) => heartbeat.stands(),
+    };
+    let written = mark::write(&*node.store, stands, |stands| {
+        let mark = stands.unwrap_or(None);
+        if let Some(mark) = &mark
+            && known.as_ref() != Some(mark)
+        {
+            notice(node, mark, told, asked, received);
+            known = Some(mark.clone());
+        }
+        let Some(steady_since) = node.time.steady_since() else { return Ok(None) };
+        let uptime = node.clock.uptime();
+        let now = node.time.earliest(uptime).at;
+        let beat = Beat { now, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
+        Ok(Some(Mark::after(mark.as_ref(), &beat)))
+    });
+    if let Some(stands) = written.await? {
+        heartbeat.learn(stands);
+    }
+    Ok(())
+}
+
+/// Another node wrote `mark` since this one last looked.
+fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Duration) {
+    let clock = &node.settings.clock;
+    if let Some(confirmed) = node.heartbeat.news(mark) {
+        let is_this_clock = told + clock.skew >= confirmed.at()
+            && told.since(confirmed.at()) <= CONFIRMATION_AGE_MAX.max(clock.peers_seen_within());
+        if is_this_clock {
+            node.time.confirm(told, asked, received);
+            node.clock_changed(ClockChange::Confirmed);
+            return;
+        }
+    }
+    let now = node.time.earliest(received).at;
+    let is_behind = mark.now() + clock.peers_seen_within() + clock.skew < now;
+    let is_ahead = mark.now() > now + clock.skew + received.saturating_sub(asked) + Duration::from_secs(1);
+    if is_behind || is_ahead {
+        node.time.disagree(received);
+        let by = i128::from(mark.now().as_millis()) - i128::from(now.as_millis());
+        node.observe(&Event::Clock(ClockChange::Disagrees { by_ms: clamped(by) }));
+    }
+}
+
+/// A person looked at the store's clock and found it right: every node on the store goes by it from now on. `who` and `why`
+/// are kept in the store with the time. Yields the time that was confirmed.
+///
+/// Nodes that run learn of it at their next heartbeat. They judge no lease dead for a while, and nothing is expired for
+/// the length of [`ClockSettings::settle`](crate::ClockSettings::settle).
+pub async fn confirm_clock(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    who: &str,
+    why: &str,
+) -> Result<Time, Error> {
+    let told = store.get(CommandId::from_bytes([0; 32])).await?.now;
+    let boot = clock.boot();
+    let stands = mark::read(store).await?;
+    mark::write(store, stands, |stands| {
+        let uptime = clock.uptime();
+        let beat = Beat { now: told, node: who, boot: boot.as_deref(), uptime, steady_since: Some(told) };
+        // One that cannot be read is replaced: that is what a confirmation is for.
+        Ok(Some(Mark::confirmed(stands.unwrap_or(None).as_ref(), &beat, who, why)))
+    })
+    .await?;
+    Ok(told)
+}

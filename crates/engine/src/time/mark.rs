@@ -1,0 +1,205 @@
+//! What the store remembers about time: one setting, written by every node as it goes.
+//!
+//! What lives here: its format, and reading and writing it. What must never: a judgement.
+
+use bytes::Bytes;
+use semel_core::store::{Error, Kind, Setting, Store};
+use semel_core::time::Time;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The setting's name.
+const NAME: &str = "clock";
+const FORMAT: u8 = 1;
+
+/// How often a write that others forestall is tried again.
+const TRIES: usize = 16;
+
+/// The latest time that any node has gone by, and by which clock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    format: u8,
+    /// Grows with every write, so that no value comes twice.
+    pub(super) beat: u64,
+    /// The latest time that any node has gone by. Only a confirmation sets it back.
+    at_ms: u64,
+    /// The time that the node which wrote this goes by.
+    now_ms: u64,
+    /// Which run of which node wrote this.
+    pub(super) node: String,
+    /// What that node's uptime counts from, where another process can share it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) boot: Option<String>,
+    uptime_ms: u64,
+    /// Since when time has passed without a gap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steady_since_ms: Option<u64>,
+    /// The last time that somebody confirmed the clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) confirmed: Option<Confirmed>,
+}
+
+/// Somebody looked at the clock and found it right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Confirmed {
+    /// How many there have been.
+    pub(super) count: u64,
+    at_ms: u64,
+    who: String,
+    why: String,
+}
+
+/// What a node writes about the time that it goes by.
+#[derive(Debug, Clone)]
+pub(super) struct Beat<'a> {
+    pub(super) now: Time,
+    pub(super) node: &'a str,
+    pub(super) boot: Option<&'a str>,
+    pub(super) uptime: Duration,
+    pub(super) steady_since: Option<Time>,
+}
+
+impl Mark {
+    /// The mark that follows `before`. It never goes back.
+    pub(super) fn after(before: Option<&Self>, beat: &Beat<'_>) -> Self {
+        let now_ms = beat.now.as_millis();
+        let steady_since_ms = beat.steady_since.map(Time::as_millis);
+        Self {
+            format: FORMAT,
+            beat: before.map_or(0, |mark| mark.beat) + 1,
+            at_ms: before.map_or(0, |mark| mark.at_ms).max(now_ms),
+            now_ms,
+            node: beat.node.to_owned(),
+            boot: beat.boot.map(str::to_owned),
+            uptime_ms: u64::try_from(beat.uptime.as_millis()).unwrap_or(u64::MAX),
+            steady_since_ms: before.and_then(|mark| mark.steady_since_ms).max(steady_since_ms),
+            confirmed: before.and_then(|mark| mark.confirmed.clone()),
+        }
+    }
+
+    /// The mark that replaces `before` where `who` confirms that the time is `beat.now`.
+    pub(super) fn confirmed(before: Option<&Self>, beat: &Beat<'_>, who: &str, why: &str) -> Self {
+        let at_ms = beat.now.as_millis();
+        let count = before.and_then(|mark| mark.confirmed.as_ref()).map_or(0, |last| last.count) + 1;
+        let confirmed = Some(Confirmed { count, at_ms, who: who.to_owned(), why: why.to_owned() });
+        Self { at_ms, steady_since_ms: Some(at_ms), confirmed, ..Self::after(before, beat) }
+    }
+
+    /// The latest time that any node has gone by.
+    pub(super) fn at(&self) -> Time {
+        Time::from_millis(self.at_ms)
+    }
+
+    /// The time that the node which wrote this goes by.
+    pub(super) fn now(&self) -> Time {
+        Time::from_millis(self.now_ms)
+    }
+
+    /// That node's uptime then.
+    pub(super) fn uptime(&self) -> Duration {
+        Duration::from_millis(self.uptime_ms)
+    }
+
+    pub(super) fn steady_since(&self) -> Option<Time> {
+        self.steady_since_ms.map(Time::from_millis)
+    }
+
+    /// How often somebody has confirmed the clock.
+    pub(super) fn confirmations(&self) -> u64 {
+        self.confirmed.as_ref().map_or(0, |confirmed| confirmed.count)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let unreadable = |why: &str| {
+            let context = format!(
+                "reading the setting `{NAME}`, which holds the last time that a node went by: {why}. Nothing is claimed \
+                 without it; confirm the clock to replace it"
+            );
+            Error::new(Kind::Unfit, context)
+        };
+        let mark: Self = serde_json::from_slice(bytes).map_err(|error| unreadable(&error.to_string()))?;
+        if mark.format != FORMAT {
+            return Err(unreadable("it was written by a newer version"));
+        }
+        Ok(mark)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+impl Confirmed {
+    /// The time that was confirmed.
+    pub(super) fn at(&self) -> Time {
+        Time::from_millis(self.at_ms)
+    }
+}
+
+/// A mark as it stands in the store, to be replaced only as it is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stored {
+    bytes: Option<Bytes>,
+}
+
+impl Stored {
+    pub(super) fn mark(&self) -> Result<Option<Mark>, Error> {
+        self.bytes.as_deref().map(Mark::decode).transpose()
+    }
+}
+
+/// What stands in the store.
+pub(super) async fn read(store: &dyn Store) -> Result<Stored, Error> {
+    let settings = store.settings().await?;
+    let bytes = settings.into_iter().find_map(|(name, bytes)| (name == NAME).then_some(bytes));
+    Ok(Stored { bytes })
+}
+
+/// Replaces the mark by what `next` makes of it, or of what others have put there meanwhile. Yields what stands there now,
+/// or `None` where `next` wants nothing changed.
+pub(super) async fn write(
+    store: &dyn Store,
+    mut stands: Stored,
+    mut next: impl FnMut(Result<Option<Mark>, Error>) -> Result<Option<Mark>, Error>,
+) -> Result<Option<Stored>, Error> {
+    for _ in 0..TRIES {
+        let Some(mark) = next(stands.mark())? else { return Ok(None) };
+        let bytes = mark.encode();
+        match store.set(NAME, stands.bytes.as_deref(), Some(&bytes)).await? {
+            Setting::Done => return Ok(Some(Stored { bytes: Some(bytes.into()) })),
+            Setting::Refused(others) => stands = Stored { bytes: others },
+        }
+    }
+    Err(Error::new(Kind::Unavailable, "writing the time, which others keep changing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(now: u64) -> Beat<'static> {
+        let (now, uptime) = (Time::from_millis(now), Duration::from_secs(1));
+        Beat { now, node: "a", boot: None, uptime, steady_since: None }
+    }
+
+    #[test]
+    fn a_mark_goes_back_only_by_a_confirmation() {
+        let first = Mark::after(None, &beat(100));
+        let second = Mark::after(Some(&first), &beat(50));
+        assert_eq!((second.at(), second.now()), (Time::from_millis(100), Time::from_millis(50)));
+        let confirmed = Mark::confirmed(Some(&second), &beat(50), "ann", "the time server was wrong");
+        assert_eq!((confirmed.at(), confirmed.confirmations()), (Time::from_millis(50), 1));
+        assert_eq!(confirmed.steady_since(), Some(Time::from_millis(50)));
+        let third = Mark::after(Some(&confirmed), &beat(60));
+        assert_eq!((third.confirmations(), third.steady_since()), (1, Some(Time::from_millis(50))));
+        assert_eq!(Mark::decode(&third.encode()).expect("its own bytes"), third);
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_read_is_an_error_that_says_what_to_do() {
+        for bytes in [&b"nonsense"[..], br#"{"format":2}"#] {
+            let error = Mark::decode(bytes).expect_err("not a mark").to_string();
+            assert!(error.contains("confirm the clock"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The time that a node goes by.
+//!
+//! What lives here: which moment it is, between and in the store's answers, and how far it can be relied on. The store's
+//! clock may jump while the node runs, or before it starts; neither may cost a second effect. What must never: reading a
+//! clock, or a rule about what a moment means for a record (that is [`semel_core::machine`]).
+//!
+//! - While the node runs, every answer's time is held against uptime ([`watch`]). Once they disagree by more than the
+//!   skew, time goes on from where it should be.
+//! - Across starts, nodes write the time that they go by into the store ([`mark`], [`heartbeat`]). A node that starts with
+//!   a clock behind that mark, or far ahead of it, does not trust it.
+
+mod heartbeat;
+mod mark;
+mod span;
+mod start;
+mod watch;
+
+pub use heartbeat::confirm_clock;
+pub(crate) use heartbeat::{Heartbeat, beat, begin};
+pub use start::Distrust;
+
+use crate::settings::ClockSettings;
+pub(crate) use mark::Mark;
+use semel_core::time::{Now, Time, Trust};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use watch::{ClockWatch, News};
+
+/// How the clock stands, for people and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockStatus {
+    /// The clock is followed.
+    Trusted,
+    /// The clock jumped while the node ran. Time goes on from where it should be.
+    Moved {
+        /// By how much, in milliseconds; negative where it was set back.
+        by_ms: i64,
+    },
+    /// The clock contradicted what the store remembers when the node started. Nothing new is claimed.
+    Untrusted(Distrust),
+}
+
+impl ClockStatus {
+    /// Whether the store's clock is what the node goes by.
+    pub const fn is_trusted(self) -> bool {
+        matches!(self, Self::Trusted)
+    }
+}
+
+/// How the clock's standing changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockChange {
+    /// It jumped, by so many milliseconds; negative where it was set back. Time goes on from where it should be.
+    Moved {
+        /// By how much.
+        by_ms: i64,
+    },
+    /// It is back where it should be.
+    Back,
+    /// It stayed at most an hour ahead for long enough, and is followed from now on.
+    Followed {
+        /// By how much it had jumped, in milliseconds.
+        by_ms: i64,
+    },
+    /// It contradicts what the store remembers. Nothing new is claimed.
+    Distrusted(Distrust),
+    /// It no longer contradicts what the store remembers.
+    Plausible,
+    /// Somebody confirmed it.
+    Confirmed,
+    /// Another node on the store goes by another time. Until they agree, no lease is judged dead.
+    Disagrees {
+        /// By how much that node's time differs, in milliseconds.
+        by_ms: i64,
+    },
+}
+
+/// The last answer's time, and when by this node's uptime the question was put and answered.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at: Time,
+    asked: Duration,
+    received: Duration,
+}
+
+/// What the clock is trusted for. Moments by uptime, so that no clock can move them.
+#[derive(Debug, Clone)]
+enum Standing {
+    Untrusted {
+        why: Distrust,
+        /// What the clock must not contradict; `None` where that cannot be read.
+        mark: Option<Mark>,
+        since: Duration,
+    },
+    Trusted {
+        /// Until when no lease is judged dead.
+        starting_until: Duration,
+        /// Until when nothing is expired, re-used or purged.
+        settling_until: Duration,
+        steady_since: Option<Time>,
+    },
+}
+
+struct State {
+    last: Sample,
+    watch: ClockWatch,
+    standing: Standing,
+}
+
+/// The time that a node goes by.
+///
+/// The store read its clock somewhere between question and answer. So its time *now* lies between what it told plus the
+/// time since the answer, and what it told plus the time since the question.
+pub(crate) struct TrustedTime {
+    settings: ClockSettings,
+    state: Mutex<State>,
+}
+
+impl TrustedTime {
+    /// The time of a node that starts now: the store's first answer, and what it remembers.
+    pub(crate) fn start(
+        settings: ClockSettings,
+        boot: Option<&str>,
+        remembered: Result<Option<Mark>, ()>,
+        (told, asked, received): (Time, Duration, Duration),
+    ) -> (Self, Option<ClockChange>) {
+        let started = start::start(&settings, boot, remembered, told, asked, received);
+        let state = State {
+            last: Sample { at: started.now, asked, received },
+            watch: started.watch,
+            standing: started.standing,
+        };
+        (Self { settings, state: Mutex::new(state) }, started.change)
+    }
+
+    /// Takes note of an answer, and yields the time to judge it by.
+    pub(crate) fn note(
+        &self,
+        told: Time,
+        asked: Duration,
+        received: Duration,
+    ) -> (Time, Option<ClockChange>) {
+        let mut state = self.state();
+        let (at, change) = state.judge(&self.settings, told, asked, received);
+        // An answer to an older question than the last one noted says nothing new.
+        if asked >= state.last.asked {
+            state.last = Sample { at, asked, received };
+        }
+        (at, change)
+    }
+
+    /// Somebody confirmed that the clock, which showed `told`, is right.
+    pub(crate) fn confirm(&self, told: Time, asked: Duration, received: Duration) {
+        let mut state = self.state();
+        state.watch.accept(told, received);
+        state.begin_anew(&self.settings, told, received);
+        state.last = Sample { at: told, asked, received };
+    }
+
+    /// Another node that is alive goes by another time: no lease is judged dead until that has been over for a while.
+    pub(crate) fn disagree(&self, uptime: Duration) {
+        let mut state = self.state();
+        let now = state.earliest(uptime);
+        if let Standing::Trusted { .. } = state.standing {
+            state.begin_anew(&self.settings, now, uptime);
+        }
+    }
+
+    /// The present, the earliest that it can be: what is dated by it claims no lease that the store would not grant.
+    pub(crate) fn earliest(&self, uptime: Duration) -> Now {
+        let state = self.state();
+        state.now(&self.settings, state.earliest(uptime), uptime)
+    }
+
+    /// The present, the latest that it can be: a lease that is alive then is alive.
+    pub(crate) fn latest(&self, uptime: Duration) -> Now {
+        let state = self.state();
+        // One more, since every clock here tells whole milliseconds and the truth may lie just above.
+        let at = state.last.at + uptime.saturating_sub(state.last.asked) + Duration::from_millis(1);
+        state.now(&self.settings, at, uptime)
+    }
+
+    /// The moment `at`, with what may be concluded from it now.
+    pub(crate) fn at(&self, at: Time, uptime: Duration) -> Now {
+        self.state().now(&self.settings, at, uptime)
+    }
+
+    /// In how long what is refused for the clock's sake may be tried again: soon where somebody must act first.
+    pub(crate) fn retry_after(&self, uptime: Duration) -> Duration {
+        match self.state().standing {
+            Standing::Untrusted { .. } => self.settings.heartbeat,
+            Standing::Trusted { settling_until, .. } => settling_until.saturating_sub(uptime),
+        }
+    }
+
+    pub(crate) fn status(&self) -> ClockStatus {
+        let state = self.state();
+        match (&state.standing, state.watch.off()) {
+            (Standing::Untrusted { why, .. }, _) => ClockStatus::Untrusted(*why),
+            (Standing::Trusted { .. }, Some(off)) => ClockStatus::Moved { by_ms: clamped(off) },
+            (Standing::Trusted { .. }, None) => ClockStatus::Trusted,
+        }
+    }
+
+    /// Since when time has passed without a gap, where this node trusts its time at all.
+    fn steady_since(&self) -> Option<Option<Time>> {
+        match self.state().standing {
+            Standing::Untrusted { .. } => None,
+            Standing::Trusted { steady_since, .. } => Some(steady_since),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is whole: a panic elsewhere leaves it readable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn judge(
+        &mut self,
+        settings: &ClockSettings,
+        told: Time,
+        asked: Duration,
+        received: Duration,
+    ) -> (Time, Option<ClockChange>) {
+        if let Standing::Untrusted { mark: Some(mark), since, .. } = &self.standing {
+            let passed = received.saturating_sub(*since);
+            if start::contradicts(settings, mark, told, passed).is_none() {
+                self.watch.accept(told, received);
+                self.begin_anew(settings, told, received);
+                return (told, Some(ClockChange::Plausible));
+            }
+        }
+        if let Standing::Untrusted { .. } = self.standing {
+            return (told, None);
+        }
+        let (at, news) = self.watch.feed(told, asked, received);
+        let change = news.map(|news| match news {
+            News::Moved(by) => ClockChange::Moved { by_ms: clamped(by) },
+            News::Back => ClockChange::Back,
+            News::Followed(by) => ClockChange::Followed { by_ms: clamped(by) },
+        });
+        if let Some(ClockChange::Followed { .. }) = change {
+            self.begin_anew(settings, told, received);
+        }
+        (at, change)
+    }
+
+    /// From `at` on time is steady; what was dated before may be off.
+    fn begin_anew(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
+        self.standing = Standing::Trusted {
+            starting_until: uptime + settings.peers_seen_within(),
+            settling_until: uptime + settings.settle.max(settings.peers_seen_within()),
+            steady_since: Some(at),
+        };
+    }
+
+    fn earliest(&self, uptime: Duration) -> Time {
+        self.last.at + uptime.saturating_sub(self.last.received)
+    }
+
+    fn now(&self, settings: &ClockSettings, at: Time, uptime: Duration) -> Now {
+        let skew = settings.skew;
+        match self.standing {
+            Standing::Untrusted { .. } => Now { at, trust: Trust::Untrusted, skew, steady_since: None },
+            Standing::Trusted { starting_until, settling_until, steady_since } => {
+                let trust = if uptime < starting_until {
+                    Trust::Starting
+                } else if uptime < settling_until {
+                    Trust::Settling
+                } else {
+                    Trust::Trusted
+                };
+                Now { at, trust, skew, steady_since }
+            }
+        }
+    }
+}
+
+fn clamped(millis: i128) -> i64 {
+    i64::try_from(millis).unwrap_or(if millis > 0 { i64::MAX } else { i64::MIN })
+}
+
+#[cfg(test)]
+mod tests;

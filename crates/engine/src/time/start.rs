@@ -1,0 +1,128 @@
+//! What a node makes of its clock when it starts, from what the store remembers.
+
+use super::mark::Mark;
+use super::span::millis;
+use super::watch::ClockWatch;
+use super::{ClockChange, Standing, clamped};
+use crate::settings::ClockSettings;
+use semel_core::time::Time;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a clock is not trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distrust {
+    /// It is behind the last time that a node on this store went by.
+    Behind(Duration),
+    /// It is further ahead of that time than a stop may have lasted.
+    Ahead(Duration),
+    /// What the store remembers of that time cannot be read.
+    Unreadable,
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Behind(by) => {
+                write!(
+                    f,
+                    "the clock is {}s behind the last time that a node on this store went by",
+                    by.as_secs()
+                )
+            }
+            Self::Ahead(by) => {
+                write!(
+                    f,
+                    "the clock is {}s ahead of the last time that a node on this store went by",
+                    by.as_secs()
+                )
+            }
+            Self::Unreadable => f.write_str("the last time that a node on this store went by cannot be read"),
+        }
+    }
+}
+
+pub(super) struct Started {
+    pub(super) now: Time,
+    pub(super) watch: ClockWatch,
+    pub(super) standing: Standing,
+    pub(super) change: Option<ClockChange>,
+}
+
+/// Why a clock that shows `told` cannot be right, `passed` after `mark` was read.
+pub(super) fn contradicts(
+    settings: &ClockSettings,
+    mark: &Mark,
+    told: Time,
+    passed: Duration,
+) -> Option<Distrust> {
+    let earliest = mark.at() + passed;
+    if told + settings.skew < earliest {
+        return Some(Distrust::Behind(earliest.since(told)));
+    }
+    let ahead = told.since(earliest);
+    (ahead > settings.downtime_max).then_some(Distrust::Ahead(ahead))
+}
+
+/// Judges the clock by what the store remembers: nothing where it is new, an error where that cannot be read.
+pub(super) fn start(
+    settings: &ClockSettings,
+    boot: Option<&str>,
+    remembered: Result<Option<Mark>, ()>,
+    told: Time,
+    asked: Duration,
+    received: Duration,
+) -> Started {
+    // How much longer peers are to be looked out for, where the last gap was just now.
+    let unseen = |mark: &Mark, now: Time| {
+        let since = mark.steady_since().filter(|since| *since <= now);
+        since.map_or(Duration::ZERO, |since| (since + settings.peers_seen_within()).since(now))
+    };
+    let watch = |at| ClockWatch::new(settings.watch_allowance(), settings.steady_for, at, received);
+    let untrusted = |why, mark| Started {
+        now: told,
+        watch: watch(told),
+        standing: Standing::Untrusted { why, mark, since: received },
+        change: Some(ClockChange::Distrusted(why)),
+    };
+    let trusted = |starting: Duration, steady_since| Standing::Trusted {
+        starting_until: received + starting,
+        settling_until: received + settings.settle.max(starting),
+        steady_since,
+    };
+    let mark = match remembered {
+        Err(()) => return untrusted(Distrust::Unreadable, None),
+        Ok(None) => {
+            let standing = trusted(Duration::ZERO, None);
+            return Started { now: told, watch: watch(told), standing, change: None };
+        }
+        Ok(Some(mark)) => mark,
+    };
+    // On one boot it is known how long the node that wrote the mark has been gone, however long that was.
+    let shares_uptime = boot.is_some() && mark.boot.as_deref() == boot && mark.uptime() <= received;
+    let measured = shares_uptime.then(|| {
+        let allowance = settings.watch_allowance();
+        let mut watch = ClockWatch::new(allowance, settings.steady_for, mark.now(), mark.uptime());
+        let (now, _) = watch.feed(told, asked, received);
+        (now, watch)
+    });
+    let is_right = measured.as_ref().is_some_and(|(_, watch)| watch.off().is_none());
+    if !is_right && let Some(why) = contradicts(settings, &mark, told, Duration::ZERO) {
+        return untrusted(why, Some(mark));
+    }
+    if let Some((now, watch)) = measured {
+        // As if this node had been running all the while.
+        let change = watch.off().map(|by| ClockChange::Moved { by_ms: clamped(by) });
+        let standing = trusted(unseen(&mark, now), mark.steady_since());
+        return Started { now, watch, standing, change };
+    }
+    // How long nobody wrote is not known from anything but the clock itself.
+    let silence = millis(told.since(mark.now()));
+    let is_fresh = silence <= millis(settings.peers_seen_within() + settings.skew);
+    let standing = if is_fresh {
+        trusted(unseen(&mark, told), mark.steady_since())
+    } else {
+        trusted(settings.peers_seen_within(), Some(told))
+    };
+    Started { now: told, watch: watch(told), standing, change: None }
+}

@@ -1,0 +1,164 @@
+use super::mark::Beat;
+use super::*;
+
+const START: Time = Time::from_millis(1_800_000_000_000);
+const S: fn(u64) -> Duration = Duration::from_secs;
+const DAY: Duration = Duration::from_hours(24);
+
+fn settings() -> ClockSettings {
+    ClockSettings::default()
+}
+
+/// What a node of the boot `boot` wrote at START, at the uptime 100 s.
+fn mark(boot: Option<&str>) -> Mark {
+    let beat = Beat { now: START, node: "a", boot, uptime: S(100), steady_since: None };
+    Mark::after(None, &beat)
+}
+
+/// A node that starts at the uptime `uptime` with a clock that shows `told`.
+fn start(remembered: Option<Mark>, told: Time, uptime: u64) -> TrustedTime {
+    TrustedTime::start(settings(), Some("boot"), Ok(remembered), (told, S(uptime), S(uptime))).0
+}
+
+fn trust(time: &TrustedTime, uptime: u64) -> Trust {
+    time.earliest(S(uptime)).trust
+}
+
+#[test]
+fn the_stores_time_lies_between_two_bounds() {
+    let ms = Duration::from_millis;
+    let (time, _) = TrustedTime::start(settings(), None, Ok(None), (START, ms(10), ms(14)));
+    assert_eq!(time.earliest(ms(20)).at, START + ms(6));
+    assert_eq!(time.latest(ms(20)).at, START + ms(11));
+}
+
+#[test]
+fn an_answer_to_an_older_question_does_not_turn_time_back() {
+    let ms = Duration::from_millis;
+    let (time, _) = TrustedTime::start(settings(), None, Ok(None), (START, ms(10), ms(14)));
+    time.note(START - ms(5), ms(5), ms(16));
+    assert_eq!(time.earliest(ms(16)).at, START + ms(2));
+    time.note(START - ms(100), ms(20), ms(21));
+    assert_eq!(time.earliest(ms(21)).at, START - ms(100), "a small step back is followed");
+}
+
+#[test]
+fn every_start_settles_before_anything_expires() {
+    for remembered in [None, Some(mark(Some("boot")))] {
+        let time = start(remembered, START + S(100), 200);
+        assert_eq!((trust(&time, 200), trust(&time, 319)), (Trust::Settling, Trust::Settling));
+        assert_eq!((trust(&time, 320), time.status()), (Trust::Trusted, ClockStatus::Trusted));
+    }
+}
+
+#[test]
+fn a_clock_behind_what_the_store_remembers_is_not_trusted() {
+    assert_eq!(trust(&start(Some(mark(None)), START - S(5), 10), 10), Trust::Settling, "within the skew");
+    let behind = Distrust::Behind(S(6));
+    for boot in [None, Some("boot")] {
+        let time = start(Some(mark(boot)), START - S(6), 200);
+        assert_eq!((trust(&time, 9_999), time.status()), (Trust::Untrusted, ClockStatus::Untrusted(behind)));
+    }
+}
+
+#[test]
+fn a_clock_further_ahead_than_a_stop_may_last_is_not_trusted() {
+    let week = 7 * DAY;
+    assert!(trust(&start(Some(mark(None)), START + week, 10), 10) > Trust::Untrusted);
+    let time = start(Some(mark(None)), START + week + S(1), 10);
+    assert_eq!(time.status(), ClockStatus::Untrusted(Distrust::Ahead(week + S(1))));
+}
+
+#[test]
+fn a_mark_that_cannot_be_read_is_no_reason_for_trust() {
+    let (time, change) = TrustedTime::start(settings(), None, Err(()), (START, S(1), S(1)));
+    assert_eq!(change, Some(ClockChange::Distrusted(Distrust::Unreadable)));
+    assert_eq!(time.note(START + S(5), S(6), S(6)), (START + S(5), None));
+    assert_eq!(trust(&time, 6), Trust::Untrusted);
+}
+
+#[test]
+fn a_clock_that_becomes_plausible_is_trusted_step_by_step() {
+    let time = start(Some(mark(None)), START - DAY, 10);
+    assert_eq!(time.note(START - DAY + S(10), S(20), S(20)).1, None);
+    let set_right = START + S(500);
+    assert_eq!(time.note(set_right, S(30), S(30)), (set_right, Some(ClockChange::Plausible)));
+    let levels = [30, 54, 55, 149, 150].map(|uptime| trust(&time, uptime));
+    use Trust::{Settling, Starting, Trusted};
+    assert_eq!(levels, [Starting, Starting, Settling, Settling, Trusted]);
+    assert_eq!(time.earliest(S(30)).steady_since, Some(set_right));
+}
+
+#[test]
+fn a_clock_that_only_waits_for_the_mark_to_pass_is_not_plausible() {
+    let time = start(Some(mark(None)), START - S(60), 10);
+    for passed in 1..1_000 {
+        assert_eq!(time.note(START - S(60) + S(passed), S(10 + passed), S(10 + passed)).1, None, "{passed}");
+    }
+}
+
+#[test]
+fn after_a_stop_of_unknown_length_leases_and_quiet_periods_begin_anew() {
+    let told = START + DAY;
+    let time = start(Some(mark(Some("another boot"))), told, 10);
+    assert_eq!((trust(&time, 34), trust(&time, 35)), (Trust::Starting, Trust::Settling));
+    assert_eq!(time.earliest(S(35)).steady_since, Some(told));
+    let fresh = start(Some(mark(Some("another boot"))), START + S(30), 10);
+    assert_eq!((trust(&fresh, 10), fresh.earliest(S(10)).steady_since), (Trust::Settling, None));
+}
+
+#[test]
+fn on_one_boot_a_stop_of_any_length_is_measured() {
+    for stop in [DAY, 30 * DAY] {
+        let uptime = 100 + stop.as_secs();
+        let now = start(Some(mark(Some("boot"))), START + stop, uptime).earliest(S(uptime));
+        assert_eq!((now.at, now.trust, now.steady_since), (START + stop, Trust::Settling, None));
+    }
+    // Ten seconds have passed, and the clock shows two hours more.
+    let jumped = start(Some(mark(Some("boot"))), START + S(7_210), 110);
+    assert_eq!(jumped.earliest(S(110)).at, START + S(10), "as if it had been running");
+    assert_eq!(jumped.status(), ClockStatus::Moved { by_ms: 7_200_000 });
+}
+
+#[test]
+fn a_gap_is_remembered_by_who_starts_right_after_it() {
+    let beat = Beat { now: START, node: "a", boot: Some("boot"), uptime: S(100), steady_since: Some(START) };
+    let time = start(Some(Mark::after(None, &beat)), START + S(5), 105);
+    assert_eq!(time.earliest(S(105)).steady_since, Some(START));
+    assert_eq!((trust(&time, 124), trust(&time, 125)), (Trust::Starting, Trust::Settling));
+}
+
+#[test]
+fn a_jump_while_running_moves_nothing_until_it_is_confirmed() {
+    let time = start(None, START, 100);
+    let ahead = START + 32 * DAY;
+    let (at, change) = time.note(ahead + S(10), S(110), S(110));
+    assert_eq!((at, time.earliest(S(111)).at), (START + S(10), START + S(11)));
+    assert_eq!(change, Some(ClockChange::Moved { by_ms: 32 * 86_400_000 }));
+    assert_eq!(time.note(ahead + S(20), S(120), S(120)), (START + S(20), None), "told once");
+    assert_eq!(trust(&time, 400), Trust::Trusted, "time goes on, and is trusted");
+    time.confirm(ahead + S(300), S(400), S(400));
+    let now = time.earliest(S(400));
+    assert_eq!((now.at, now.trust, now.steady_since), (ahead + S(300), Trust::Starting, Some(now.at)));
+    assert_eq!((trust(&time, 425), trust(&time, 520)), (Trust::Settling, Trust::Trusted));
+    assert_eq!(time.status(), ClockStatus::Trusted);
+}
+
+#[test]
+fn a_step_of_a_second_is_followed_without_a_word() {
+    let time = start(None, START, 100);
+    for step in [S(0), S(1), S(0)] {
+        let told = START + S(300) + step;
+        assert_eq!(time.note(told, S(400), S(400)), (told, None));
+        assert_eq!((trust(&time, 400), time.earliest(S(400)).steady_since), (Trust::Trusted, None));
+    }
+}
+
+#[test]
+fn while_another_node_goes_by_another_time_no_lease_is_judged() {
+    let time = start(None, START, 100);
+    assert_eq!(trust(&time, 300), Trust::Trusted);
+    time.disagree(S(300));
+    assert_eq!((trust(&time, 324), trust(&time, 325)), (Trust::Starting, Trust::Settling));
+    assert_eq!(time.earliest(S(300)).steady_since, Some(START + S(200)));
+}

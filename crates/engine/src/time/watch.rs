@@ -1,0 +1,227 @@
+//! Whether a clock goes with the time that really passes.
+//!
+//! What lives here: the store's time, held against an uptime that nobody can set. What must never: reading either clock.
+
+use super::span::{drift_max, millis, moment};
+use semel_core::time::Time;
+use std::time::Duration;
+
+/// A step forward of at most this is followed by itself, after a steady while.
+const FORWARD_MAX: Duration = Duration::from_hours(1);
+
+/// What one answer showed about the clock, where that is news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// The clock jumped, by so many milliseconds.
+    Moved(i128),
+    /// It is back where it should be.
+    Back,
+    /// It stayed where it had jumped to, and is followed from now on.
+    Followed(i128),
+}
+
+/// The clock was set: where it is, and since when.
+#[derive(Debug, Clone, Copy)]
+struct Away {
+    offset: i128,
+    since: Duration,
+}
+
+/// Holds the store's time against uptime.
+///
+/// Slow drift (a clock that is being slewed into place) is followed. Whatever is faster adds up, in however many small
+/// steps it comes, until it is more than the allowance. From then on the clock is not believed: time goes on from where
+/// it should be, until the clock comes back, somebody confirms it, or it has stayed at most an hour ahead for long
+/// enough.
+///
+/// A clock that was set far ahead is never believed by waiting: an hour later its year ahead is no less wrong.
+#[derive(Debug, Clone)]
+pub(super) struct ClockWatch {
+    allowance: Duration,
+    steady_for: Duration,
+    /// Wall time less uptime, in milliseconds: the same as long as both go at one pace.
+    offset: i128,
+    /// Up to when drift has been followed.
+    followed: Duration,
+    away: Option<Away>,
+}
+
+impl ClockWatch {
+    /// A watch over a clock that should show `at` at the uptime `received`.
+    pub(super) fn new(allowance: Duration, steady_for: Duration, at: Time, received: Duration) -> Self {
+        let offset = i128::from(at.as_millis()) - millis(received);
+        Self { allowance, steady_for, offset, followed: received, away: None }
+    }
+
+    /// Takes the store's time from an answer to a question put at `asked`. Yields the time to go by, and what is new.
+    pub(super) fn feed(&mut self, told: Time, asked: Duration, received: Duration) -> (Time, Option<News>) {
+        let clock = i128::from(told.as_millis());
+        // The store read its clock somewhere between question and answer.
+        let (earliest, latest) = (self.offset + millis(asked), self.offset + millis(received));
+        let off = if clock > latest { clock - latest } else { (clock - earliest).min(0) };
+        let drift = drift_max(self.followed, received);
+        if off.abs() <= millis(self.allowance) + drift {
+            if drift > 0 {
+                self.offset += off.clamp(-drift, drift);
+                self.followed = received;
+            }
+            return (told, self.away.take().map(|_| News::Back));
+        }
+        // What is not believed is not followed, nor let drift into belief.
+        self.followed = received;
+        let offset = clock - millis(received);
+        let took = millis(received.saturating_sub(asked));
+        let stays = |away: &Away| (offset - away.offset).abs() <= millis(self.allowance) + took;
+        let Some(away) = self.away.filter(stays) else {
+            self.away = Some(Away { offset, since: received });
+            return (moment(earliest), Some(News::Moved(off)));
+        };
+        let is_steady = received.saturating_sub(away.since) >= self.steady_for;
+        if is_steady && off > 0 && off <= millis(FORWARD_MAX) {
+            self.accept(told, received);
+            return (told, Some(News::Followed(off)));
+        }
+        (moment(earliest), None)
+    }
+
+    /// From now on the clock is right as it is.
+    pub(super) fn accept(&mut self, told: Time, received: Duration) {
+        *self = Self::new(self.allowance, self.steady_for, told, received);
+    }
+
+    /// By how many milliseconds the clock is off, where it is not believed.
+    pub(super) fn off(&self) -> Option<i128> {
+        self.away.map(|away| away.offset - self.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+    const START: Time = Time::from_millis(1_800_000_000_000);
+
+    fn watch() -> ClockWatch {
+        ClockWatch::new(S(5), S(600), START, S(100))
+    }
+
+    fn feed(watch: &mut ClockWatch, store: Time, uptime: Duration) -> (Time, Option<News>) {
+        watch.feed(store, uptime, uptime)
+    }
+
+    #[test]
+    fn time_that_goes_on_is_followed_also_across_a_suspend() {
+        let mut watch = watch();
+        for passed in [1, 2, 60, 3_600, 90_000_000] {
+            let now = START + S(passed);
+            assert_eq!(feed(&mut watch, now, S(100 + passed)), (now, None), "{passed}");
+        }
+    }
+
+    #[test]
+    fn a_jump_beyond_the_allowance_is_not_believed_in_either_direction() {
+        let tick = Duration::from_millis(1);
+        let right = START + S(1);
+        for within in [START + S(6), START - S(4)] {
+            assert_eq!(feed(&mut watch(), within, S(101)), (within, None));
+        }
+        assert_eq!(feed(&mut watch(), START + S(6) + tick, S(101)), (right, Some(News::Moved(5_001))));
+        assert_eq!(feed(&mut watch(), START - S(4) - tick, S(101)), (right, Some(News::Moved(-5_001))));
+    }
+
+    #[test]
+    fn an_answer_that_took_long_is_no_jump() {
+        let mut watch = watch();
+        for told in [S(0), S(20), S(40)] {
+            assert_eq!(watch.feed(START + told, S(100), S(140)), (START + told, None));
+        }
+        let (now, news) = watch.feed(START + S(50), S(100), S(140));
+        assert_eq!((now, news), (START, Some(News::Moved(10_000))), "not earlier than the question");
+    }
+
+    #[test]
+    fn slow_drift_is_followed_however_far_it_goes() {
+        for ppm in [-500_i64, -100, 100, 500] {
+            let mut watch = watch();
+            for minute in 1..=100_000_i64 {
+                let wall = minute * 60_000 + minute * 60_000 * ppm / 1_000_000;
+                let store = START + Duration::from_millis(wall.unsigned_abs());
+                let uptime = S(100 + 60 * minute.unsigned_abs());
+                assert_eq!(feed(&mut watch, store, uptime), (store, None), "{ppm} {minute}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_drifted_while_nobody_looked_is_no_jump() {
+        let day = 86_400;
+        assert_eq!(feed(&mut watch(), START + S(day + 43), S(100 + day)).1, None);
+        assert_eq!(feed(&mut watch(), START + S(day + 49), S(100 + day)).1, Some(News::Moved(49_000)));
+    }
+
+    #[test]
+    fn samples_in_quick_succession_follow_a_drift_too() {
+        let mut watch = watch();
+        for tick in 1..=1_000_000_u64 {
+            let store = START + Duration::from_millis(tick * 100 + tick * 100 * 400 / 1_000_000);
+            let uptime = S(100) + Duration::from_millis(tick * 100);
+            assert_eq!(feed(&mut watch, store, uptime).1, None, "{tick}");
+        }
+    }
+
+    #[test]
+    fn small_steps_that_add_up_are_one_large_one() {
+        let mut watch = watch();
+        let news: Vec<_> =
+            (1..=10).map(|step| feed(&mut watch, START + S(12 * step), S(100 + 10 * step)).1).collect();
+        assert_eq!(news[1], None);
+        assert!(matches!(news[2], Some(News::Moved(_))), "{news:?}");
+    }
+
+    #[test]
+    fn a_clock_that_stays_far_ahead_or_behind_is_never_believed_by_waiting() {
+        for away in [START + S(3_601), START - S(60)] {
+            let mut watch = watch();
+            assert!(matches!(feed(&mut watch, away, S(100)).1, Some(News::Moved(_))));
+            for passed in 1..10_000 {
+                let (now, news) = feed(&mut watch, away + S(60 * passed), S(100 + 60 * passed));
+                assert_eq!((now, news), (START + S(60 * passed), None));
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_an_hour_ahead_is_followed_after_a_steady_while() {
+        let (mut watch, hour) = (watch(), S(3_600));
+        let at = |watch: &mut ClockWatch, passed: u64, off: Duration| {
+            feed(watch, START + S(passed) + off, S(100 + passed)).1
+        };
+        assert_eq!(at(&mut watch, 10, S(1_800)), Some(News::Moved(1_800_000)));
+        assert_eq!(at(&mut watch, 20, hour), Some(News::Moved(3_600_000)), "moved again");
+        assert_eq!(at(&mut watch, 619, hour), None);
+        assert_eq!(at(&mut watch, 620, hour), Some(News::Followed(3_600_000)));
+        assert_eq!(at(&mut watch, 630, hour), None);
+        assert_eq!(watch.off(), None);
+        assert!(matches!(at(&mut watch, 640, S(0)), Some(News::Moved(_))), "the way back is a jump too");
+    }
+
+    #[test]
+    fn a_clock_that_comes_back_is_believed_at_once() {
+        let mut watch = watch();
+        assert!(feed(&mut watch, START + S(86_400), S(101)).1.is_some());
+        assert_eq!(watch.off(), Some(86_399_000));
+        assert_eq!(feed(&mut watch, START + S(2), S(102)), (START + S(2), Some(News::Back)));
+        assert_eq!((feed(&mut watch, START + S(3), S(103)).1, watch.off()), (None, None));
+    }
+
+    #[test]
+    fn a_clock_that_somebody_confirmed_is_believed() {
+        let mut watch = watch();
+        feed(&mut watch, START + S(86_400), S(100));
+        watch.accept(START + S(86_400), S(100));
+        let next = START + S(86_401);
+        assert_eq!(feed(&mut watch, next, S(101)), (next, None));
+        assert_eq!(feed(&mut watch, START + S(2), S(102)).1, Some(News::Moved(-86_400_000)));
+    }
+}

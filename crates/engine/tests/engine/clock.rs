@@ -1,0 +1,299 @@
+//! A clock that is wrong costs no second effect, whichever way and whenever it jumps.
+
+use super::world::{SWEEP, World, charge, forever, intent, intent_under, never, secs};
+use semel::core::machine::{Refusal, Verdict};
+use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::record::StateName;
+use semel::core::store::{Clock as _, Count, Store as _};
+use semel::core::time::Time;
+use semel::time::{ClockStatus, confirm_clock};
+use semel::{Case, Claimed, Engine, Failed, Finding, Intent, NotDone, NotYours, RunError, Settings};
+use std::time::Duration;
+
+const DAY: Duration = secs(24 * 3600);
+/// As long as a start settles.
+const SETTLE: Duration = secs(120);
+
+/// An engine with the default allowance for clocks that differ.
+async fn node(world: &World) -> Engine {
+    world.engine_with(|builder| builder.settings(Settings::default())).await
+}
+
+async fn records(world: &World) -> u64 {
+    world.store.count(Count::Records, u64::MAX).await.expect("counted").count
+}
+
+fn forward(world: &World, by: Duration) {
+    world.clock.set(world.clock.now() + by);
+}
+
+fn back(world: &World, by: Duration) {
+    world.clock.set(world.clock.now() - by);
+}
+
+async fn replays(engine: &Engine, key: &str) -> bool {
+    engine.run(intent(key, "5"), never).await.expect("an outcome").replayed
+}
+
+async fn is_refused(engine: &Engine, intent: Intent) -> bool {
+    matches!(engine.run(intent, never).await, Err(RunError::ClockNotTrusted))
+}
+
+#[tokio::test]
+async fn an_outcome_is_not_run_again_by_a_clock_that_jumped_ahead() {
+    let world = World::new();
+    let engine = node(&world).await;
+    let as_new = Policy { after_expiry: AfterExpiry::RunAsNew, ..Policy::new(Class::External) };
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    engine.run(intent_under(as_new.clone(), "n", "5"), charge).await.expect("a value");
+    world.pass(SETTLE).await;
+    forward(&world, 32 * DAY);
+    world.pass(10 * SWEEP).await;
+    assert!(replays(&engine, "k").await && replays(&engine, "n").await);
+    assert_eq!(records(&world).await, 2, "nothing is swept");
+    assert!(world.saw("Moved") && !engine.clock_status().is_trusted());
+    // What is new is dated by the time that it really is.
+    engine.run(intent("new", "5"), charge).await.expect("a value");
+    back(&world, 32 * DAY);
+    world.pass(SWEEP).await;
+    assert_eq!(engine.clock_status(), ClockStatus::Trusted);
+    world.skip(DAY).await;
+    assert!(matches!(engine.run(intent("new", "5"), never).await, Err(RunError::Expired)));
+}
+
+#[tokio::test]
+async fn what_is_written_by_a_clock_that_jumped_back_does_not_expire_early() {
+    let world = World::new();
+    let engine = node(&world).await;
+    back(&world, 400 * DAY);
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    world.pass(SETTLE).await;
+    forward(&world, 400 * DAY);
+    world.pass(10 * SWEEP).await;
+    assert!(replays(&engine, "k").await);
+    let next = node(&world).await;
+    world.pass(SETTLE + 3 * SWEEP).await;
+    assert!(replays(&next, "k").await, "nor after a restart");
+}
+
+#[tokio::test]
+async fn a_start_with_a_clock_far_ahead_purges_nothing_and_runs_nothing_again() {
+    let world = World::new();
+    let first = node(&world).await;
+    for n in 0..50 {
+        first.run(intent(&format!("key-{n}"), "5"), charge).await.expect("a value");
+    }
+    first.shutdown(secs(1)).await;
+    forward(&world, 40 * DAY);
+    let engine = node(&world).await;
+    world.pass(2 * SETTLE).await;
+    assert_eq!(records(&world).await, 50);
+    for n in 0..50 {
+        assert!(is_refused(&engine, intent(&format!("key-{n}"), "5")).await);
+    }
+    assert!(is_refused(&engine, intent("new", "5")).await);
+    assert!(world.saw("Distrusted(Ahead("));
+    back(&world, 40 * DAY);
+    world.pass(secs(11)).await;
+    assert!(world.saw("Plausible"));
+    for n in 0..50 {
+        assert!(replays(&engine, &format!("key-{n}")).await);
+    }
+    engine.run(intent("new", "5"), charge).await.expect("a value");
+}
+
+#[tokio::test]
+async fn a_start_with_a_clock_behind_claims_nothing_until_it_is_right() {
+    let world = World::new();
+    let first = node(&world).await;
+    first.run(intent("k", "5"), charge).await.expect("a value");
+    first.shutdown(secs(1)).await;
+    back(&world, 40 * DAY);
+    let engine = node(&world).await;
+    world.pass(SETTLE).await;
+    assert!(is_refused(&engine, intent("new", "5")).await);
+    assert!(replays(&engine, "k").await, "its end is not in question");
+    forward(&world, 40 * DAY);
+    world.pass(secs(11)).await;
+    engine.run(intent("new", "5"), charge).await.expect("a value");
+    world.pass(2 * SETTLE).await;
+    assert!(replays(&engine, "new").await);
+}
+
+#[tokio::test]
+async fn a_restart_after_a_long_stop_needs_nobody() {
+    let world = World::new();
+    let first = node(&world).await;
+    first.run(intent("k", "5"), charge).await.expect("a value");
+    first.shutdown(secs(1)).await;
+    world.clock.advance(6 * DAY);
+    let engine = node(&world).await;
+    engine.run(intent("new", "5"), charge).await.expect("a value at once");
+    assert!(is_refused(&engine, intent("k", "5")).await, "past its time, as it seems");
+    world.pass(SETTLE + 2 * SWEEP).await;
+    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Expired)));
+}
+
+#[tokio::test]
+async fn a_step_of_a_second_costs_nothing() {
+    let world = World::new();
+    let engine = node(&world).await;
+    let running = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("running", "5"), forever).await }
+    });
+    world.pass(SETTLE).await;
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    for step in [true, false, true, false] {
+        if step {
+            forward(&world, secs(1))
+        } else {
+            back(&world, secs(1))
+        }
+        world.pass(secs(1)).await;
+        assert!(replays(&engine, "k").await);
+        engine.run(intent(&format!("new-{:?}", world.clock.now()), "5"), charge).await.expect("a value");
+    }
+    assert!(!world.saw("Clock(") && !world.saw("LeaseLost"));
+    running.abort();
+}
+
+#[tokio::test]
+async fn a_person_who_confirms_the_clock_is_believed_by_every_node() {
+    let world = World::new();
+    let (one, other) = (node(&world).await, node(&world).await);
+    one.run(intent("k", "5"), charge).await.expect("a value");
+    world.pass(SETTLE).await;
+    forward(&world, 32 * DAY);
+    world.pass(secs(11)).await;
+    assert!(!one.clock_status().is_trusted() && !other.clock_status().is_trusted());
+    let confirmed = one.confirm_clock("ann", "the machine was suspended").await.expect("confirmed");
+    assert_eq!(confirmed, world.clock.now());
+    assert_eq!(one.clock_status(), ClockStatus::Trusted);
+    world.pass(secs(11)).await;
+    assert_eq!(other.clock_status(), ClockStatus::Trusted);
+    assert!(is_refused(&other, intent("k", "5")).await, "not while time settles");
+    world.pass(SETTLE + 2 * SWEEP).await;
+    for engine in [&one, &other] {
+        assert!(engine.run(intent("k", "5"), charge).await.is_ok(), "a month later, the key is free");
+    }
+}
+
+#[tokio::test]
+async fn a_person_can_confirm_the_clock_without_an_engine() {
+    let world = World::new();
+    node(&world).await.shutdown(secs(1)).await;
+    forward(&world, 40 * DAY);
+    let engine = node(&world).await;
+    assert!(is_refused(&engine, intent("new", "5")).await);
+    confirm_clock(&*world.store, &world.clock, "ann", "a long holiday").await.expect("confirmed");
+    world.pass(secs(11)).await;
+    engine.run(intent("new", "5"), charge).await.expect("a value");
+}
+
+#[tokio::test]
+async fn a_key_claimed_by_a_clock_a_year_ahead_can_be_settled_afterwards() {
+    let world = World::new();
+    let first = node(&world).await;
+    let lease = |engine: Engine, intent: Intent| async move {
+        match engine.claim(&intent).await.expect("claimed") {
+            Claimed::Yours(lease) => lease.operation_id(),
+            Claimed::Told(told) => panic!("{told:?}"),
+        }
+    };
+    // A year ahead from the beginning: nobody could know.
+    let begun = lease(first.clone(), intent("begun", "5")).await;
+    let reserved = lease(first.clone(), intent("reserved", "5").reserved()).await;
+    first.shutdown(secs(1)).await;
+    back(&world, 365 * DAY);
+    let engine = node(&world).await;
+    assert!(is_refused(&engine, intent("new", "5")).await, "behind what the store remembers");
+    engine.confirm_clock("ann", "it was a year ahead").await.expect("confirmed");
+    world.pass(SETTLE).await;
+    let absent = || Verdict::NotApplied { asked_at: Time::MAX };
+    let told = engine.resolve(begun, absent(), "ann", "not in the ledger").await;
+    assert!(matches!(told, Err(NotDone::Refused(Refusal::QuietUntil(_)))), "{told:?}");
+    world.pass(secs(120)).await;
+    let settled = engine.resolve(begun, absent(), "ann", "not in the ledger").await.expect("settled");
+    assert_eq!(settled.state_name(), StateName::FailedNotReplayable);
+    engine.release(reserved, "ann", "never begun").await.expect("released");
+    assert_eq!(engine.run(intent("reserved", "6"), charge).await.expect("a value").value, 2);
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_from_the_future_is_asked_about_now() {
+    let world = World::new();
+    let first = node(&world).await;
+    let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+    drop(first.run(intent("k", "5"), lost).await);
+    first.shutdown(secs(1)).await;
+    back(&world, 365 * DAY);
+    let asking = |builder: semel::Builder| {
+        builder.reconciler("POST /charges", |_: Case| std::future::ready(Finding::NotFound))
+    };
+    let engine = world.engine_with(|builder| asking(builder.settings(Settings::default()))).await;
+    engine.confirm_clock("ann", "it was a year ahead").await.expect("confirmed");
+    world.pass(secs(40)).await;
+    assert_eq!(world.record().await.state_name(), StateName::Unknown, "its quiet period has begun");
+    world.pass(SETTLE + secs(20)).await;
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn a_clock_that_jumped_ahead_ends_no_quiet_period() {
+    let world = World::new();
+    let asking = |builder: semel::Builder| {
+        builder.reconciler("POST /charges", |_: Case| std::future::ready(Finding::NotFound))
+    };
+    let engine = world.engine_with(|builder| asking(builder.settings(Settings::default()))).await;
+    let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+    drop(engine.run(intent("k", "5"), lost).await);
+    world.pass(secs(5)).await;
+    forward(&world, secs(7_200));
+    world.pass(secs(20)).await;
+    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
+    world.pass(secs(2)).await;
+    assert_eq!(world.record().await.state_name(), StateName::Unknown, "27 s have passed, not two hours");
+    engine.confirm_clock("ann", "it was two hours slow").await.expect("confirmed");
+    world.pass(secs(60)).await;
+    assert_eq!(world.record().await.state_name(), StateName::Unknown, "nor when it is confirmed");
+    world.pass(secs(60)).await;
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+#[tokio::test]
+async fn nobody_finishes_or_renews_by_a_clock_that_is_not_trusted() {
+    let world = World::new();
+    let first = node(&world).await;
+    let Claimed::Yours(lease) = first.claim(&intent("k", "5")).await.expect("claimed") else { panic!() };
+    let (id, token) = (lease.id(), lease.token());
+    first.shutdown(secs(1)).await;
+    back(&world, 400 * DAY);
+    let engine = node(&world).await;
+    let lease = engine.lease(id, token).await.expect("an answer").expect("still its own");
+    assert!(matches!(lease.renew().await, Err(NotYours::ClockNotTrusted)));
+    let paid = semel::core::classify::Ending::Succeeded(semel::core::outcome::Outcome::value("7"));
+    let finishing = tokio::spawn(lease.finish(paid));
+    world.pass(secs(20)).await;
+    assert_eq!(world.record().await.state_name(), StateName::Processing, "not dated by a wrong clock");
+    forward(&world, 400 * DAY);
+    world.pass(secs(20)).await;
+    finishing.await.expect("no panic").expect("stored as soon as the clock was right");
+    assert!(replays(&engine, "k").await);
+}
+
+#[tokio::test]
+async fn a_stored_mark_that_cannot_be_read_stops_new_claims() {
+    let world = World::new();
+    let engine = node(&world).await;
+    engine.run(intent("k", "5"), charge).await.expect("a value");
+    engine.shutdown(secs(1)).await;
+    let settings = world.store.settings().await.expect("settings");
+    let (name, mark) = settings.iter().find(|(name, _)| name == "clock").expect("a mark");
+    world.store.set(name, Some(mark), Some(b"nonsense")).await.expect("set");
+    let engine = node(&world).await;
+    assert!(is_refused(&engine, intent("new", "5")).await);
+    assert!(replays(&engine, "k").await);
+    engine.confirm_clock("ann", "the setting was damaged").await.expect("confirmed");
+    engine.run(intent("new", "5"), charge).await.expect("a value");
+}
