@@ -11,7 +11,7 @@ use semel_core::machine::{self, Refusal, Stamp, Verdict, Write};
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
 use semel_core::store::{self, Kind, Written};
-use semel_core::time::Time;
+use semel_core::time::Now;
 use std::fmt;
 
 /// How often an operator's write is computed anew from what the store shows.
@@ -27,8 +27,8 @@ pub struct Looked {
     pub id: CommandId,
     /// The record.
     pub record: Record,
-    /// The store's time.
-    pub now: Time,
+    /// The time that the engine goes by, and what may be concluded from it.
+    pub now: Now,
 }
 
 /// Why an operator's word changed nothing.
@@ -70,7 +70,12 @@ impl Engine {
         let (now, item) = self.node.find(operation_id).await?;
         let item = item.ok_or(NotDone::NotFound)?;
         let record = item.record().cloned().ok_or(NotDone::Unreadable)?;
-        Ok(Looked { id: item.id, record, now })
+        Ok(Looked { id: item.id, record, now: self.node.at(now) })
+    }
+
+    /// The time that the engine goes by, and what may be concluded from it.
+    pub fn now(&self) -> Now {
+        self.node.at(self.node.now())
     }
 
     /// The outcome that is kept with a record, opened where it was sealed: what is replayed, or what the last attempt that took
@@ -124,7 +129,7 @@ impl Engine {
     ) -> Result<Record, NotDone> {
         let mut tried: Vec<Write> = Vec::new();
         for _ in 0..ROUNDS_MAX {
-            let stamp = Stamp::new(self.node.at(looked.now), who, why);
+            let stamp = Stamp::new(looked.now, who, why);
             // What a wrong clock dated ahead is brought back first, so that it can be said when its quiet period ends.
             let redated = machine::redate(&looked.record, Stamp { why: REDATED, ..stamp });
             let (write, is_done) = match redated {
@@ -144,7 +149,7 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             };
             let landed = tried.iter().any(|write| machine::landed(write, reading.found()));
-            looked.now = reading.now;
+            looked.now = self.node.at(reading.now);
             looked.record = match reading.entry {
                 None => return Err(NotDone::NotFound),
                 Some(_) => reading.record().cloned().ok_or(NotDone::Unreadable)?,

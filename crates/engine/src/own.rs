@@ -22,8 +22,8 @@ pub struct Own {
     pub outcome: Option<Outcome>,
     /// Whether the key that was brought along is the operation's.
     pub is_key: bool,
-    /// The store's time.
-    pub now: Time,
+    /// Whether the outcome is past its time. Never by a clock that is not trusted.
+    pub is_expired: bool,
 }
 
 impl Engine {
@@ -62,20 +62,19 @@ impl Engine {
         // Of a generation that this node no longer knows nobody can prove to be the caller.
         let numbered = secrets.find(|numbered| numbered.generation == record.generation());
         let secret: &Secret = &numbered.ok_or(NotDone::NotFound)?.secret;
-        let is_gone = record.gone_at().is_some_and(|at| at <= now);
+        let is_past = |at: Option<Time>| now.can_expire() && at.is_some_and(|at| at <= now.at);
+        let (is_gone, is_expired) = (is_past(record.gone_at()), is_past(record.expires_at()));
         let scope = whose(record.operation()).ok_or(NotDone::NotFound)?;
         if is_gone || secret.caller_hash(&scope) != record.caller_hash() {
             return Err(NotDone::NotFound);
         }
         let is_key = key.is_some_and(|key| secret.key_hash(key) == record.key_hash());
         let outcome = match record.state() {
-            State::Succeeded { outcome, expires_at } | State::FailedReplayable { outcome, expires_at }
-                if now < *expires_at =>
-            {
+            State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } if !is_expired => {
                 Some(self.node.opened(id, operation_id, outcome))
             }
             _ => None,
         };
-        Ok(Own { record, outcome, is_key, now })
+        Ok(Own { record, outcome, is_key, is_expired })
     }
 }

@@ -85,6 +85,8 @@ codes! {
     Streaming = "STREAMING_NOT_PROTECTED", 501, 12, "Streams cannot be protected";
     /// No such operation, or another caller's.
     NotFound = "OPERATION_NOT_FOUND", 404, 5, "There is no such operation";
+    /// What the request needs depends on the time, and the clock is not trusted.
+    ClockNotTrusted = "IDEMPOTENCY_CLOCK_NOT_TRUSTED", 503, 14, "The clock of the idempotency records is not trusted";
     /// The store did not answer.
     StoreUnavailable = "IDEMPOTENCY_STORE_UNAVAILABLE", 503, 14, "Idempotency records cannot be reached";
 }
@@ -274,6 +276,7 @@ mod tests {
             ("UPSTREAM_TIMEOUT", 504),
             ("STREAMING_NOT_PROTECTED", 501),
             ("OPERATION_NOT_FOUND", 404),
+            ("IDEMPOTENCY_CLOCK_NOT_TRUSTED", 503),
             ("IDEMPOTENCY_STORE_UNAVAILABLE", 503),
         ];
         assert_eq!(told, expected);

@@ -157,8 +157,7 @@ fn key(parts: &Parts) -> Option<Key> {
 fn described(own: &Own, may_see: bool) -> Value {
     let record = &own.record;
     let expires_at = record.expires_at();
-    let state =
-        if expires_at.is_some_and(|at| at <= own.now) { StateName::Expired } else { record.state_name() };
+    let state = if own.is_expired { StateName::Expired } else { record.state_name() };
     let mut told = json!({
         "operationId": record.operation_id().to_string(),
         "state": state.as_str(),

@@ -308,6 +308,7 @@ fn would(told: &Told, ready: &Ready) -> Would {
         Told::InProgress { .. } => Would::Refuse(Code::InProgress),
         Told::Mismatch => Would::Refuse(Code::Mismatch),
         Told::Expired => Would::Refuse(Code::Expired),
+        Told::ClockNotTrusted { .. } => Would::Refuse(Code::ClockNotTrusted),
         Told::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
             Would::Refuse(Code::AttemptsExhausted)
         }

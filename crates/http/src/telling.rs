@@ -73,6 +73,11 @@ impl Speaker<'_> {
                     "Every attempt that is allowed for this idempotency key was made, and none took effect.";
                 Problem::new(Code::AttemptsExhausted, detail).about(id)
             }
+            Told::ClockNotTrusted { retry_after } => {
+                let detail = "Nothing was run: the clock of the service that keeps the outcomes is not trusted at the moment. \
+                              Retry later, with the same key.";
+                Problem::new(Code::ClockNotTrusted, detail).retryable_after(*retry_after).about(id)
+            }
             // What ran or was replayed is no refusal: whoever asks all the same learns nothing.
             Told::Unknown | Told::Unreadable | Told::Ran(_) | Told::Replayed(_) => self.unknown(id),
         }

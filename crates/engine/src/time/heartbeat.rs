@@ -4,10 +4,11 @@
 //! that the store takes writes. What must never: the time of a clock that is not trusted.
 
 use super::mark::{self, Beat, Confirmed, Mark, Stored};
-use super::{ClockChange, clamped};
+use super::{ClockChange, ClockStatus, TrustedTime, clamped};
 use crate::clock::Clock;
 use crate::node::Node;
 use crate::observe::{Call, Event};
+use crate::settings::ClockSettings;
 use crate::tasks::Closing;
 use semel_core::id::CommandId;
 use semel_core::store::{Error, Store};
@@ -134,6 +135,22 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
         let by = i128::from(mark.now().as_millis()) - i128::from(now.as_millis());
         node.observe(&Event::Clock(ClockChange::Disagrees { by_ms: clamped(by) }));
     }
+}
+
+/// What a node that started now would think of the store's clock. Writes nothing.
+pub async fn examine_clock(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    settings: &ClockSettings,
+) -> Result<ClockStatus, Error> {
+    let asked = clock.uptime();
+    let told = store.get(CommandId::from_bytes([0; 32])).await?.now;
+    let received = clock.uptime();
+    let remembered = mark::read(store).await?.mark().map_err(drop);
+    let boot = clock.boot();
+    let answer = (told, asked, received);
+    let (time, _) = TrustedTime::start(settings.clone(), boot.as_deref(), remembered, answer);
+    Ok(time.status())
 }
 
 /// A person looked at the store's clock and found it right: every node on the store goes by it from now on. `who` and `why`

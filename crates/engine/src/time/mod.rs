@@ -15,8 +15,8 @@ mod span;
 mod start;
 mod watch;
 
-pub use heartbeat::confirm_clock;
 pub(crate) use heartbeat::{Heartbeat, beat, begin};
+pub use heartbeat::{confirm_clock, examine_clock};
 pub use start::Distrust;
 
 use crate::settings::ClockSettings;

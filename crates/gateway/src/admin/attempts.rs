@@ -21,6 +21,7 @@ use semel::core::id::OperationId;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::record::{Doubt, Record, State as RecordState, StateName, Token};
 use semel::{Lease, Looked, NotYours, Stored};
+use semel_http::Code;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,12 +171,14 @@ pub(super) async fn renew(
     match written {
         Ok(()) => {}
         Err(NotYours::Store(error)) => return Err(Problem::store(&error)),
+        Err(NotYours::ClockNotTrusted) => return Err(clock_not_trusted(id)),
         // The same step may have come a moment before, from a twin of this request.
         Err(NotYours::Lost) => {
             let (_, lease) = own(&shared, id, token).await?;
             let renewed = lease.renew().await;
             renewed.map_err(|error| match error {
                 NotYours::Store(error) => Problem::store(&error),
+                NotYours::ClockNotTrusted => clock_not_trusted(id),
                 NotYours::Lost => lost(id, Some(&looked)),
             })?;
         }
@@ -274,6 +277,13 @@ fn says_so(shared: &Shared, looked: &Looked, token: Token, ending: &Ending) -> b
 /// Whether an outcome was kept of `known`: with its body, or without it where that was too much.
 fn is_same(kept: &Outcome, known: &Outcome) -> bool {
     kept == known || (kept.body == Body::NotRetained && kept.status == known.status)
+}
+
+/// What the worker said cannot be dated.
+fn clock_not_trusted(id: OperationId) -> Problem {
+    let detail = "The clock is not trusted at the moment, so that nothing can be dated. Nothing was stored; send it again.";
+    let problem = semel_http::Problem::new(Code::ClockNotTrusted, detail);
+    problem.retryable_after(ASK_AGAIN).about(id).into()
 }
 
 /// The attempt's, and ended in another way.

@@ -240,6 +240,11 @@ fn told(answer: Answer, doubt_ends: bool) -> Result<Response, Problem> {
             let detail = "It was done, so long ago that its outcome is no longer kept. Nothing was claimed.";
             semel_http::Problem::new(Code::Expired, detail)
         }
+        Told::ClockNotTrusted { retry_after } => {
+            let detail = "The clock is not trusted at the moment. Nothing was claimed, so begin nothing; claim again later, with \
+                          the same key.";
+            semel_http::Problem::new(Code::ClockNotTrusted, detail).retryable_after(retry_after)
+        }
         Told::AttemptsExhausted => {
             let detail = "Every attempt that is allowed was made, and none took effect. Nothing was claimed.";
             semel_http::Problem::new(Code::AttemptsExhausted, detail)

@@ -22,7 +22,7 @@ use semel::archive::rfc3339;
 use semel::core::id::{KeyHash, OperationId};
 use semel::core::key::Key;
 use semel::core::store::{Callers, Cursor, Filter, Kind, Page};
-use semel::core::time::Time;
+use semel::core::time::{Now, Time};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,14 +125,14 @@ pub(super) async fn list(
         Ok(Err(error)) => return Err(Problem::store(&error)),
         Err(late) => return Err(Problem::store(&late)),
     };
-    Ok(json(StatusCode::OK, &found(&page, index, keys.len())))
+    Ok(json(StatusCode::OK, &found(&page, shared.engine.now(), index, keys.len())))
 }
 
-fn found(page: &Page, index: usize, keys: usize) -> Found {
+fn found(page: &Page, now: Now, index: usize, keys: usize) -> Found {
     let mut found = Found { records: Vec::new(), unreadable: Vec::new(), next: None };
     for item in &page.items {
         match (item.record(), &item.entry) {
-            (Some(record), _) => found.records.push(Listed::of(record, page.now)),
+            (Some(record), _) => found.records.push(Listed::of(record, now)),
             (None, Err(error)) => {
                 let operation_id = OperationId::of(&item.id).to_string();
                 found.unreadable.push(Unreadable { operation_id, reason: error.to_string() });

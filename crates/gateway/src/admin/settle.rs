@@ -22,10 +22,14 @@ use semel::core::machine::{Refusal, Verdict};
 use semel::core::record::Record;
 use semel::core::time::Time;
 use semel::{Looked, NotDone};
+use semel_http::Code;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
+
+/// When an operator should come back whom the clock kept from settling a record.
+const CLOCK_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// What an operator found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -139,7 +143,7 @@ pub(super) async fn release(
 }
 
 /// A reason that a history can keep whole, and a log on one line.
-fn reasoned(reason: String) -> Result<String, Problem> {
+pub(super) fn reasoned(reason: String) -> Result<String, Problem> {
     if reason.trim().is_empty() {
         return Err(Problem::invalid(
             "A reason has to be given: whoever looks at the record later will want to know.",
@@ -182,7 +186,7 @@ async fn told(
         Ok(record) => {
             let (operation, state) = (&**record.operation(), record.state_name().as_str());
             tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, reason, "an operator settled a record");
-            let now = record.updated_at();
+            let now = shared.engine.now();
             // It stood under the id that its operation id follows from; only what it keeps is of interest here.
             let looked = shared.engine.look_up(id).await.ok().filter(|looked| looked.record == record);
             let outcome = looked.and_then(|looked| shared.engine.outcome(&looked));
@@ -200,11 +204,21 @@ async fn told(
 
 /// What the machine said, and when it would say otherwise.
 fn refused(refusal: Refusal, looked: &Looked) -> Problem {
-    let Looked { record, now, .. } = looked;
+    let Looked { record, now: judged, .. } = looked;
+    let now = &judged.at;
     let (detail, wait) = match refusal {
+        Refusal::ClockNotTrusted => {
+            let detail = "The clock is not trusted enough to judge this, or to date it. Nothing was changed; confirm the clock, or \
+                          wait until it is right.";
+            return semel_http::Problem::new(Code::ClockNotTrusted, detail)
+                .retryable_after(CLOCK_RETRY_AFTER)
+                .about(record.operation_id())
+                .into();
+        }
         Refusal::LeaseAlive => {
-            let dead_at = super::view::lease_until(record).map(|until| until + record.policy().skew);
             let detail = "The owner of the attempt is alive: its lease has not run out. Nothing was changed.";
+            let dead_at =
+                super::view::lease_until(record).map(|until| until + record.policy().skew.max(judged.skew));
             (detail, Some(dead_at.map_or(Duration::ZERO, |at| at.since(*now))))
         }
         Refusal::QuietUntil(until) => {

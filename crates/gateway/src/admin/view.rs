@@ -5,10 +5,11 @@
 
 use super::answer::Stored;
 use semel::archive::rfc3339;
+use semel::core::machine;
 use semel::core::outcome::Outcome;
 use semel::core::policy::Policy;
 use semel::core::record::{Doubt, Record, State, StateName};
-use semel::core::time::Time;
+use semel::core::time::{Now, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
@@ -122,12 +123,11 @@ pub(super) struct Doubted {
 }
 
 impl Listed {
-    pub(super) fn of(record: &Record, now: Time) -> Self {
+    pub(super) fn of(record: &Record, now: Now) -> Self {
         let lease_until = lease_until(record);
-        let is_dead = |until: Time| now >= until + record.policy().skew;
         let can_resolve = match record.state() {
             State::Unknown { .. } => true,
-            State::Processing { lease_until } => is_dead(*lease_until),
+            State::Processing { .. } => machine::is_lease_dead(record, now),
             _ => false,
         };
         Self {
@@ -145,7 +145,7 @@ impl Listed {
             expires_at: record.expires_at().map(rfc3339::text),
             lease_expires_at: lease_until.map(rfc3339::text),
             can_resolve,
-            quiet_until: quiet_until(record).map(rfc3339::text),
+            quiet_until: quiet_until(record, now).map(rfc3339::text),
             doubt: doubted(record),
         }
     }
@@ -159,13 +159,13 @@ pub(super) fn lease_until(record: &Record) -> Option<Time> {
     }
 }
 
-fn quiet_until(record: &Record) -> Option<Time> {
+fn quiet_until(record: &Record, now: Now) -> Option<Time> {
     let owner_ended = match record.state() {
         State::Unknown { doubt, .. } => *doubt == Doubt::Owner && !record.earlier_doubt(),
         State::Processing { .. } => false,
         _ => return None,
     };
-    (!owner_ended).then(|| record.owner_wrote_at() + record.policy().quiet())
+    (!owner_ended).then(|| machine::quiet_until(record, now))
 }
 
 fn doubted(record: &Record) -> Option<Doubted> {
@@ -236,7 +236,7 @@ pub(super) struct Happened {
 }
 
 impl InFull {
-    pub(super) fn of(record: &Record, now: Time, outcome: Option<&Outcome>, with_bodies: bool) -> Self {
+    pub(super) fn of(record: &Record, now: Now, outcome: Option<&Outcome>, with_bodies: bool) -> Self {
         let happened = record.history().entries().iter().map(|entry| Happened {
             attempt: entry.attempt,
             state: entry.to.into(),

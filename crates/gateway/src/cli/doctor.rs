@@ -10,8 +10,10 @@ use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
 use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, Ask, Finding, Report, Severity};
 use crate::serve::say;
-use crate::stores::Url;
+use crate::stores::{Opened, Url};
 use semel::SystemClock;
+use semel::archive::rfc3339;
+use semel::core::history::WHY_BYTES_MAX;
 use semel::core::store::Clock as _;
 use semel_http::Routes;
 use std::path::{Path, PathBuf};
@@ -33,6 +35,13 @@ pub(super) struct Args {
     /// Leave out what reads the whole file
     #[arg(long)]
     quick: bool,
+    /// Confirm that the clock is right as it is, after it jumped or was not trusted at start: every gateway on the store goes by
+    /// it within seconds. Look at the clock first: what it calls expired is forgotten, and its keys can run again
+    #[arg(long, requires = "reason")]
+    confirm_clock: bool,
+    /// With --confirm-clock: why the clock is right. Kept in the store
+    #[arg(long, value_name = "TEXT", requires = "confirm_clock")]
+    reason: Option<String>,
     /// For programs: one JSON document
     #[arg(long)]
     json: bool,
@@ -67,13 +76,41 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
             });
         }
     }
-    let routes = config.as_ref().map(routes).transpose()?;
-    let sealing = config.and_then(|config| config.sealing);
-    let ask = Ask { is_quick: arguments.quick, sealing, routes, is_configured };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    if let Some(reason) = &arguments.reason {
+        return runtime.block_on(confirm_clock(&url, reason));
+    }
+    let clock = config.as_ref().map(|config| config.keeping.settings.clock.clone()).unwrap_or_default();
+    let routes = config.as_ref().map(routes).transpose()?;
+    let sealing = config.and_then(|config| config.sealing);
+    let ask = Ask { is_quick: arguments.quick, sealing, routes, is_configured, clock };
     let report = runtime.block_on(doctor::examine(&url, &ask));
     told_all(arguments, report, findings)
+}
+
+/// Has every gateway on the store go by the clock as it is.
+async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
+    if reason.trim().is_empty() || reason.len() > WHY_BYTES_MAX || reason.chars().any(char::is_control) {
+        return Err(Stop::usage(format!(
+            "--reason needs a text of at most {WHY_BYTES_MAX} bytes without control characters"
+        )));
+    }
+    if let Url::Sqlite(path) = url
+        && !path.exists()
+    {
+        return Err(format!("{url} does not exist; nothing was confirmed").into());
+    }
+    let opened = Opened::open(url)?;
+    let who = std::env::var("USER").map_or_else(|_| "doctor".to_owned(), |user| format!("doctor ({user})"));
+    let confirmed = semel::time::confirm_clock(&*opened.store, &SystemClock, &who, reason).await;
+    opened.close().await;
+    let confirmed = confirmed.map_err(|error| format!("nothing was confirmed: {error}"))?;
+    say(&format!(
+        "confirmed: it is {}. Gateways on {url} go by it within seconds, and expire nothing for a few minutes.",
+        written(&rfc3339::text(confirmed))
+    ));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The routes of a configuration, as far as they say what is stored.

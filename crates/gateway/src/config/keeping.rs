@@ -65,14 +65,24 @@ fn hashing_secret(table: &Table<'_, '_>, key: &str, (text, span): &(&str, Span))
     bytes
 }
 
+/// `[clock]`, and what stood for it under `[sweep]` before there was one.
+pub(super) fn clock(table: &Table<'_, '_>, sweep: &Table<'_, '_>, keeping: &mut Keeping) {
+    let clock = &mut keeping.settings.clock;
+    for before in [sweep, table] {
+        clock.skew = before.limit("skew").unwrap_or(clock.skew);
+        clock.steady_for = before.duration("steady_for").unwrap_or(clock.steady_for);
+    }
+    clock.settle = table.duration("settle").unwrap_or(clock.settle);
+    clock.downtime_max = table.limit("downtime_max").unwrap_or(clock.downtime_max);
+    clock.heartbeat = table.limit("heartbeat").unwrap_or(clock.heartbeat);
+}
+
 pub(super) fn sweep(table: &Table<'_, '_>, keeping: &mut Keeping) {
     let sweep = &mut keeping.settings.sweep;
     sweep.every = table.duration("every").unwrap_or(sweep.every);
     sweep.chunk = table.count("chunk", 1).unwrap_or(sweep.chunk);
     sweep.records_per_second_max =
         table.count("records_per_second_max", 1).unwrap_or(sweep.records_per_second_max);
-    sweep.skew = table.limit("skew").unwrap_or(sweep.skew);
-    sweep.steady_for = table.duration("steady_for").unwrap_or(sweep.steady_for);
     keeping.archive = table.text("archive").map(|(path, _)| PathBuf::from(path));
     if table.text("archive").is_some_and(|(path, _)| path.is_empty()) {
         let at = table.span_of("archive");

@@ -214,6 +214,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     store_table.end();
     let sweep_table = top.table("sweep", "[sweep]");
     keeping::sweep(&sweep_table, &mut keeping);
+    keeping::clock(&top.table("clock", "[clock]"), &sweep_table, &mut keeping);
     let unswept = keeping.settings.sweep.every.is_zero().then(|| sweep_table.span_of("every")).flatten();
     sweep_table.end();
     let published_table = top.table("published", "[published]");

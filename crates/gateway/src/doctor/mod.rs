@@ -3,6 +3,7 @@
 //! What lives here: what is looked at, and what is found, with what mends it. What must never: a change of anything that is
 //! looked at.
 
+mod clock;
 mod file;
 mod finding;
 mod records;
@@ -12,6 +13,7 @@ mod secrets;
 pub use finding::{Finding, Severity};
 
 use crate::stores::Url;
+use semel::ClockSettings;
 use semel::archive::rfc3339;
 use semel::core::store::{self, Store as _};
 use semel::core::time::Time;
@@ -32,6 +34,8 @@ pub struct Ask {
     pub routes: Option<Routes>,
     /// Whether there was a configuration that could be read.
     pub is_configured: bool,
+    /// When the clock is believed.
+    pub clock: ClockSettings,
 }
 
 /// What was looked at, and what was found.
@@ -159,6 +163,7 @@ async fn whole(
     if !ask.is_quick {
         file::verify(look, found)?;
     }
+    clock::look(look, &ask.clock, found).await?;
     let now = records::count(look, report).await?;
     report.now = Some(rfc3339::text(now));
     records::unknown(look, now, report, found).await?;

@@ -3,7 +3,8 @@
 use super::{Finding, Named, Report, millis};
 use crate::cli::span;
 use semel::archive::rfc3339;
-use semel::core::record::{Record, State, StateName};
+use semel::core::machine;
+use semel::core::record::{State, StateName};
 use semel::core::store::{Count, Error, Filter, Store};
 use semel::core::time::Time;
 use std::time::Duration;
@@ -77,7 +78,7 @@ pub(super) async fn due(
             if let Some(due_at) = record.due_at() {
                 lag = lag.max(page.now.since(due_at));
             }
-            dead += u64::from(is_dead(record, page.now));
+            dead += u64::from(machine::is_lease_dead(record, page.now));
         }
         after = page.next;
         if after.is_none() {
@@ -104,15 +105,6 @@ pub(super) async fn due(
         ));
     }
     Ok(())
-}
-
-fn is_dead(record: &Record, now: Time) -> bool {
-    match record.state() {
-        State::Claimed { lease_until } | State::Processing { lease_until } => {
-            now >= *lease_until + record.policy().skew
-        }
-        _ => false,
-    }
 }
 
 /// `3 records`, `1 record`.

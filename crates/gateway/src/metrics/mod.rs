@@ -15,11 +15,20 @@ use semel::Call;
 use semel::core::time::Time;
 use semel_http::{Code, Routes};
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-const CALLS: [Call; 7] =
-    [Call::Insert, Call::Swap, Call::Remove, Call::Get, Call::Find, Call::Due, Call::Count];
+const CALLS: [Call; 9] = [
+    Call::Insert,
+    Call::Swap,
+    Call::Remove,
+    Call::Get,
+    Call::Find,
+    Call::Due,
+    Call::Count,
+    Call::Page,
+    Call::Beat,
+];
 
 /// Whatever has no name of its own among labels.
 const OTHER: &str = "other";
@@ -51,6 +60,7 @@ struct Numbers {
     alarms: Counters,
     sweep_lag_micros: AtomicU64,
     swept_millis: AtomicU64,
+    is_clock_trusted: AtomicBool,
     census: Counted,
     spans: OnceLock<Arc<trace::Counts>>,
 }
@@ -91,6 +101,7 @@ impl Metrics {
             alarms: Counters::default(),
             sweep_lag_micros: AtomicU64::default(),
             swept_millis: AtomicU64::default(),
+            is_clock_trusted: AtomicBool::new(true),
             census: Counted::default(),
             spans: OnceLock::new(),
         };
@@ -246,6 +257,10 @@ impl Metrics {
         for (call, histogram) in CALLS.iter().zip(&numbers.store_took) {
             histogram.write(took, ("call", call.name()), text);
         }
+        let trusted = u8::from(numbers.is_clock_trusted.load(Ordering::Relaxed)).to_string();
+        let help =
+            "Whether the clock is followed: 0 where it jumped, or contradicts what the store remembers.";
+        gauge("idempotency_clock_trusted", help, "", &trusted, text);
         let lag = seconds(numbers.sweep_lag_micros.load(Ordering::Relaxed));
         let help = "By how much the longest overdue record was overdue when it was last swept.";
         gauge("idempotency_sweep_lag_seconds", help, "", &lag, text);

@@ -5,12 +5,15 @@
 
 use super::{CALLS, Metrics};
 use semel::Event;
+use semel::time::ClockChange;
 use semel_http::{What, Would, is_shadow};
 use std::sync::atomic::Ordering;
 
 /// Everything that should never happen.
-pub(super) const ALARMS: [&str; 13] = [
+pub(super) const ALARMS: [&str; 14] = [
     "archive_failed",
+    "clock_disagrees",
+    "clock_distrusted",
     "clock_moved",
     "failed_open",
     "left_to_operator",
@@ -19,7 +22,6 @@ pub(super) const ALARMS: [&str; 13] = [
     "panicked",
     "record_lost",
     "secrets_behind",
-    "undated",
     "unopened",
     "unreadable",
     "unstored",
@@ -127,8 +129,24 @@ impl semel::Observer for Metrics {
             Event::Panicked { .. } => self.alarm("panicked"),
             Event::Overran { .. } => self.alarm("overran"),
             Event::Unstored { .. } => self.alarm("unstored"),
-            Event::ClockMoved { .. } => self.alarm("clock_moved"),
-            Event::Undated { .. } => self.alarm("undated"),
+            Event::Clock(change) => {
+                let is_trusted = match change {
+                    ClockChange::Moved { .. } => {
+                        self.alarm("clock_moved");
+                        false
+                    }
+                    ClockChange::Distrusted(_) => {
+                        self.alarm("clock_distrusted");
+                        false
+                    }
+                    ClockChange::Disagrees { .. } => return self.alarm("clock_disagrees"),
+                    ClockChange::Back
+                    | ClockChange::Followed { .. }
+                    | ClockChange::Plausible
+                    | ClockChange::Confirmed => true,
+                };
+                numbers.is_clock_trusted.store(is_trusted, Ordering::Relaxed);
+            }
             Event::SecretsBehind { .. } => self.alarm("secrets_behind"),
             Event::ArchiveFailed { .. } => self.alarm("archive_failed"),
             Event::LeftToOperator { .. } => self.alarm("left_to_operator"),
@@ -238,12 +256,24 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_the_sweeper_that_was_left_out_for_a_slow_answer_is_counted() {
+    fn whether_the_clock_is_trusted_is_a_gauge() {
         let metrics = metrics();
-        assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"undated\"} 0\n"));
-        let (took, most) = (std::time::Duration::from_secs(3), std::time::Duration::from_millis(2_500));
-        told(&metrics, Event::Undated { took, most });
-        assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"undated\"} 1\n"));
+        let is_trusted = || metrics.text(0).contains("idempotency_clock_trusted 1\n");
+        assert!(is_trusted());
+        for (change, trusted) in [
+            (ClockChange::Moved { by_ms: 7_200_000 }, false),
+            (ClockChange::Disagrees { by_ms: 60_000 }, false),
+            (ClockChange::Back, true),
+            (ClockChange::Distrusted(semel::time::Distrust::Unreadable), false),
+            (ClockChange::Plausible, true),
+            (ClockChange::Moved { by_ms: -1 }, false),
+            (ClockChange::Confirmed, true),
+            (ClockChange::Disagrees { by_ms: 60_000 }, true),
+        ] {
+            told(&metrics, Event::Clock(change));
+            assert_eq!(is_trusted(), trusted, "{change:?}");
+        }
+        assert!(metrics.text(0).contains("idempotency_alarms_total{what=\"clock_moved\"} 2\n"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! What lives here: which of the engine's events are worth a line, and how loud. What must never: an event that happens with
 //! every request.
 
+use semel::time::ClockChange;
 use semel::{Event, Observer};
 use semel_http::{What, Would, is_shadow};
 use tracing::{error, info, warn};
@@ -43,15 +44,7 @@ impl Observer for Alarms {
             Event::Unstored { operation_id, error, .. } => {
                 error!(operation = %operation_id, %error, "an outcome is not stored yet; trying on");
             }
-            Event::ClockMoved { by_millis, .. } => {
-                error!(by_millis, "the store's clock moved; nothing is swept until it is trusted again");
-            }
-            Event::Undated { took, most } => warn!(
-                took_millis = took.as_millis(),
-                most_millis = most.as_millis(),
-                "the store took too long to tell its time; nothing was swept by it, and no effect taken for absent. Look why it is \
-                 slow, or raise [sweep] skew: an answer may take half of that"
-            ),
+            Event::Clock(change) => clock(change),
             Event::SecretsBehind { error } => error!(%error, "the hashing secret cannot be kept up with"),
             Event::ArchiveFailed { error } => {
                 error!(%error, "records could not be archived; none of them is deleted");
@@ -64,6 +57,36 @@ impl Observer for Alarms {
             }
             _ => {}
         }
+    }
+}
+
+/// What is thought of the clock now.
+fn clock(change: &ClockChange) {
+    match change {
+        ClockChange::Moved { by_ms } => error!(
+            by_ms,
+            "the clock jumped and is not followed; time goes on from where it was. Set the clock right, or confirm it with semel \
+             doctor --confirm-clock"
+        ),
+        ClockChange::Back => info!("the clock is back where it should be, and is followed again"),
+        ClockChange::Followed { by_ms } => {
+            warn!(
+                by_ms,
+                "the clock had jumped ahead by less than an hour and stayed there; it is followed now"
+            );
+        }
+        ClockChange::Distrusted(why) => error!(
+            %why,
+            "the clock is not trusted: new keys are refused with 503, and nothing expires. Set the clock right, or confirm it with \
+             semel doctor --confirm-clock"
+        ),
+        ClockChange::Plausible => info!("the clock is plausible again, and is followed"),
+        ClockChange::Confirmed => warn!("somebody confirmed the clock; it is followed from now on"),
+        ClockChange::Disagrees { by_ms } => error!(
+            by_ms,
+            "another node on this store goes by another time; no lease is judged dead until they agree. Set the clocks right, or \
+             confirm the right one with semel doctor --confirm-clock"
+        ),
     }
 }
 

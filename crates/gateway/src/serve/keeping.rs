@@ -29,10 +29,15 @@ impl Keeping {
         self.settings.sweep != other.settings.sweep || self.archive != other.archive
     }
 
+    /// Whether `[clock]` says otherwise.
+    pub(super) fn is_dated_otherwise(&self, other: &Self) -> bool {
+        self.settings.clock != other.settings.clock
+    }
+
     /// Whether the rest does.
     pub(super) fn is_other_store(&self, other: &Self) -> bool {
-        let sweep = other.settings.sweep.clone();
-        self.hashing != other.hashing || Settings { sweep, ..self.settings.clone() } != other.settings
+        let (sweep, clock) = (other.settings.sweep.clone(), other.settings.clock.clone());
+        self.hashing != other.hashing || Settings { sweep, clock, ..self.settings.clone() } != other.settings
     }
 }
 

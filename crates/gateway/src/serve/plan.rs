@@ -188,6 +188,7 @@ impl Plan {
             ("the address of [admin], or whether it speaks TLS,", is_desk_other),
             ("[store]", self.store != old.store || self.keeping.is_other_store(&old.keeping)),
             ("[sweep]", self.keeping.is_swept_otherwise(&old.keeping)),
+            ("[clock]", self.keeping.is_dated_otherwise(&old.keeping)),
             ("[quotas]", self.quotas != old.quotas),
             // Not by what is shown of them: secrets are not.
             ("[otlp]", self.tracer.as_ref().map(Tracer::options) != old.tracer.as_ref().map(Tracer::options)),

@@ -129,6 +129,7 @@ fn mend(code: &str) -> Option<(&'static str, bool)> {
         Code::TooLarge => ("raise request_max", false),
         Code::Expired => ("clients retry for longer than ttl: raise it", false),
         Code::Streaming => ("streams cannot be protected: take this path out with key = \"off\"", false),
+        Code::ClockNotTrusted => ("the clock was not trusted: set it right, or confirm it", false),
         Code::StoreUnavailable => ("the store did not answer: mend that before", false),
         _ => return None,
     })

@@ -163,6 +163,18 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
 }
 
 #[test]
+fn when_the_clock_is_believed_is_set_under_clock() {
+    let config = parsed(
+        "[sweep]\nskew = \"1s\"\nsteady_for = \"2m\"\n\
+         [clock]\nskew = \"3s\"\nsettle = \"0s\"\ndowntime_max = \"30d\"\nheartbeat = \"1s\"\nsteady_for = \"4m\"\n",
+    );
+    let clock = &config.keeping.settings.clock;
+    let seconds = Duration::from_secs;
+    assert_eq!((clock.skew, clock.settle, clock.heartbeat), (seconds(3), Duration::ZERO, seconds(1)));
+    assert_eq!((clock.downtime_max, clock.steady_for), (seconds(30 * 86_400), seconds(240)));
+}
+
+#[test]
 fn the_settings_of_engine_and_layer_are_those_of_the_file() {
     let config = parsed(
         "[store]\ntimeout = \"3s\"\nfinish_wait = \"1s\"\nretry_after = \"4s\"\ncache_max = \"0B\"\n\
@@ -178,7 +190,7 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
     );
     assert_eq!((settings.cache_bytes_max, settings.sweep.every), (0, Duration::ZERO));
     assert_eq!((settings.sweep.chunk, settings.sweep.records_per_second_max), (7, 9));
-    assert_eq!((settings.sweep.skew, settings.sweep.steady_for), (seconds(1), seconds(120)));
+    assert_eq!((settings.clock.skew, settings.clock.steady_for), (seconds(1), seconds(120)), "under [sweep]");
     assert_eq!(config.keeping.archive.as_deref(), Some("a.jsonl".as_ref()));
     assert_eq!((config.limits.bodies_bytes_max, config.limits.body_time_max), (1 << 30, seconds(10)));
     assert_eq!(config.prefix, "/pay");

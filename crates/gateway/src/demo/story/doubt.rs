@@ -83,7 +83,7 @@ async fn looked(stage: &Stage, id: OperationId) -> Result<Option<String>, String
             (Verdict::Applied(Some(answer(receipt, charge))), "the ledger has it")
         }
         _ => (
-            Verdict::NotApplied { asked_at: looked.now },
+            Verdict::NotApplied { asked_at: looked.now.at },
             "the service broke off; its ledger does not have it",
         ),
     };

@@ -1,0 +1,67 @@
+//! An operator's word that the clock is right.
+
+use super::Shared;
+use super::gate::Who;
+use super::input::Json;
+use super::output::json;
+use super::problem::{Document, Problem};
+use super::settle::reasoned;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use semel::archive::rfc3339;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// Why the clock is right.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConfirmClock {
+    /// In at most 256 bytes. Kept in the store with the time, and logged.
+    #[schema(
+        min_length = 1,
+        max_length = 256,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+    )]
+    reason: String,
+}
+
+/// The time that was confirmed.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClockConfirmed {
+    /// What the store's clock showed (RFC 3339).
+    confirmed_at: String,
+}
+
+/// Confirms that the store's clock is right as it is. Every node on the store goes by it within a heartbeat.
+///
+/// For a clock that jumped, or that contradicted what the store remembers at the start of a node. Look at the clock first: what
+/// it calls expired is forgotten a few minutes later, and its keys can run again.
+#[utoipa::path(post, path = "/v1/clock/confirm", operation_id = "confirmClock", tag = "clock",
+    request_body = ConfirmClock, responses(
+    (status = 200, description = "Confirmed", body = ClockConfirmed),
+    (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
+    (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
+    (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
+    (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
+    (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
+    (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
+    (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
+    (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
+))]
+pub(super) async fn confirm(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
+    Json(confirm): Json<ConfirmClock>,
+) -> Result<Response, Problem> {
+    let reason = reasoned(confirm.reason)?;
+    let name = &*who.name;
+    let confirmed =
+        shared.engine.confirm_clock(name, &reason).await.map_err(|error| Problem::store(&error))?;
+    let confirmed_at = rfc3339::text(confirmed);
+    tracing::warn!(target: "semel::audit", who = name, action = "confirm-clock", confirmed_at, reason, "an operator confirmed the clock");
+    Ok(json(StatusCode::OK, &ClockConfirmed { confirmed_at }))
+}
