@@ -5,6 +5,7 @@
 
 use crate::outcome::{Outcome, Status};
 use crate::policy::Class;
+use std::fmt;
 
 /// What an answer means for the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,7 +36,7 @@ pub enum Steer {
 pub struct Answer {
     /// Its status.
     pub status: Status,
-    /// Whether it invites a retry by naming a time for it.
+    /// Whether it invites a retry by naming a time for it, in a form that a client can read.
     pub retry_after: bool,
     /// The answering system's own word, where it gave one.
     pub steer: Option<Steer>,
@@ -51,12 +52,13 @@ impl Answer {
 /// How an operation reads answers.
 ///
 /// The default rests on one assumption about the answering system: that it gives the statuses listed in
-/// `not_applied` only when nothing took effect. An operation that cannot assume it empties the list.
+/// `not_applied` only when nothing took effect. An operation that cannot assume it empties the list. Rules that read a
+/// success so are no rules: see [`check`](Self::check).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Statuses that promise that nothing took effect. (503 counts only when it invites a retry.)
+    /// Statuses that promise that nothing took effect. (503 counts only when it invites a retry.) No successes.
     pub not_applied: Vec<Status>,
-    /// Statuses with a meaning of their own for this operation.
+    /// Statuses with a meaning of their own for this operation. No success means [`NotApplied`](Meaning::NotApplied).
     pub overrides: Vec<(Status, Meaning)>,
     /// Whether an answer that took no effect lets the next request try again (`true`), or is stored and
     /// replayed like any other refusal (`false`).
@@ -70,6 +72,52 @@ impl Default for Rules {
         Self { not_applied: http.into_iter().chain(grpc).collect(), overrides: Vec::new(), rerun: true }
     }
 }
+
+impl Rules {
+    /// Refuses rules that take a success for "nothing took effect": every retry would run again, and each would succeed.
+    /// A system that answers so all the same says it by its own word ([`Steer::NotApplied`]), response by response.
+    pub fn check(&self) -> Result<(), RulesError> {
+        let overridden = self.overrides.iter().filter(|(_, meaning)| *meaning == Meaning::NotApplied);
+        let mut statuses = self.not_applied.iter().chain(overridden.map(|(status, _)| status));
+        match statuses.find(|status| is_success(**status)) {
+            Some(status) => Err(RulesError::SuccessNotApplied(*status)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a status says that the command was carried out, or is being: HTTP 1xx, 2xx and 3xx, gRPC 0, and a returned value.
+pub fn is_success(status: Status) -> bool {
+    match status {
+        Status::Http(code) => code < 400,
+        Status::Grpc(code) => code == grpc::OK,
+        Status::Value => true,
+    }
+}
+
+/// Why rules cannot be put to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RulesError {
+    /// They take this status, a success, for "nothing took effect".
+    SuccessNotApplied(Status),
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::SuccessNotApplied(status) = self;
+        match status {
+            Status::Http(code) => write!(f, "a {code} is a success")?,
+            Status::Grpc(code) => write!(f, "gRPC status {code} is a success")?,
+            Status::Value => f.write_str("a returned value is a success")?,
+        }
+        f.write_str(
+            " and cannot mean that nothing took effect: every retry would run again. List errors only",
+        )
+    }
+}
+
+impl std::error::Error for RulesError {}
 
 /// The gRPC status codes that the table names.
 mod grpc {

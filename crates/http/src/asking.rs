@@ -10,11 +10,11 @@ use crate::payload::{Asked, Known, Taken};
 use crate::problem::{Code, Form, Problem};
 use crate::route::Ready;
 use crate::source::NoKey;
+use crate::target::Target;
 use crate::terms::KeyRule;
 use crate::unread::Unread;
 use crate::{prefer, request, telling};
 use bytes::Bytes;
-use http::Uri;
 use http::request::Parts;
 use semel::Intent;
 use semel::core::key::{Key, Parsed};
@@ -27,7 +27,7 @@ use tokio::time::timeout;
 pub(crate) struct Asking {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ready: Arc<Ready>,
-    pub(crate) target: Uri,
+    pub(crate) target: Target,
     pub(crate) form: Form,
 }
 
@@ -78,7 +78,7 @@ impl Asking {
             Early::InBody => None,
             Early::Unkeyed => return Err(Stop::Unprotected(Body::live(body))),
         };
-        let operation = self.ready.operation(&parts.method, self.target.path());
+        let operation = self.ready.operation(&self.target);
         let mut scope = None;
         if early.is_some() {
             request::refuse_streams(parts)?;

@@ -15,7 +15,7 @@ use http::request::Parts;
 use semel::Engine;
 use semel::core::id::OperationId;
 use semel::core::key::Key;
-use semel::core::scope::{Operation, Scope};
+use semel::core::scope::{Operation, Scope, normal_path};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -76,6 +76,9 @@ impl Layer {
         if let Some(route) = routes.sealed_route().filter(|_| !engine.has_sealing_keys()) {
             return Err(TermsError::NoSealingKey(route.to_owned()));
         }
+        for method in routes.unregistered_methods() {
+            tracing::warn!(%method, "protected, but no registered HTTP method: make sure that it is spelt as clients send it");
+        }
         let shared = Shared {
             engine,
             routes,
@@ -127,7 +130,8 @@ impl Layer {
     #[must_use]
     pub fn publishing(self, prefix: impl Into<String>) -> Self {
         let prefix = prefix.into();
-        self.with(|shared| shared.published = Some(prefix.trim_end_matches('/').to_owned()))
+        let prefix = normal_path(&prefix).trim_end_matches('/').to_owned();
+        self.with(|shared| shared.published = Some(prefix))
     }
 
     /// How many bytes of request bodies are held at once, over all routes: those of requests with a key, which are read

@@ -7,10 +7,11 @@ use crate::body::Whole;
 use crate::room::Place;
 use crate::route::Ready;
 use crate::source::NoKey;
+use crate::target::Target;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::core::fingerprint::json::Scalar;
 use semel::core::fingerprint::{Error, Fingerprint, Limits, Payload, Pointer, Request, Selection};
 use semel::core::key::Parsed;
@@ -23,9 +24,8 @@ const LARGE_BYTES: usize = 64 * 1024;
 
 /// Everything about a request that can count.
 pub(crate) struct Asked {
-    method: Method,
+    target: Target,
     operation: Operation,
-    target: Uri,
     headers: HeaderMap,
     body: Bytes,
     /// For the body, which stays as long as anybody may ask for another fingerprint of it.
@@ -50,15 +50,14 @@ pub(crate) enum Taken {
 impl Asked {
     pub(crate) fn new(
         parts: &Parts,
-        target: &Uri,
+        target: &Target,
         operation: &Operation,
         whole: &Whole,
         bytes_max: usize,
     ) -> Self {
         Self {
-            method: parts.method.clone(),
-            operation: operation.clone(),
             target: target.clone(),
+            operation: operation.clone(),
             headers: parts.headers.clone(),
             body: whole.data.clone(),
             _place: whole.place.clone(),
@@ -98,12 +97,13 @@ impl Asked {
     /// What stands at one place of a JSON body.
     pub(crate) fn scalar_at(&self, pointer: &Pointer) -> Result<Scalar, Error> {
         let (kind, coding) = (self.lines(&CONTENT_TYPE), self.lines(&CONTENT_ENCODING));
-        let request = Request {
-            content_type: &kind,
-            content_encoding: &coding,
-            ..Request::new(self.method.as_str(), self.operation.as_str(), self.target.path(), &self.body)
-        };
+        let request = Request { content_type: &kind, content_encoding: &coding, ..self.request() };
         request.scalar_at(pointer, &self.limits)
+    }
+
+    fn request(&self) -> Request<'_> {
+        let (method, path) = (self.target.method().as_str(), self.target.path());
+        Request::new(method, self.operation.as_str(), path, &self.body)
     }
 
     fn lines(&self, name: &HeaderName) -> Vec<&[u8]> {
@@ -120,7 +120,7 @@ impl Payload for Asked {
             content_type: &self.lines(&CONTENT_TYPE),
             content_encoding: &self.lines(&CONTENT_ENCODING),
             headers: &headers,
-            ..Request::new(self.method.as_str(), self.operation.as_str(), self.target.path(), &self.body)
+            ..self.request()
         };
         request.fingerprint(selection, &self.limits)
     }

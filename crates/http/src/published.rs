@@ -11,6 +11,7 @@ use crate::problem::{Code, Form, Problem, SPECIFICATION};
 use crate::rebuild;
 use crate::response;
 use crate::specification;
+use crate::target::Target;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
@@ -32,9 +33,9 @@ pub(crate) enum Asked {
 }
 
 /// What a request asks for; `None` where it is for somebody else.
-pub(crate) fn asked(shared: &Shared, parts: &Parts, path: &str) -> Option<Asked> {
-    let path = path.strip_prefix(shared.published.as_deref()?)?;
-    if parts.method != Method::GET && parts.method != Method::HEAD {
+pub(crate) fn asked(shared: &Shared, target: &Target) -> Option<Asked> {
+    let path = target.path().strip_prefix(shared.published.as_deref()?)?;
+    if *target.method() != Method::GET && *target.method() != Method::HEAD {
         return None;
     }
     if path == SPECIFICATION {
@@ -52,6 +53,7 @@ pub(crate) async fn answer(shared: &Shared, parts: &Parts, asked: Asked) -> Resp
             told.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix()))
         }
     };
+    // By its exact spelling, as servers frame responses.
     if parts.method == Method::HEAD {
         response::to_head(&mut response);
     }

@@ -6,6 +6,7 @@
 use crate::body::{Body, Whole};
 use crate::clean::Clean;
 use crate::handle::Handle;
+use crate::method::folded;
 use crate::names;
 use crate::problem::{Code, Problem};
 use http::header::{ACCEPT, UPGRADE};
@@ -22,7 +23,7 @@ pub(crate) fn refuse_streams(parts: &Parts) -> Result<(), Problem> {
 
 /// Refuses what has no body that could be read to its end.
 pub(crate) fn refuse_tunnels(parts: &Parts) -> Result<(), Problem> {
-    if parts.method == Method::CONNECT {
+    if folded(&parts.method) == Method::CONNECT {
         Err(stream("CONNECT"))
     } else if parts.headers.contains_key(UPGRADE) {
         Err(stream("An upgrade"))

@@ -172,7 +172,7 @@ impl Saying {
         let steer = steer::of(heard, parts, end.and_then(|(_, trailers)| trailers));
         // Without a status the service's own word about its effect is enough.
         let status = status(parts, end).or_else(|| steer.map(|_| Status::Grpc(GRPC_UNKNOWN)));
-        let retry_after = parts.headers.contains_key(RETRY_AFTER);
+        let retry_after = invites_retry(&parts.headers);
         Self { status, retry_after, steer, is_endless: is_endless(&parts.headers) }
     }
 
@@ -210,6 +210,16 @@ fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Stat
 
 const GRPC_UNKNOWN: u32 = 2;
 
+/// Whether a response names a time for the retry, and so says that one is welcome. Anything but whole seconds or an HTTP date
+/// names none: whoever wrote it may have meant something else.
+fn invites_retry(headers: &HeaderMap) -> bool {
+    let names_time = |value: &HeaderValue| {
+        let is_seconds = !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
+        is_seconds || value.to_str().is_ok_and(|date| httpdate::parse_http_date(date).is_ok())
+    };
+    headers.contains_key(RETRY_AFTER) && headers.get_all(RETRY_AFTER).iter().all(names_time)
+}
+
 /// Whether a response with these headers is a stream that need not end: an event stream, or parts that replace each other. Of
 /// such a response only the head is waited for, and its body is passed on as it comes.
 pub fn is_endless(headers: &HeaderMap) -> bool {
@@ -224,6 +234,31 @@ pub fn is_endless(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_seconds_and_dates_invite_a_retry() {
+        let invites = |lines: &[&'static str]| {
+            let lines = lines.iter().map(|line| (RETRY_AFTER, HeaderValue::from_static(line)));
+            invites_retry(&lines.collect())
+        };
+        for good in ["0", "1", "120", "86400000000000000000000"] {
+            assert!(invites(&[good]), "{good}");
+        }
+        let dates = [
+            "Wed, 21 Oct 2026 07:28:00 GMT",
+            "Wednesday, 21-Oct-26 07:28:00 GMT",
+            "Wed Oct 21 07:28:00 2026",
+        ];
+        for good in dates {
+            assert!(invites(&[good]) && invites(&["1", good]), "{good}");
+        }
+        for bad in
+            ["", "soon", "1.5", "-1", "+1", "5s", "1, 2", "0x10", "2026-10-21T07:28:00Z", "Wed, 21 Oct"]
+        {
+            assert!(!invites(&[bad]) && !invites(&["1", bad]), "{bad}");
+        }
+        assert!(!invites(&[]));
+    }
 
     #[test]
     fn what_is_kept_of_a_response_does_not_hold_on_to_the_buffer_that_it_came_in() {

@@ -1,12 +1,15 @@
 //! Which terms a request comes under.
 //!
-//! What lives here: templates of paths, and the terms of each. What must never: decoding or normalising a path; only the
-//! application knows which spellings mean the same.
+//! What lives here: patterns of paths, and the terms of each. What must never: a spelling of a method or a path by which a
+//! request gets around the terms that it comes under.
 
+use crate::method::{check_method, folded, is_registered_method};
+use crate::pattern::RoutePattern;
+use crate::target::Target;
 use crate::terms::{Terms, TermsError};
 use http::Method;
 use semel::core::policy::Policy;
-use semel::core::scope::Operation;
+use semel::core::scope::{Operation, normal_path};
 use semel::sealing::Seal;
 use std::sync::Arc;
 
@@ -21,21 +24,34 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    fn new(terms: Terms, template: &str) -> Result<Arc<Self>, TermsError> {
+    fn new(mut terms: Terms, pattern: &str) -> Result<Arc<Self>, TermsError> {
         terms.check()?;
+        terms.methods = compared(&terms.methods)?;
         let policy = Arc::new(terms.policy.clone());
-        let label = terms.name.clone().unwrap_or_else(|| template.to_owned());
+        let label = terms.name.clone().unwrap_or_else(|| pattern.to_owned());
         let name = terms.name.as_deref().map(Arc::from);
         Ok(Arc::new(Self { label, name, terms, policy }))
     }
 
     /// What a request is asking for.
-    pub(crate) fn operation(&self, method: &Method, path: &str) -> Operation {
+    pub(crate) fn operation(&self, target: &Target) -> Operation {
         match &self.name {
             Some(name) => Operation::named(Arc::clone(name)),
-            None => Operation::route(method.as_str(), path),
+            None => Operation::route(target.method().as_str(), target.path()),
         }
     }
+}
+
+/// Methods as they are compared, each once.
+fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
+    let mut found = Vec::with_capacity(methods.len());
+    for method in methods {
+        let method = check_method(method)?;
+        if !found.contains(&method) {
+            found.push(method);
+        }
+    }
+    Ok(found)
 }
 
 /// Which terms a request comes under: those of the first route that has its path and method, else the default.
@@ -48,12 +64,15 @@ impl Ready {
 /// # Ok::<(), semel_http::TermsError>(())
 /// ```
 ///
-/// Paths are compared as they were sent. A request whose spelling an application understands and a template does not
-/// (`/charges/`, `/%63harges`) comes under the default: choose one that is no weaker than it has to be.
+/// Methods are compared without regard to letter case, and paths in their [normal form](semel::core::scope::normal_path):
+/// `post //%63harges` comes under the terms of `POST /charges`, shares its keys, and is handed on as it was sent. What
+/// services disagree about is left to you: a request to `/Charges`, `/charges/`, `/charges;v=1` or, with an escaped slash,
+/// `/v1%2Fcharges` comes under the default where no route is about it. Where your service takes these for one, reject all but
+/// one, or give each a route with the same [name](Terms::name).
 #[derive(Debug, Clone)]
 pub struct Routes {
     default: Arc<Ready>,
-    by_template: Vec<(Template, Arc<Ready>)>,
+    by_pattern: Vec<(RoutePattern, Arc<Ready>)>,
 }
 
 impl Routes {
@@ -62,12 +81,12 @@ impl Routes {
         if let Some(name) = default.name.as_ref().filter(|name| route_of(name).is_some()) {
             return Err(TermsError::Name(name.clone()));
         }
-        Ok(Self { default: Ready::new(default, "other")?, by_template: Vec::new() })
+        Ok(Self { default: Ready::new(default, "other")?, by_pattern: Vec::new() })
     }
 
-    /// Requests whose path fits `template` come under `terms`, as far as these name their method.
-    pub fn with(mut self, template: &str, terms: Terms) -> Result<Self, TermsError> {
-        let parsed = Template::parse(template).ok_or_else(|| TermsError::Template(template.to_owned()))?;
+    /// Requests whose path fits `pattern`, a [`RoutePattern`], come under `terms`, as far as these name their method.
+    pub fn with(mut self, pattern: &str, terms: Terms) -> Result<Self, TermsError> {
+        let parsed = RoutePattern::parse(pattern).map_err(TermsError::Pattern)?;
         if let Some(name) = &terms.name
             && self.all().any(|(_, other)| other.name == terms.name && !is_one_rule(other, &terms))
         {
@@ -76,25 +95,35 @@ impl Routes {
         if let Some(name) = terms.name.as_ref().filter(|name| self.is_anothers(name, &parsed, &terms)) {
             return Err(TermsError::Name(name.clone()));
         }
-        self.by_template.push((parsed, Ready::new(terms, template)?));
+        self.by_pattern.push((parsed, Ready::new(terms, pattern)?));
         Ok(self)
     }
 
     /// Whether the records of requests that do not come under these terms may be called so.
-    fn is_anothers(&self, name: &str, template: &Template, terms: &Terms) -> bool {
+    fn is_anothers(&self, name: &str, pattern: &RoutePattern, terms: &Terms) -> bool {
         let Some((method, path)) = route_of(name) else { return false };
-        let is_its_own = terms.methods.contains(&method) && template.is_fixed() && template.text == path;
-        let is_taken = |(earlier, ready): &(Template, Arc<Ready>)| {
+        // Records are called by normal forms: another spelling is nobody's own.
+        let is_named = terms.methods.iter().any(|own| folded(own) == method);
+        let is_its_own = is_named && pattern.is_fixed() && pattern.normal() == path;
+        let is_taken = |(earlier, ready): &(RoutePattern, Arc<Ready>)| {
             earlier.fits(path) && ready.terms.methods.contains(&method) && ready.name.as_deref() != Some(name)
         };
-        !is_its_own || self.by_template.iter().any(is_taken)
+        !is_its_own || self.by_pattern.iter().any(is_taken)
     }
 
-    /// Every route's template, where it has one, and its terms; the default last.
+    /// Every route's pattern, where it has one, and its terms; the default last.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &Terms)> {
-        let routes =
-            self.by_template.iter().map(|(template, ready)| (Some(template.text.as_str()), &ready.terms));
+        let routes = self.by_pattern.iter().map(|(pattern, ready)| (Some(pattern.as_str()), &ready.terms));
         routes.chain([(None, &self.default.terms)])
+    }
+
+    /// Methods that these routes protect and that IANA's registry does not have, each once: perhaps mistyped.
+    pub fn unregistered_methods(&self) -> Vec<&Method> {
+        let methods = self.all().flat_map(|(_, terms)| &terms.methods);
+        let mut found: Vec<_> = methods.filter(|method| !is_registered_method(method)).collect();
+        found.sort_by_key(|method| method.as_str());
+        found.dedup();
+        found
     }
 
     /// Whether any of them has somebody asked before a replay.
@@ -104,7 +133,7 @@ impl Routes {
 
     /// The first route, by its label, whose outcomes must be sealed.
     pub(crate) fn sealed_route(&self) -> Option<&str> {
-        let mut routes = self.by_template.iter().map(|(_, ready)| ready).chain([&self.default]);
+        let mut routes = self.by_pattern.iter().map(|(_, ready)| ready).chain([&self.default]);
         let route = routes.find(|ready| ready.terms.seal == Seal::Required);
         route.map(|ready| ready.label.as_str())
     }
@@ -116,12 +145,12 @@ impl Routes {
     }
 
     /// Operations as the records of a route have them, one for each method where it has no name. Those of the default stand at a path
-    /// that fits no template, unless that has an open end.
+    /// that fits no pattern, unless that has an open end.
     pub(crate) fn operations_like(&self, route: Option<&str>, terms: &Terms) -> Vec<Operation> {
         if let Some(name) = &terms.name {
             return vec![Operation::named(name.as_str())];
         }
-        let longest = self.by_template.iter().map(|(template, _)| template.segments.len()).max();
+        let longest = self.by_pattern.iter().map(|(pattern, _)| pattern.segment_count()).max();
         let other = || "/(other)".repeat(longest.unwrap_or_default() + 1);
         let path = route.map_or_else(other, str::to_owned);
         terms.methods.iter().map(|method| Operation::route(method.as_str(), path.as_str())).collect()
@@ -140,14 +169,14 @@ impl Routes {
 
     /// Every label that [`label`](Self::label) gives: there are no more of them than routes.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
-        self.by_template
+        self.by_pattern
             .iter()
             .map(|(_, ready)| ready)
             .chain([&self.default])
             .map(|ready| ready.label.as_str())
     }
 
-    /// What a record's operation is called where labels have to be few: the name of its route, else its template, else
+    /// What a record's operation is called where labels have to be few: the name of its route, else its pattern, else
     /// what stands for every other.
     pub fn label(&self, operation: &str) -> &str {
         self.of_record(operation).unwrap_or(&self.default).label.as_str()
@@ -155,18 +184,18 @@ impl Routes {
 
     /// The terms that a record of this name was claimed under, by today's routes.
     pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<Ready>> {
-        let mut named = self.by_template.iter().map(|(_, ready)| ready).chain([&self.default]);
+        let mut named = self.by_pattern.iter().map(|(_, ready)| ready).chain([&self.default]);
         if let Some(ready) = named.find(|ready| ready.terms.name.as_deref() == Some(operation)) {
             return Some(ready);
         }
         let (method, path) = operation.split_once(' ')?;
-        self.of(&method.parse().ok()?, path)
+        // A record of an earlier version may be called by another spelling.
+        self.of(&folded(&method.parse().ok()?), &normal_path(path))
     }
 
-    /// The terms for a request, unless none are about its method.
+    /// The terms for a request, unless none are about its method; both are in the form in which they are compared.
     pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<Ready>> {
-        let routes =
-            self.by_template.iter().filter(|(template, _)| template.fits(path)).map(|(_, ready)| ready);
+        let routes = self.by_pattern.iter().filter(|(pattern, _)| pattern.fits(path)).map(|(_, ready)| ready);
         routes.chain([&self.default]).find(|ready| ready.terms.methods.contains(method))
     }
 }
@@ -188,79 +217,12 @@ fn is_one_rule(one: &Terms, other: &Terms) -> bool {
     }
 }
 
-/// A path with places for any segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Template {
-    text: String,
-    segments: Vec<Option<String>>,
-    open: bool,
-}
-
-impl Template {
-    fn parse(template: &str) -> Option<Self> {
-        let mut segments = Vec::new();
-        let mut open = false;
-        for segment in template.strip_prefix('/')?.split('/') {
-            if open {
-                return None;
-            }
-            match segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
-                Some(name) if name.starts_with('*') => open = true,
-                Some(name) if !name.is_empty() => segments.push(None),
-                Some(_) => return None,
-                None if segment.contains(['{', '}']) => return None,
-                None => segments.push(Some(segment.to_owned())),
-            }
-        }
-        Some(Self { text: template.to_owned(), segments, open })
-    }
-
-    /// Whether one path alone fits.
-    fn is_fixed(&self) -> bool {
-        !self.open && self.segments.iter().all(Option::is_some)
-    }
-
-    fn fits(&self, path: &str) -> bool {
-        let Some(path) = path.strip_prefix('/') else { return false };
-        let mut given = path.split('/');
-        let fit = self.segments.iter().all(|segment| {
-            given
-                .next()
-                .is_some_and(|given| segment.as_ref().map_or(!given.is_empty(), |segment| segment == given))
-        });
-        fit && (self.open == given.next().is_some())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::caller::{Callers, NotIdentified};
     use crate::source::KeySource;
     use semel::core::policy::Class;
-
-    #[test]
-    fn templates_fit_whole_segments_and_nothing_else() {
-        let fits = |template: &str, path: &str| Template::parse(template).expect("a template").fits(path);
-        assert!(fits("/charges", "/charges"));
-        assert!(fits("/a/{id}/b", "/a/7/b"));
-        assert!(fits("/a/{*rest}", "/a/7/b"));
-        assert!(fits("/", "/"));
-        for (template, path) in [
-            ("/charges", "/charges/"),
-            ("/charges", "/%63harges"),
-            ("/charges", "/Charges"),
-            ("/a/{id}", "/a/"),
-            ("/a/{id}", "/a/7/b"),
-            ("/a/{*rest}", "/a"),
-            ("/charges", "*"),
-        ] {
-            assert!(!fits(template, path), "{template} {path}");
-        }
-        for bad in ["", "charges", "/{}", "/a{b}", "/{*all}/b", "/{a"] {
-            assert_eq!(Template::parse(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn a_route_is_about_the_methods_that_it_names() {
@@ -270,6 +232,35 @@ mod tests {
         assert_eq!(name(Method::DELETE, "/x"), Some(Some("delete".into())));
         assert_eq!(name(Method::POST, "/x"), Some(None));
         assert_eq!(name(Method::DELETE, "/y"), None);
+    }
+
+    #[test]
+    fn methods_are_protected_in_any_letter_case_and_mistyped_ones_refused() {
+        let method = |text: &str| text.parse::<Method>().expect("a token");
+        let under = |methods: &[&str]| {
+            let methods = methods.iter().map(|text| method(text)).collect();
+            Routes::new(Terms { methods, ..Terms::default() })
+        };
+        let routes = under(&["post", "POST", "Delete"]).expect("fit for use");
+        assert_eq!(routes.default.terms.methods, [Method::POST, Method::DELETE]);
+        let error = TermsError::Method { found: "POTS".into(), meant: "POST" };
+        assert_eq!(under(&["DELETE", "pots"]).unwrap_err(), error);
+        assert!(error.to_string().contains("`POTS`") && error.to_string().contains("`POST`"));
+        let routes = under(&["purge", "post", "FROB", "PURGE"]).expect("they may be a service's own");
+        assert_eq!(routes.unregistered_methods(), [&method("FROB"), &method("PURGE")]);
+    }
+
+    #[test]
+    fn a_record_is_known_by_its_route_however_its_operation_is_spelt() {
+        let charge = Terms { seal: Seal::Required, ..Terms::default() };
+        let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/charges", charge));
+        let routes = routes.expect("fit for use");
+        for operation in ["POST /charges", "post /charges", "POST //charges", "PATCH /%63harges"] {
+            assert!(routes.must_seal(operation), "{operation}");
+        }
+        for operation in ["POST /charges/", "DELETE /charges", "(shadow) POST /charges"] {
+            assert!(!routes.must_seal(operation), "{operation}");
+        }
     }
 
     #[test]
@@ -289,7 +280,7 @@ mod tests {
             assert_eq!(Routes::new(terms).unwrap_err(), error);
         }
         let bad = Routes::new(Terms::default()).and_then(|routes| routes.with("x", Terms::default()));
-        assert_eq!(bad.unwrap_err(), TermsError::Template("x".into()));
+        assert!(matches!(bad.unwrap_err(), TermsError::Pattern(_)));
     }
 
     #[test]
@@ -302,6 +293,8 @@ mod tests {
             ("/refunds", "POST /charges"),
             ("/charges", "DELETE /charges"),
             ("/charges", "post /charges"),
+            ("/charges", "POST //charges"),
+            ("/charges", "POST /%63harges"),
             ("/charges", "POST /charges/"),
             ("/charges/{id}", "POST /charges/{id}"),
             ("/charges/{id}", "POST /charges/7"),
@@ -314,6 +307,7 @@ mod tests {
         for (template, name) in [
             ("/charges", "POST /charges"),
             ("/charges", "PATCH /charges"),
+            ("/%63harges", "POST /charges"),
             ("/x", "POST charges"),
             ("/x", "charge customers"),
             ("/x", "POST /charges, once"),

@@ -9,6 +9,7 @@ use crate::clean::Clean;
 use crate::layer::Shared;
 use crate::observe::What;
 use crate::problem::Form;
+use crate::target::Target;
 use crate::terms::{KeyRule, Mode};
 use crate::{names, published, response};
 use bytes::Bytes;
@@ -50,11 +51,11 @@ where
         let shared = Arc::clone(&self.shared);
         let (mut parts, body) = request.into_parts();
         names::strip(&mut parts.headers);
-        let target = shared.target(&parts);
-        if let Some(asked) = published::asked(&shared, &parts, target.path()) {
+        let target = Target::new(&parts.method, shared.target(&parts));
+        if let Some(asked) = published::asked(&shared, &target) {
             return Box::pin(async move { Ok(published::answer(&shared, &parts, asked).await) });
         }
-        let ready = shared.routes.of(&parts.method, target.path());
+        let ready = shared.routes.of(target.method(), target.path());
         let Some(ready) = ready.filter(|ready| ready.terms.key != KeyRule::Off).map(Arc::clone) else {
             // As small as can be: what is not protected should not pay for what is.
             return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
@@ -79,6 +80,7 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
+    // By its exact spelling, as servers frame responses: a client that sends `head` waits for a body.
     let is_head = parts.method == Method::HEAD;
     // What is rare is kept apart: a request's state is as large as the largest of its ways.
     let mut response = if asking.ready.terms.mode == Mode::Shadow {

@@ -21,6 +21,7 @@ use crate::response::{Saying, is_endless};
 use crate::route::Ready;
 use crate::service::pass;
 use crate::source::NoKey;
+use crate::target::Target;
 use crate::telling;
 use crate::template;
 use crate::watched::{End, Watch, Watched};
@@ -71,7 +72,7 @@ impl Asking {
         R::Error: Into<BoxError>,
     {
         let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
-        let mut sight = Sight::of(&parts, self.target.path());
+        let mut sight = Sight::of(&self.target);
         let early = match self.early(&parts, &mut sight) {
             Ok(early) => early,
             Err(problem) => {
@@ -136,8 +137,8 @@ struct Sight {
 }
 
 impl Sight {
-    fn of(parts: &Parts, path: &str) -> Self {
-        let (method, path) = (parts.method.clone(), template::of(path));
+    fn of(target: &Target) -> Self {
+        let (method, path) = (target.method().clone(), template::of(target.path()));
         Self { method, path, has_key: false, refused: None }
     }
 
@@ -194,7 +195,7 @@ impl Judge {
 
     async fn would(&mut self, data: Bytes) -> Result<Would, Problem> {
         let Asking { shared, ready, target, .. } = &self.asking;
-        let operation = ready.operation(&self.head.method, target.path());
+        let operation = ready.operation(target);
         let whole = Whole { data, ..Whole::default() };
         let for_key = matches!(self.early, Early::InBody);
         let taken = self.asking.take_apart(&self.head, &operation, &whole, for_key).await;

@@ -9,7 +9,7 @@ const SEGMENTS_MAX: usize = 8;
 const NAME_CHARS_MAX: usize = 32;
 
 /// The path with `{id}` for each segment that looks like one: whatever holds a digit (but `v1`), is long, or has other
-/// characters than a name has. A second one is `{id2}`, and so on. Can be configured as a template.
+/// characters than a name has. A second one is `{id2}`, and so on. Can be configured as a pattern.
 pub(crate) fn of(path: &str) -> String {
     let mut template = String::new();
     let mut ids = 0;
@@ -36,7 +36,9 @@ pub(crate) fn of(path: &str) -> String {
 
 fn is_name(segment: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_' | '.' | ':');
-    segment.len() <= NAME_CHARS_MAX && (segment.chars().all(is_letter) || is_version(segment))
+    // What begins with a colon is written as a parameter elsewhere, and refused as a pattern.
+    let is_short = segment.len() <= NAME_CHARS_MAX && !segment.starts_with(':');
+    is_short && (segment.chars().all(is_letter) || is_version(segment))
 }
 
 /// `v1`, `v2.1`.
@@ -48,6 +50,8 @@ fn is_version(segment: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::RoutePattern;
+    use semel::core::scope::normal_path;
 
     #[test]
     fn names_stay_and_what_looks_like_an_id_does_not() {
@@ -63,9 +67,12 @@ mod tests {
             ("/x/{y}", "/x/{id}"),
             ("/a/b/c/d/e/f/g/h/i/j", "/a/b/c/d/e/f/g/h/{*rest}"),
             ("/payments:capture", "/payments:capture"),
+            ("/users/:me", "/users/{id}"),
             ("*", "/{id}"),
         ] {
             assert_eq!(of(path), template, "{path}");
+            let pattern = RoutePattern::parse(template).expect("it can be configured");
+            assert!(path == "*" || pattern.fits(&normal_path(path)), "{path}");
         }
         assert_eq!(of(&format!("/{}", "x".repeat(60_000))), "/{id}");
     }

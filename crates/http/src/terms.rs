@@ -6,11 +6,13 @@
 use crate::authorize::Authorize;
 use crate::caller::Callers;
 use crate::kept::Kept;
+use crate::method::check_method;
+use crate::pattern::RoutePatternError;
 use crate::rebuild::Retain;
 use crate::reconciler::Reconciler;
 use crate::source::KeySource;
 use http::{HeaderName, Method};
-use semel::core::classify::Rules;
+use semel::core::classify::{Rules, RulesError};
 use semel::core::key;
 use semel::core::policy::{Class, Policy, PolicyError};
 use semel::quota::RateKeeper;
@@ -81,10 +83,11 @@ pub enum MismatchStatus {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// The operation's name: every path of it shares its keys. Method and raw path where there is none; a name may read like
-    /// that only where these are its own.
+    /// The operation's name: every path of it shares its keys. Method and path, both in their [normal
+    /// form](semel::core::scope::normal_path), where there is none; a name may read like that only where these are its own.
     pub name: Option<String>,
-    /// The methods that are protected. POST and PATCH.
+    /// The methods that are protected, in any letter case: a request with `patch` is one with PATCH, and is handed on as
+    /// `patch`. POST and PATCH.
     pub methods: Vec<Method>,
     /// Whether requests need a key. Optional.
     pub key: KeyRule,
@@ -106,7 +109,7 @@ pub struct Terms {
     pub mode: Mode,
     /// What a record is claimed under. Class `external`.
     pub policy: Policy,
-    /// How answers are read.
+    /// How answers are read. No success can mean that nothing took effect.
     pub rules: Rules,
     /// How long a twin of a running request waits for its outcome. As the engine is set.
     pub wait: Option<Duration>,
@@ -175,6 +178,8 @@ impl Terms {
             return Err(TermsError::Local);
         }
         self.key_source.check()?;
+        self.methods.iter().try_for_each(|method| check_method(method).map(drop))?;
+        self.rules.check().map_err(TermsError::Rules)?;
         self.policy.check().map_err(TermsError::Policy)
     }
 }
@@ -195,8 +200,17 @@ pub enum TermsError {
     Callers(String),
     /// The policy is not fit for use.
     Policy(PolicyError),
-    /// The template of a route is malformed.
-    Template(String),
+    /// No request would come under the pattern of a route.
+    Pattern(RoutePatternError),
+    /// A method is mistyped: no request would come under it.
+    Method {
+        /// What was found.
+        found: String,
+        /// The method that it resembles.
+        meant: &'static str,
+    },
+    /// The rules for answers are not fit for use.
+    Rules(RulesError),
     /// The outcomes of this route are to be sealed, and the engine has no key to seal them with.
     NoSealingKey(String),
     /// This route has a reconciler, and the engine does not know of it: nobody would ever be asked.
@@ -232,11 +246,11 @@ impl fmt::Display for TermsError {
                 "`{route}` has a reconciler that the engine does not know of, so that nobody would be asked: hand it the routes by \
                  Builder::reconcilers and Routes::reconciler_of"
             ),
-            Self::Template(template) => write!(
-                f,
-                "`{template}` is no route: it begins with a slash, and {{name}} stands for one whole segment, \
-                 {{*name}} at the end for all that follow"
-            ),
+            Self::Pattern(error) => error.fmt(f),
+            Self::Method { found, meant } => {
+                write!(f, "`{found}` is not a method that requests have; did you mean `{meant}`?")
+            }
+            Self::Rules(error) => error.fmt(f),
         }
     }
 }

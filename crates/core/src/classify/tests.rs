@@ -74,6 +74,23 @@ fn an_operation_can_promise_more() {
 }
 
 #[test]
+fn no_rule_takes_a_success_for_nothing_took_effect() {
+    let successes = [100, 200, 201, 204, 301, 399].map(Status::Http);
+    for status in successes.into_iter().chain([Status::Grpc(0), Status::Value]) {
+        let listed = Rules { not_applied: vec![Status::Http(429), status], ..Rules::default() };
+        let overridden = Rules { overrides: vec![(status, NotApplied)], ..Rules::default() };
+        for rules in [listed, overridden] {
+            assert_eq!(rules.check(), Err(RulesError::SuccessNotApplied(status)));
+        }
+        let harmless = [Succeeded, FailedReplayable, InDoubt].map(|meaning| (status, meaning));
+        assert_eq!(Rules { overrides: harmless.to_vec(), ..Rules::default() }.check(), Ok(()));
+    }
+    let errors = vec![Status::Http(400), Status::Http(599), Status::Grpc(1)];
+    assert_eq!(Rules { not_applied: errors, ..Rules::default() }.check(), Ok(()));
+    assert_eq!(Rules::default().check(), Ok(()));
+}
+
+#[test]
 fn the_systems_own_word_outranks_status_and_overrides() {
     let rules = Rules { overrides: vec![(Status::Http(200), FailedReplayable)], ..Rules::default() };
     for (steer, meaning) in

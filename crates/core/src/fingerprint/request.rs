@@ -32,7 +32,7 @@ impl Default for Limits {
 /// Everything about a request that can count.
 ///
 /// Two requests have the same fingerprint exactly when they ask for the same thing under one [`Selection`]: the
-/// same method, operation, path and query string, byte by byte; the same content type, apart from its spelling; the
+/// same method, operation, path and query string, byte by byte as they are handed in; the same content type, apart from its spelling; the
 /// same values of the chosen headers; and bodies that say the same.
 ///
 /// Undoing a coding, sorting and hashing are work for the processor, and the sender decides how much: it can be seconds
@@ -58,13 +58,13 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// The method, as received.
+    /// The method, in its [normal form](crate::scope::normal_method).
     pub method: &'a str,
     /// What is asked for: the name of the operation, or the route where it has none, as
     /// [`Operation`](crate::scope::Operation) displays it.
     pub operation: &'a str,
-    /// The path of the target, as received: the name of an operation does not say which order it is about. Empty
-    /// for a caller that has no paths.
+    /// The path of the target, in its [normal form](crate::scope::normal_path): the name of an operation does not say which
+    /// order it is about. Empty for a caller that has no paths.
     pub path: &'a str,
     /// The query string without its question mark. None and an empty one are two different things.
     pub query: Option<&'a [u8]>,

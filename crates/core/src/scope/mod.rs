@@ -1,7 +1,7 @@
 //! Scopes: whose key it is and what it is for, and every identifier that follows from that.
 //!
 //! What lives here: the [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, and the ids
-//! derived from the result: operation ids, [`EventId`]s, resource ids. The bytes that are hashed are set down in
+//! derived from the result: operation ids, [`EventId`]s, resource ids; and the form in which methods and paths are compared. The bytes that are hashed are set down in
 //! `vectors/ids/README.md`, for implementations in other languages.
 //! What must never: a way to write two different scopes as the same bytes, a raw caller or tenant in debug output, or
 //! a change to an existing encoding (a new one gets a new label).
@@ -9,11 +9,13 @@
 mod caller;
 mod derived;
 pub(crate) mod encoding;
+mod normal;
 mod operation;
 mod secret;
 
 pub use caller::{Caller, Identity, Lifetime, Source};
 pub use derived::{EventId, NameError};
+pub use normal::{normal_method, normal_path, normal_path_except};
 pub use operation::Operation;
 pub use secret::{Secret, SecretTooShort};
 

@@ -9,8 +9,8 @@ use super::encoding::Sink;
 
 /// The operation that a key is good for.
 ///
-/// A name from the configuration, or method and raw path where there is none. `Display` writes either; the two kinds
-/// never make the same scope, even where they read the same.
+/// A name from the configuration, or method and path where there is none. `Display` writes either; the two kinds never
+/// make the same scope, even where they read the same.
 ///
 /// ```
 /// use semel_core::scope::Operation;
@@ -37,8 +37,9 @@ impl Operation {
         Self { text: name.into(), kind: Kind::Named }
     }
 
-    /// An operation by method and path, both exactly as they were received: methods are case-sensitive, and paths are
-    /// not decoded or normalised, since only the application knows which spellings mean the same.
+    /// An operation by method and path. Both are taken as they are: bring those of a request to their normal form first
+    /// ([`normal_method`](super::normal_method), [`normal_path`](super::normal_path)), as the HTTP layer does, or a retry in
+    /// another spelling is another operation.
     pub fn route(method: impl AsRef<str>, path: impl AsRef<str>) -> Self {
         let (method, path) = (method.as_ref(), path.as_ref());
         let text = [method, " ", path].concat().into();

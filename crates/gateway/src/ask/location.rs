@@ -2,7 +2,7 @@
 //!
 //! What lives here: from a `Location` to a path of the service. What must never: a path that stands for somewhere else.
 
-use crate::upstream::{Target, Transport};
+use crate::upstream::{Target, Transport, leads_out};
 use http::uri::{Authority, PathAndQuery};
 
 /// The path below `target` that `location` names, as a request to the gateway would have it; none where it names another
@@ -42,7 +42,8 @@ pub(super) fn below(location: &str, target: &Target, host: Option<&str>) -> Opti
 /// Without the base path, which is put before every request's.
 fn cut(path: &str, target: &Target) -> Option<PathAndQuery> {
     let below = path.strip_prefix(target.base()).filter(|below| below.starts_with('/'));
-    below.unwrap_or(path).parse().ok()
+    let path: PathAndQuery = below.unwrap_or(path).parse().ok()?;
+    (!leads_out(target.base(), path.path())).then_some(path)
 }
 
 /// Host and port; none where there are credentials, or nothing that could be either.
@@ -117,5 +118,7 @@ mod tests {
         assert_eq!(at("http://pay.internal/v1/charges/7").as_deref(), Some("/charges/7"));
         assert_eq!(at("/charges/7").as_deref(), Some("/charges/7"));
         assert_eq!(at("/v10/charges/7").as_deref(), Some("/v10/charges/7"));
+        assert_eq!(at("/v1/a/../charges/7").as_deref(), Some("/a/../charges/7"));
+        assert_eq!([at("/v1/../admin"), at("/%2e%2e/admin?x=1")], [None, None], "out of the base");
     }
 }

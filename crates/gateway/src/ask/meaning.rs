@@ -3,6 +3,7 @@
 //! What lives here: statuses, and places of a JSON body. What must never: a meaning that nobody wrote down; whatever is not
 //! listed says nothing.
 
+use crate::json;
 use http::StatusCode;
 use serde_json::Value;
 
@@ -73,7 +74,9 @@ impl Meaning {
             return Said::Applied;
         }
         let Some(body) = body else { return Said::Nothing("its body is too long to be looked into") };
-        let Ok(body) = serde_json::from_slice(body) else { return Said::Nothing("its body is not JSON") };
+        let Ok(body) = json::value(body) else {
+            return Said::Nothing("its body is not JSON, or has a member twice in one object");
+        };
         let all = |conditions: &[Condition]| conditions.iter().all(|condition| condition.holds(&body));
         let is_applied = all(&self.applied_if);
         let is_not_applied = !self.not_applied_if.is_empty() && all(&self.not_applied_if);
@@ -131,6 +134,9 @@ mod tests {
             (r#"{"status":"done"}"#, None),
             (r#"{"status":"done","n":"1"}"#, None),
             (r#"{"status":"pending","n":1}"#, None),
+            (r#"{"status":"unknown","status":"done","n":1}"#, None),
+            (r#"{"status":"done","n":1,"status":"unknown"}"#, None),
+            (r#"{"status":"done","n":1,"log":[{"a":1,"\u0061":2}]}"#, None),
             ("", None),
             ("<html>", None),
             ("[]", None),

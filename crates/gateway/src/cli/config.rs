@@ -33,6 +33,9 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
             let operations =
                 if operations == 1 { "1 operation".to_owned() } else { format!("{operations} operations") };
             crate::serve::say(&format!("{}: no mistakes; {operations}; {upstream}", file.display()));
+            for warning in config.warnings() {
+                crate::serve::say(&format!("  warning: {warning}"));
+            }
             for operation in &config.operations {
                 if let Some(callers) = operation.callers() {
                     crate::serve::say(&format!("  {}: {callers}", operation.title()));

@@ -5,6 +5,7 @@
 
 use crate::difference;
 use semel::core::fingerprint::{Limits, Request, Selection};
+use semel::core::scope::{Operation, normal_method, normal_path};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -27,10 +28,10 @@ pub(super) struct Args {
     /// The content encoding that it is sent with: gzip, deflate, br or zstd.
     #[arg(long, value_name = "CODING")]
     content_encoding: Option<String>,
-    /// The request's method.
+    /// The request's method, in any letter case.
     #[arg(long, default_value = "POST")]
     method: String,
-    /// The request's path, and the query string if there is one.
+    /// The request's path, in any spelling, and the query string if there is one.
     #[arg(long, default_value = "/")]
     path: String,
     /// The operation's name, where it has one other than method and path.
@@ -88,13 +89,14 @@ impl Read {
             Some((path, query)) => (path, Some(query.as_bytes())),
             None => (arguments.path.as_str(), None),
         };
-        let operation = semel::core::scope::Operation::route(&arguments.method, path).to_string();
+        let (method, path) = (normal_method(&arguments.method), normal_path(path));
+        let operation = Operation::route(&method, &path).to_string();
         let codings: Vec<_> = arguments.content_encoding.iter().map(String::as_bytes).collect();
         let request = Request {
             query,
             content_type: &[arguments.content_type.as_bytes()],
             content_encoding: &codings,
-            ..Request::new(&arguments.method, arguments.operation.as_ref().unwrap_or(&operation), path, &body)
+            ..Request::new(&method, arguments.operation.as_ref().unwrap_or(&operation), &path, &body)
         };
         let limits = Limits::default();
         let told = |error| format!("{} has no fingerprint: {error}", file.display());

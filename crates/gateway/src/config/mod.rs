@@ -48,9 +48,11 @@ use crate::serve::{Admin, Keeping, Limits, Operation, Plan};
 use crate::stores;
 use crate::trace::Tracer;
 use crate::upstream::{self, Target};
+use http::Method;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
-use semel_http::Terms;
+use semel_http::{Terms, is_registered_method};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -139,6 +141,19 @@ pub struct Config {
 }
 
 impl Config {
+    /// What is no mistake, and perhaps not what was meant.
+    pub fn warnings(&self) -> Vec<String> {
+        let terms = self.operations.iter().map(|operation| &operation.terms).chain([&self.terms]);
+        let methods = terms.flat_map(|terms| &terms.methods).filter(|method| !is_registered_method(method));
+        let methods: BTreeSet<_> = methods.map(Method::as_str).collect();
+        let told = |method: &str| {
+            format!(
+                "`{method}` is not a registered HTTP method; make sure that clients send it spelt like this"
+            )
+        };
+        methods.into_iter().map(told).collect()
+    }
+
     /// The plan, where it is known what to stand in front of.
     pub fn plan(self) -> Option<Plan> {
         Some(Plan {

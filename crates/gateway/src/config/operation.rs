@@ -1,6 +1,6 @@
 //! `[[operation]]`: which requests come under which terms.
 //!
-//! What lives here: names, templates, and whether each operation can be reached at all. What must never: two operations under
+//! What lives here: names, patterns, and whether each operation can be reached at all. What must never: two operations under
 //! one name, whose keys would be the same.
 
 use super::ask::{self, Asks};
@@ -11,7 +11,7 @@ use super::table::{Span, Table};
 use super::terms::{self, Blame};
 use crate::serve::Operation;
 use http::Method;
-use semel_http::{KeyRule, Routes, Terms, TermsError};
+use semel_http::{KeyRule, RoutePattern, Routes, Terms, TermsError};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(super) fn read(
 
 struct Read {
     operation: Operation,
-    segments: Segments,
+    pattern: RoutePattern,
     at: Option<Span>,
 }
 
@@ -78,19 +78,12 @@ fn one(
         table.page.mistake(rates_at.as_ref(), what, "take quotas out, or set key");
     }
     let (template, at) = template?;
-    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, Terms::default()));
-    if let Err(error) = routes {
-        table.page.mistake(
-            Some(&at),
-            error.to_string(),
-            "write a path such as \"/accounts/{account}/charges\"",
-        );
-        return None;
-    }
+    let pattern = RoutePattern::parse(template);
+    let pattern =
+        pattern.map_err(|error| table.page.mistake(Some(&at), error.problem(), error.remedy())).ok()?;
     check_name(table, template, &terms);
-    let segments = Segments::of(template);
     let operation = Operation { template: template.to_owned(), terms, questions, identity, rates };
-    let read = Read { operation, segments, at: Some(at) };
+    let read = Read { operation, pattern, at: Some(at) };
     reach(table, &read, before);
     Some(read)
 }
@@ -152,7 +145,7 @@ fn name(table: &Table<'_, '_>, before: &[Read]) -> Option<String> {
 /// Tells which requests of an operation never come to it, because earlier ones take them.
 fn reach(table: &Table<'_, '_>, read: &Read, before: &[Read]) {
     let takes = |earlier: &&Read, method: &Method| {
-        earlier.operation.terms.methods.contains(method) && earlier.segments.cover(&read.segments)
+        earlier.operation.terms.methods.contains(method) && earlier.pattern.covers(&read.pattern)
     };
     let taken: Vec<_> = read
         .operation
@@ -176,74 +169,4 @@ fn reach(table: &Table<'_, '_>, read: &Read, before: &[Read]) {
         "put this operation before the other, or name only the methods that are left for it"
     };
     table.page.mistake(read.at.as_ref(), what, mend);
-}
-
-/// A template's segments, each a text or anything; and whether more may follow.
-#[derive(Debug)]
-struct Segments {
-    fixed: Vec<Option<String>>,
-    is_open: bool,
-}
-
-impl Segments {
-    /// Of a template that is known to be one.
-    fn of(template: &str) -> Self {
-        let mut fixed = Vec::new();
-        let mut is_open = false;
-        for segment in template.trim_start_matches('/').split('/') {
-            if segment.starts_with("{*") {
-                is_open = true;
-            } else {
-                fixed.push((!segment.starts_with('{')).then(|| segment.to_owned()));
-            }
-        }
-        Self { fixed, is_open }
-    }
-
-    /// Whether every path that fits `other` fits this.
-    fn cover(&self, other: &Self) -> bool {
-        let is_long_enough = match (self.is_open, other.is_open) {
-            (true, true) => other.fixed.len() >= self.fixed.len(),
-            (true, false) => other.fixed.len() > self.fixed.len(),
-            (false, true) => false,
-            (false, false) => other.fixed.len() == self.fixed.len(),
-        };
-        is_long_enough
-            && self.fixed.iter().zip(&other.fixed).all(|pair| match pair {
-                (None, None) => true,
-                (None, Some(text)) => !text.is_empty(),
-                (Some(_), None) => false,
-                (Some(one), Some(other)) => one == other,
-            })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_template_covers_what_fits_no_other_way() {
-        let covers = |one: &str, other: &str| Segments::of(one).cover(&Segments::of(other));
-        for (one, other) in [
-            ("/a", "/a"),
-            ("/a/{id}", "/a/{name}"),
-            ("/a/{id}", "/a/7"),
-            ("/{*all}", "/a"),
-            ("/{*all}", "/a/{*rest}"),
-            ("/a/{*rest}", "/a/b/c"),
-        ] {
-            assert!(covers(one, other), "{one} {other}");
-        }
-        for (one, other) in [
-            ("/a", "/b"),
-            ("/a/7", "/a/{id}"),
-            ("/a/{id}", "/a/"),
-            ("/a/{id}", "/a/{*rest}"),
-            ("/a/{*rest}", "/a"),
-            ("/a/b/{*rest}", "/a/{*rest}"),
-        ] {
-            assert!(!covers(one, other), "{one} {other}");
-        }
-    }
 }

@@ -7,13 +7,13 @@ use super::patch::{Keep, Patch};
 use super::records::Sealing;
 use super::table::{Span, Table};
 use http::{HeaderName, Method};
-use semel::core::classify::Meaning;
+use semel::core::classify::{Meaning, is_success};
 use semel::core::fingerprint::{Pointer, Selection};
 use semel::core::key::Treatment;
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class, PolicyError};
 use semel::sealing::Seal;
-use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, StoreDown, Terms, TermsError};
+use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, StoreDown, Terms, TermsError, check_method};
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -76,13 +76,12 @@ fn pointer_told(error: &semel::core::fingerprint::SelectionError) -> String {
 }
 
 fn methods(table: &Table<'_, '_>) -> Option<Vec<Method>> {
-    let methods: Vec<Method> = table.parsed_list("methods", |text| {
-        let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
-        let method = Method::from_bytes(text.as_bytes()).ok();
-        method.filter(|method| is_plain && *method != Method::CONNECT).ok_or_else(|| {
-            format!("`{text}` is no method that can be protected: write such as \"POST\" or \"DELETE\"")
-        })
-    })?;
+    let mut methods: Vec<Method> = Vec::new();
+    for method in table.parsed_list("methods", method)? {
+        if !methods.contains(&method) {
+            methods.push(method);
+        }
+    }
     if methods.is_empty() && table.list("methods").is_some_and(|list| list.is_empty()) {
         let at = table.span_of("methods");
         table.page.mistake(
@@ -92,6 +91,20 @@ fn methods(table: &Table<'_, '_>) -> Option<Vec<Method>> {
         );
     }
     Some(methods)
+}
+
+/// A method that requests can have, in the form in which it is compared.
+fn method(text: &str) -> Result<Method, String> {
+    let other =
+        || format!("`{text}` is not a method that can be protected: write such as \"POST\" or \"DELETE\"");
+    let method = Method::from_bytes(text.as_bytes()).map_err(|_| other())?;
+    match check_method(&method) {
+        Ok(method) if method != Method::CONNECT => Ok(method),
+        Err(TermsError::Method { meant, .. }) => {
+            Err(format!("no request would come under `{text}`, which is not a method: write \"{meant}\""))
+        }
+        _ => Err(other()),
+    }
 }
 
 fn class(table: &Table<'_, '_>) -> Option<Class> {
@@ -167,11 +180,12 @@ fn not_applied_statuses(table: &Table<'_, '_>) -> Option<Vec<Status>> {
             _ => None,
         };
         match read {
+            Some(status) if is_success(status) => not_a_failure(table, &value.span(), status),
             Some(status) => found.push(status),
             None => table.page.mistake(
                 Some(&value.span()),
                 "that is no status that an answer can have",
-                "write a number from 200 to 599, or \"grpc:7\" for a gRPC status",
+                "write a number from 400 to 599, or \"grpc:7\" for a gRPC status",
             ),
         }
     }
@@ -203,9 +217,27 @@ fn statuses(table: &Table<'_, '_>) -> Option<Vec<(Status, Meaning)>> {
                 continue;
             }
         };
+        if meant == Meaning::NotApplied && is_success(status) {
+            not_a_failure(table, &meaning.span(), status);
+            continue;
+        }
         found.push((status, meant));
     }
     Some(found)
+}
+
+/// Tells that a success cannot mean that nothing took effect.
+fn not_a_failure(table: &Table<'_, '_>, at: &Span, status: Status) {
+    let code = match status {
+        Status::Http(code) => format!("a {code}"),
+        Status::Grpc(code) => format!("gRPC status {code}"),
+        Status::Value => "a value".to_owned(),
+    };
+    let what =
+        format!("{code} is a success, and cannot say that nothing took effect: every retry would run again");
+    let mend =
+        "name errors only; a service that did nothing can say so with Idempotency-Outcome: not-applied";
+    table.page.mistake(Some(at), what, mend);
 }
 
 /// Whose mistake it is where these keys do not go together.

@@ -4,7 +4,7 @@
 //! the upstream has none. What must never: a difference between what Semel is shown and what the upstream will be.
 
 use super::{hops, refusal};
-use crate::upstream::ASKED_BYTES_MAX;
+use crate::upstream::{ASKED_BYTES_MAX, leads_out};
 use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
@@ -23,10 +23,12 @@ pub struct Rules {
     pub end_to_end: Vec<HeaderName>,
     /// Where the specification is published; see [`semel_http::Layer::publishing`].
     pub prefix: String,
+    /// The path that is put before every request's; empty, or without a slash at its end.
+    pub base: String,
 }
 
 /// Stands outside of Semel's layer. Brings the target to its origin form and `Host` to the authority that was asked for,
-/// takes off what `Connection` names, refuses CONNECT and targets that are too long for one, and tells clients what became of requests that have no response.
+/// takes off what `Connection` names, refuses CONNECT and targets that are too long or lead out of the base path, and tells clients what became of requests that have no response.
 #[derive(Debug, Clone)]
 pub struct Inbound<S> {
     inner: S,
@@ -79,7 +81,8 @@ where
 /// Brings a request to the one form in which it is looked at, or refuses it.
 fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> {
     let malformed = |detail| Box::new(refusal::malformed(detail));
-    if parts.method == Method::CONNECT {
+    // In any letter case: a service that reads `connect` as CONNECT would take what follows for a tunnel.
+    if parts.method.as_str().eq_ignore_ascii_case(Method::CONNECT.as_str()) {
         return Err(Box::new(refusal::tunnel()));
     }
     if parts.uri.path_and_query().is_some_and(|asked| asked.as_str().len() > ASKED_BYTES_MAX) {
@@ -103,6 +106,9 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
             }
             _ => {}
         }
+    }
+    if leads_out(&rules.base, parts.uri.path()) {
+        return Err(malformed("Its path leads out of the service's base path."));
     }
     if parts.version == Version::HTTP_2 {
         join_crumbs(&mut parts.headers);

@@ -198,7 +198,7 @@ impl Plan {
     }
 
     /// What no client may have taken off a request by naming it in `Connection`, whatever its key, its fingerprint and its
-    /// caller are read from; and where the problems of unprotected requests are explained.
+    /// caller are read from; where the problems of unprotected requests are explained; and what no path may lead out of.
     pub(super) fn rules(&self) -> forward::Rules {
         let mut end_to_end: Vec<HeaderName> = Vec::new();
         for terms in self.all_terms() {
@@ -207,7 +207,7 @@ impl Plan {
             end_to_end.extend(counted.iter().filter_map(|name| name.parse().ok()));
         }
         end_to_end.extend(self.identities().flat_map(Identity::credentials).cloned());
-        forward::Rules { end_to_end, prefix: self.prefix.clone() }
+        forward::Rules { end_to_end, prefix: self.prefix.clone(), base: self.target.base().to_owned() }
     }
 }
 

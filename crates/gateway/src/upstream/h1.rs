@@ -139,7 +139,10 @@ pub(super) fn prepare(request: &mut Request<semel_http::Body>, authority: &str) 
     {
         request.headers_mut().insert(HOST, host);
     }
-    let expects_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    // In any letter case, as services read it.
+    let expects_body = [Method::POST, Method::PUT, Method::PATCH]
+        .iter()
+        .any(|method| request.method().as_str().eq_ignore_ascii_case(method.as_str()));
     if expects_body && request.body().is_end_stream() {
         request.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
     }

@@ -19,7 +19,7 @@ mod tls;
 
 pub use body::Body;
 pub use options::Options;
-pub(crate) use target::ASKED_BYTES_MAX;
+pub(crate) use target::{ASKED_BYTES_MAX, leads_out};
 pub use target::{Target, TargetError, Transport};
 pub use tls::{Tls, TlsError};
 

@@ -1,11 +1,13 @@
 //! Where the upstream is.
 //!
 //! What lives here: the URL that an operator writes, and a request's path below it. What must never: a path or query that
-//! is rewritten on its way; two spellings of one path are the upstream's to tell apart.
+//! is rewritten on its way, or a path that leads out of the base.
 
 use http::Uri;
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use rustls::pki_types::ServerName;
+use semel::core::scope::normal_path;
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -139,6 +141,19 @@ impl fmt::Display for Target {
     }
 }
 
+/// Whether a path leads out of `base` where it is put below that: by `..` segments, which services resolve. What is looked at
+/// as `/../v1/charges` would be `/charges` below `/v1`, and so pass by its rule.
+pub(crate) fn leads_out(base: &str, path: &str) -> bool {
+    match normal_path(path) {
+        Cow::Owned(normal) if !base.is_empty() => {
+            let base_normal = normal_path(base);
+            normal_path(&format!("{base}{path}")) != format!("{}{normal}", base_normal.trim_end_matches('/'))
+        }
+        // A path that is its own normal form has no such segments.
+        _ => false,
+    }
+}
+
 /// Why a URL is no upstream's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetError {
@@ -209,6 +224,20 @@ mod tests {
             let below = if path == "*" { path.to_owned() } else { format!("/base{path}") };
             assert_eq!(joined("http://h/base/"), below);
         }
+    }
+
+    #[test]
+    fn a_path_that_climbs_out_of_the_base_is_found() {
+        for path in ["/..", "/../v1/charges", "/%2e%2E/x", "/a/../../x", "//../x", "/a/%2e./..", "/../v1"] {
+            assert!(leads_out("/v1", path), "{path}");
+            assert!(!leads_out("", path), "{path}: there is nothing to lead out of");
+        }
+        for path in
+            ["/", "*", "/charges", "/a/../b", "/a/b/../..", "/.", "//charges", "/%63harges", "/..;/x", "/..."]
+        {
+            assert!(!leads_out("/v1", path), "{path}");
+        }
+        assert!(!leads_out("/%76//1/x/..", "/a/../b") && leads_out("/%76//1/x/..", "/../b"));
     }
 
     #[test]

@@ -97,3 +97,16 @@ fn a_new_key_has_the_form_that_was_asked_for() {
     assert_eq!(made("uuid7").as_bytes()[14], b'7');
     assert_eq!(made("uuid4").as_bytes()[14], b'4');
 }
+
+#[test]
+fn a_fingerprint_is_that_of_the_gateway_in_any_spelling_of_the_request() {
+    let hash = |method: &str, path: &str| {
+        let arguments = ["--content-type", "text/plain", "--method", method, "--path", path];
+        semel(&[&["fingerprint", "Cargo.toml"][..], &arguments].concat()).exits(0).out
+    };
+    let usual = hash("POST", "/charges?x=%41");
+    assert_eq!(hash("post", "//x/../%63harges?x=%41"), usual);
+    for (method, path) in [("PUT", "/charges?x=%41"), ("POST", "/charges?x=A"), ("POST", "/Charges?x=%41")] {
+        assert_ne!(hash(method, path), usual, "{method} {path}");
+    }
+}

@@ -24,6 +24,7 @@ mod sealed;
 mod secret;
 mod secure;
 mod settings;
+mod spelling;
 mod states;
 mod status;
 mod tokens;

@@ -19,7 +19,12 @@ fn peer(options: Options) -> Options {
 /// What a client is told by the whole gateway in front of `url`.
 async fn forwarded(url: &str, options: Options, request: Request<semel_http::Body>) -> Reply {
     let outbound = Outbound::new(upstream(url, upstream::Options::default()), peer(options));
-    let rules = Rules { end_to_end: vec!["x-tenant".parse().expect("a name")], prefix: String::new() };
+    let base = url.trim_end_matches('/').splitn(4, '/').nth(3).map(|base| format!("/{base}"));
+    let rules = Rules {
+        end_to_end: vec!["x-tenant".parse().expect("a name")],
+        prefix: String::new(),
+        base: base.unwrap_or_default(),
+    };
     let mut gateway = Inbound::new(layer().await.layer(outbound), rules);
     let response = gateway.call(request).await.expect("infallible");
     read(response).await.expect("a whole response")
@@ -179,6 +184,44 @@ async fn a_target_that_is_too_long_is_refused_and_never_sent_without_the_base_pa
     let requests = script.requests();
     assert_eq!(requests.len(), 1);
     assert!(requests[0].starts_with("POST /tenants/7/aaa"), "sent without its base path");
+}
+
+#[tokio::test]
+async fn a_path_that_leads_out_of_the_base_path_is_refused() {
+    let script = Script::answering(ANSWER);
+    let url = format!("http://{}/tenants/7", script.address);
+    for target in ["/..", "/../8/charges", "/%2e%2E/8/charges", "/a/../../8", "/../7/charges"] {
+        let asked = request("POST", target, &[("host", "pay.example"), ("idempotency-key", KEY)]);
+        assert_eq!(forwarded(&url, Options::default(), asked).await.status, 400, "{target}");
+    }
+    assert!(script.requests().is_empty());
+    let asked = request("POST", "/a/../charges", &[("host", "pay.example")]);
+    assert_eq!(forwarded(&url, Options::default(), asked).await.status, 200);
+    assert!(script.requests()[0].starts_with("POST /tenants/7/a/../charges HTTP/1.1\r\n"), "as received");
+}
+
+#[tokio::test]
+async fn a_tunnel_is_refused_in_any_letter_case() {
+    let script = Script::answering(ANSWER);
+    let url = format!("http://{}", script.address);
+    for method in ["connect", "Connect"] {
+        let asked = request(method, "/charges", &[("host", "pay.example")]);
+        assert_eq!(forwarded(&url, Options::default(), asked).await.status, 501, "{method}");
+    }
+    assert!(script.requests().is_empty());
+}
+
+#[tokio::test]
+async fn an_empty_body_has_a_length_in_any_letter_case_of_the_method() {
+    for method in ["POST", "post", "Patch"] {
+        let script = Script::answering(ANSWER);
+        let url = format!("http://{}", script.address);
+        let asked = request(method, "/charges", &[("host", "pay.example")]);
+        assert_eq!(forwarded(&url, Options::default(), asked).await.status, 200);
+        let head = script.requests().remove(0);
+        assert!(head.starts_with(&format!("{method} /charges HTTP/1.1\r\n")), "{head}");
+        assert!(head.to_ascii_lowercase().contains("\r\ncontent-length: 0\r\n"), "{head}");
+    }
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod retained;
 mod settings;
 mod shadow;
 mod sources;
+mod spelling;
 mod streams;
 mod table;
 mod tonic;

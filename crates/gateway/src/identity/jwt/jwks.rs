@@ -5,8 +5,8 @@
 
 use super::algorithm::{Algorithm, Kind};
 use super::base64url;
-use super::json;
 use super::key::{Key, KeyError};
+use crate::json;
 use serde_json::{Map, Value};
 use std::fmt;
 

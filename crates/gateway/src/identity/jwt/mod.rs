@@ -9,7 +9,6 @@ mod base64url;
 mod der;
 mod fetch;
 mod issuer;
-mod json;
 mod jwks;
 mod key;
 mod keys;

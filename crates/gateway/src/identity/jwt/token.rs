@@ -5,9 +5,9 @@
 
 use super::algorithm::Algorithm;
 use super::base64url;
-use super::json;
 use super::jwks::ID_BYTES_MAX;
 use super::refused::Refused;
+use crate::json;
 use serde_json::{Map, Value};
 
 /// The longest token that is looked at.

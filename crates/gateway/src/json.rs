@@ -1,18 +1,23 @@
 //! JSON from strangers.
 //!
-//! What lives here: objects in which every member stands once, at any depth. What must never: a choice between two members of
-//! one name; the issuer's library may have taken the other one.
+//! What lives here: values in which every member of an object stands once, at any depth. What must never: a choice between two
+//! members of one name; whoever wrote them may have meant the other one.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 
 /// The members of an object. `None` for whatever is no object, repeats a member, or nests deeper than 128 levels.
-pub(super) fn object(text: &[u8]) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(text).ok()? {
-        Unique(Value::Object(members)) => Some(members),
-        Unique(_) => None,
+pub(crate) fn object(text: &[u8]) -> Option<Map<String, Value>> {
+    match value(text).ok()? {
+        Value::Object(members) => Some(members),
+        _ => None,
     }
+}
+
+/// Any value. An error for whatever is no JSON, repeats a member, or nests deeper than 128 levels.
+pub(crate) fn value(text: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(text).map(|Unique(value)| value)
 }
 
 /// A value in which no object repeats a member.
@@ -91,7 +96,10 @@ mod tests {
     fn a_repeated_member_is_refused_at_any_depth_and_in_any_spelling() {
         for text in [r#"{"a":1,"a":1}"#, r#"{"b":[{"a":1,"a":2}]}"#, r#"{"sub":"x","\u0073ub":"y"}"#] {
             assert_eq!(object(text.as_bytes()), None, "{text}");
+            assert!(value(text.as_bytes()).is_err(), "{text}");
         }
+        assert!(value(br#"[1,[{"a":1,"a":1}]]"#).is_err());
+        assert!(value(br#"[{"a":1},{"a":1}]"#).is_ok(), "each object has its own");
     }
 
     #[test]

@@ -1,0 +1,284 @@
+//! The form in which methods and paths are compared.
+//!
+//! What lives here: which spellings of a method or a path ask for the same thing. What must never: a spelling that is sent
+//! on; services are sent what the client wrote. Nor letter case, a trailing slash or `;` parameters: services disagree about
+//! these, so each operator decides.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// A method as it is compared: in upper case. Many services accept `post` for `POST`, and run it.
+///
+/// ```
+/// use semel_core::scope::normal_method;
+///
+/// assert_eq!(normal_method("patch"), "PATCH");
+/// ```
+pub fn normal_method(method: &str) -> Cow<'_, str> {
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        Cow::Owned(method.to_ascii_uppercase())
+    } else {
+        Cow::Borrowed(method)
+    }
+}
+
+/// A path as it is compared: the normal form of RFC 3986 (6.2.2), with repeated slashes merged.
+///
+/// Escapes of letters, digits, `-`, `.`, `_` and `~` are decoded, and other escapes are in upper case. Characters that a
+/// path may not have, and a `%` that begins no escape, are escaped. Repeated slashes are one, and then `.` and `..`
+/// segments are removed. A text that does not begin with a slash (`*`) is no path, and stays as it is.
+///
+/// An ordinary path is its own normal form, and so is every normal form.
+///
+/// ```
+/// use semel_core::scope::normal_path;
+///
+/// assert_eq!(normal_path("//v1/%63harges/./7%2fa"), "/v1/charges/7%2Fa");
+/// assert_eq!(normal_path("/a/%2e%2e/charges"), "/charges");
+/// assert_eq!(normal_path("/Charges/;v=1"), "/Charges/;v=1");
+/// ```
+pub fn normal_path(path: &str) -> Cow<'_, str> {
+    normal_path_except(path, |_| false)
+}
+
+/// The same for a text that is a path except for some segments, which stay as they are: the parameters of a route.
+pub fn normal_path_except(path: &str, is_kept: impl Fn(&str) -> bool) -> Cow<'_, str> {
+    let Some(rest) = path.strip_prefix('/').filter(|_| !is_ordinary(path)) else {
+        return Cow::Borrowed(path);
+    };
+    let mut normal = String::with_capacity(path.len());
+    let mut has_slash_at_end = false;
+    for segment in rest.split('/') {
+        let before = normal.len();
+        normal.push('/');
+        if is_kept(segment) {
+            normal.push_str(segment);
+        } else {
+            push_segment(&mut normal, segment);
+        }
+        // By what is written now: an escaped dot segment is one.
+        let levels_up = match &normal[before..] {
+            "/" | "/." => 0,
+            "/.." => 1,
+            _ => {
+                has_slash_at_end = false;
+                continue;
+            }
+        };
+        has_slash_at_end = true;
+        normal.truncate(before);
+        if levels_up == 1 {
+            normal.truncate(normal.rfind('/').unwrap_or(0));
+        }
+    }
+    if has_slash_at_end {
+        normal.push('/');
+    }
+    Cow::Owned(normal)
+}
+
+/// Whether a path is surely its own normal form, as most are.
+fn is_ordinary(path: &str) -> bool {
+    let is_ordinary = |byte: u8| byte == b'/' || is_plain(byte);
+    path.bytes().all(is_ordinary) && !path.contains("//") && !path.contains("/.")
+}
+
+fn push_segment(normal: &mut String, segment: &str) {
+    let mut rest = segment.as_bytes();
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        let byte = match (*byte, escaped(after)) {
+            (b'%', Some(byte)) => {
+                rest = &after[2..];
+                if !is_unreserved(byte) {
+                    push_escape(normal, byte);
+                    continue;
+                }
+                byte
+            }
+            (byte, _) => byte,
+        };
+        if is_plain(byte) {
+            normal.push(char::from(byte));
+        } else {
+            push_escape(normal, byte);
+        }
+    }
+}
+
+fn push_escape(normal: &mut String, byte: u8) {
+    // Writing to a string cannot fail.
+    let _ = write!(normal, "%{byte:02X}");
+}
+
+/// The byte that two hexadecimal digits stand for, where a text begins with two.
+fn escaped(text: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
+    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+}
+
+/// `unreserved` of RFC 3986: what an escape never changes the meaning of.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// `pchar` of RFC 3986, but for escapes: what stands in a segment as it is.
+fn is_plain(byte: u8) -> bool {
+    is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_rule_of_the_normal_form_holds() {
+        for (path, normal) in [
+            ("/", "/"),
+            ("/charges", "/charges"),
+            ("/.well-known/a..b/...", "/.well-known/a..b/..."),
+            ("/%63harges", "/charges"),
+            ("/%7euser/%2D%2e%5F", "/~user/-._"),
+            ("/a%2fb%3a%c3%bc", "/a%2Fb%3A%C3%BC"),
+            ("//charges", "/charges"),
+            ("/a///b//", "/a/b/"),
+            ("//", "/"),
+            ("/a/./b/../c", "/a/c"),
+            ("/a/%2e/b/%2E%2e/c", "/a/c"),
+            ("/a/.%2e/b", "/b"),
+            ("/a//../b", "/b"),
+            ("/../../charges", "/charges"),
+            ("/a/b/..", "/a/"),
+            ("/a/b/.", "/a/b/"),
+            ("/..", "/"),
+            ("/über/a b\"|[x]", "/%C3%BCber/a%20b%22%7C%5Bx%5D"),
+            ("/100%/%zz/%4/%", "/100%25/%25zz/%254/%25"),
+            ("/%%363", "/%2563"),
+            ("/%2563harges", "/%2563harges"),
+            ("*", "*"),
+            ("", ""),
+            ("charges//x", "charges//x"),
+        ] {
+            assert_eq!(normal_path(path), normal, "{path}");
+        }
+    }
+
+    #[test]
+    fn letter_case_trailing_slashes_and_parameters_stay() {
+        for path in ["/Charges", "/charges/", "/charges;v=1", "/..;/charges", "/a/b;c=d/e,f"] {
+            assert_eq!(normal_path(path), path);
+        }
+    }
+
+    #[test]
+    fn segments_that_are_kept_stay_whatever_is_around_them() {
+        let kept = |path| normal_path_except(path, |segment| segment.starts_with('{')).into_owned();
+        assert_eq!(kept("/%61/{id}//ü/{*rest}"), "/a/{id}/%C3%BC/{*rest}");
+        assert_eq!(kept("/a/{id}/../b"), "/a/b");
+    }
+
+    #[test]
+    fn a_method_is_folded_and_an_ordinary_one_untouched() {
+        for method in ["post", "Post", "POST"] {
+            assert_eq!(normal_method(method), "POST");
+        }
+        assert!(matches!(normal_method("M-SEARCH"), Cow::Borrowed("M-SEARCH")));
+    }
+
+    /// A segment of characters that stand in a path as they are, and no dot segment.
+    fn segment() -> impl Strategy<Value = String> {
+        "[a-zA-Z0-9._~!$&'()*+,;=:@-]{1,6}"
+            .prop_filter("a dot segment", |segment| segment != "." && segment != "..")
+    }
+
+    fn segments() -> impl Strategy<Value = (Vec<String>, bool)> {
+        (proptest::collection::vec(segment(), 0..5), any::<bool>())
+    }
+
+    fn joined(segments: &[String], has_slash_at_end: bool) -> String {
+        let mut path: String = segments.iter().flat_map(|segment| ["/", segment]).collect();
+        if has_slash_at_end || path.is_empty() {
+            path.push('/');
+        }
+        path
+    }
+
+    /// Text in which everything that counts here is frequent.
+    fn hostile() -> impl Strategy<Value = String> {
+        prop_oneof!["[/.%2eEfF5~aZ;é{ ]{0,24}", "/[/.%2eE3]{0,16}", any::<String>()]
+    }
+
+    /// Another spelling of a segment: each of its characters escaped or not, in either case.
+    fn spelt(segment: &str, dice: &mut impl Iterator<Item = u8>) -> String {
+        let mut text = String::new();
+        for byte in segment.bytes() {
+            match dice.next().unwrap_or(2) % 3 {
+                0 if is_unreserved(byte) => drop(write!(text, "%{byte:02x}")),
+                1 if is_unreserved(byte) => drop(write!(text, "%{byte:02X}")),
+                _ => text.push(char::from(byte)),
+            }
+        }
+        text
+    }
+
+    proptest! {
+        #[test]
+        fn a_normal_form_is_its_own(path in hostile()) {
+            let once = normal_path(&path).into_owned();
+            prop_assert_eq!(normal_path(&once), once.as_str());
+        }
+
+        #[test]
+        fn a_normal_path_has_no_second_spelling_left(path in hostile()) {
+            let path = format!("/{path}");
+            let normal = normal_path(&path);
+            let rest = normal.strip_prefix('/').expect("a path stays one");
+            let mut segments: Vec<_> = rest.split('/').collect();
+            // Empty at the end only: a slash there is the operator's matter.
+            if segments.last() == Some(&"") {
+                segments.pop();
+            }
+            for segment in segments {
+                prop_assert!(!["", ".", ".."].contains(&segment), "{normal}");
+                prop_assert!(segment.bytes().all(|byte| byte == b'%' || is_plain(byte)), "{normal}");
+                for escape in segment.split('%').skip(1) {
+                    let byte = escaped(escape.as_bytes()).expect("a % begins an escape");
+                    prop_assert!(!is_unreserved(byte), "{normal}");
+                    prop_assert!(!escape[..2].contains(|c: char| c.is_ascii_lowercase()), "{normal}");
+                }
+            }
+        }
+
+        #[test]
+        fn an_ordinary_path_is_unchanged((segments, has_slash) in segments()) {
+            let path = joined(&segments, has_slash);
+            prop_assert_eq!(normal_path(&path), path.as_str());
+        }
+
+        #[test]
+        fn every_spelling_of_a_path_has_the_same_normal_form(
+            (segments, has_slash) in segments(),
+            dice in proptest::collection::vec(any::<u8>(), 96),
+        ) {
+            let path = joined(&segments, has_slash);
+            let mut dice = dice.into_iter();
+            let mut other = String::new();
+            for segment in &segments {
+                other.push_str(match dice.next().unwrap_or(0) % 6 {
+                    0 => "//",
+                    1 => "/./",
+                    2 => "/%2e//",
+                    3 => "/gone/../",
+                    4 => "/%67one/.%2E/",
+                    _ => "/",
+                });
+                other.push_str(&spelt(segment, &mut dice));
+            }
+            if path.ends_with('/') {
+                other.push_str(["/", "//", "/.", "/x/.."][usize::from(dice.next().unwrap_or(0) % 4)]);
+            }
+            prop_assert_eq!(normal_path(&other), path.as_str());
+        }
+    }
+}

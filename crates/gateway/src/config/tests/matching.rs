@@ -1,0 +1,78 @@
+//! Routes, methods and statuses that could not mean what they say.
+
+use super::{mistakes, one_mistake, parsed};
+use http::Method;
+
+#[test]
+fn a_route_that_no_request_matches_is_refused_with_what_to_write() {
+    for (path, found, remedy) in [
+        ("a/b", "a path begins with a slash", "write `/a/b`"),
+        ("/users/:id", "`:id` is compared letter by letter", "write `/users/{id}`"),
+        ("/users/*", "`*` is compared letter by letter", "write `/users/{*rest}`"),
+        ("/users/<id>", "`<id>` is compared letter by letter", "write `/users/{id}`"),
+        ("/pay?now", "`?now` is a query", "write `/pay`"),
+        ("/c#d", "`#d` is a fragment", "write `/c`"),
+        ("/x y", "a blank", "write `/x%20y`"),
+        ("/x/{a}{b}", "`{a}{b}` is not one parameter", "write `/x/{a}`"),
+    ] {
+        let told = [&format!("`{path}` is not a route pattern"), found, &format!(" / {remedy}")];
+        one_mistake(&format!("[[operation]]\npath = \"{path}\"\n"), "2:8", &told);
+    }
+}
+
+#[test]
+fn routes_are_compared_in_their_normal_form() {
+    for (first, second) in [("/charges", "/%63harges"), ("/über", "/%c3%bcber"), ("/a/{id}", "//a/./7")] {
+        let text = format!("[[operation]]\npath = \"{first}\"\n[[operation]]\npath = \"{second}\"\n");
+        one_mistake(&text, "4:8", &["never comes here", &format!("`{first}` above takes it")]);
+    }
+    let both = parsed("[[operation]]\npath = \"/charges\"\n[[operation]]\npath = \"/Charges\"\n");
+    assert_eq!(both.operations.len(), 2);
+}
+
+#[test]
+fn a_mistyped_method_is_refused_with_the_one_that_was_meant() {
+    for (method, meant) in [("POTS", "POST"), ("pots", "POST"), ("PATHC", "PATCH"), ("DELET", "DELETE")] {
+        let told = [&format!("`{method}`"), "not a method", &format!("write \"{meant}\"")];
+        one_mistake(&format!("[defaults]\nmethods = [\"GET\", \"{method}\"]\n"), "2:19", &told);
+    }
+    for method in ["", "a b", "CONNECT", "connect"] {
+        let text = format!("[[operation]]\npath = \"/x\"\nmethods = [\"{method}\"]\n");
+        one_mistake(&text, "3:12", &["is not a method that can be protected"]);
+    }
+}
+
+#[test]
+fn methods_are_read_in_any_letter_case_and_others_than_the_registered_are_told() {
+    let config = parsed("[defaults]\nmethods = [\"post\", \"POST\", \"Delete\", \"mkcol\"]\n");
+    let mkcol = Method::from_bytes(b"MKCOL").expect("a token");
+    assert_eq!(config.terms.methods, [Method::POST, Method::DELETE, mkcol]);
+    assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    let config = parsed(
+        "[[operation]]\npath = \"/a\"\nmethods = [\"frob\"]\n[[operation]]\npath = \"/b\"\nmethods = [\"FROB\", \"PUT\"]\n",
+    );
+    let [warning] = &config.warnings()[..] else { panic!("{:?}", config.warnings()) };
+    assert!(warning.contains("`FROB` is not a registered HTTP method"), "{warning}");
+}
+
+#[test]
+fn no_success_says_that_nothing_took_effect() {
+    let told = ["is a success", "every retry would run again", "name errors only"];
+    one_mistake("[defaults]\nnot_applied_statuses = [429, 200]\n", "2:30", &[&["a 200"][..], &told].concat());
+    one_mistake("[defaults]\nnot_applied_statuses = [\"grpc:0\"]\n", "2:25", &["gRPC status 0", told[0]]);
+    one_mistake(
+        "[[operation]]\npath = \"/x\"\nstatuses = { 302 = \"not-applied\" }\n",
+        "3:20",
+        &["a 302", told[0]],
+    );
+    one_mistake(
+        "[defaults]\nstatuses = { \"grpc:0\" = \"not-applied\" }\n",
+        "2:25",
+        &["gRPC status 0", told[0]],
+    );
+    assert_eq!(mistakes("[defaults]\nnot_applied_statuses = [200, 201]\n").len(), 2, "each is told");
+    one_mistake("[defaults]\nnot_applied_statuses = [100]\n", "2:25", &["no status that an answer can have"]);
+    parsed(
+        "[defaults]\nnot_applied_statuses = [400, 500]\nstatuses = { 200 = \"unknown\", 201 = \"failed\" }\n",
+    );
+}
