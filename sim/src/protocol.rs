@@ -64,14 +64,14 @@ impl Protocol {
             }
             (Some(Bug::MismatchAfterInProgress), Found::Record(record)) => match record.state() {
                 State::Claimed { lease_until } | State::Processing { lease_until }
-                    if stamp.now < *lease_until =>
+                    if stamp.now.at < *lease_until =>
                 {
                     Decision::Answer(Reply::InProgress)
                 }
                 _ => real(),
             },
             (Some(Bug::FingerprintSkippedOnReplay), Found::Record(record)) => match record.state() {
-                State::Succeeded { outcome, expires_at } if stamp.now < *expires_at => {
+                State::Succeeded { outcome, expires_at } if stamp.now.at < *expires_at => {
                     Decision::Answer(Reply::Replay(outcome))
                 }
                 _ => real(),
@@ -80,7 +80,7 @@ impl Protocol {
                 as_if_remembered_for_ever(record, command, ticket, stamp).unwrap_or_else(real)
             }
             (Some(Bug::RefusalNeverTriedAgain), Found::Record(record)) => match record.state() {
-                State::FailedNotReplayable { expires_at, .. } if stamp.now < *expires_at => {
+                State::FailedNotReplayable { expires_at, .. } if stamp.now.at < *expires_at => {
                     Decision::Answer(Reply::InProgress)
                 }
                 _ => real(),
@@ -119,7 +119,7 @@ impl Protocol {
             }
             (Some(Bug::FinishOverFinal), State::Succeeded { .. } | State::FailedReplayable { .. }) => {
                 let mut open = record.clone();
-                open.set_state(State::Processing { lease_until: stamp.now });
+                open.set_state(State::Processing { lease_until: stamp.now.at });
                 let write = machine::finish(&open, token, ending, stamp)?;
                 Ok(Write { expect: Expect::unchanged(record), ..write })
             }
@@ -197,7 +197,7 @@ impl Protocol {
                 machine::reconcile(record, Verdict::Refused, stamp)
             }
             (Some(Bug::NotFoundJudgedWhenAnswered), Verdict::NotApplied { .. }) => {
-                machine::reconcile(record, Verdict::NotApplied { asked_at: stamp.now }, stamp)
+                machine::reconcile(record, Verdict::NotApplied { asked_at: stamp.now.at }, stamp)
             }
             _ => machine::reconcile(record, verdict, stamp),
         }

@@ -166,6 +166,8 @@ impl Client {
             Told::Mismatch => line(Kind::Wrong, "mismatch"),
             Told::AttemptsExhausted => line(Kind::Wrong, "attempts-exhausted"),
             Told::Unreadable => line(Kind::Wrong, "unreadable"),
+            // A node that has just started expires nothing: ask again.
+            Told::ClockNotTrusted { .. } => line(Kind::Nothing, "-"),
         };
         Line { operation_id: operation_id.to_string(), at: clock::now(), ..told }
     }

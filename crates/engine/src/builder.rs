@@ -168,20 +168,21 @@ impl Builder {
             return Err(BuildError::Secrets(secrets::Error::Terms));
         }
         let spawn = self.spawn.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
-        let asked = self.clock.uptime();
         let patience = PATIENCE * self.settings.store_timeout;
-        let first = self.store.get(CommandId::from_bytes([0; 32]));
-        let told = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
-        let received = self.clock.uptime();
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
         let configured = Configured { secret: self.secret.as_deref(), rotate_to: self.rotate_to.as_deref() };
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms);
         let secrets = bounded(&*self.clock, patience, secrets).await?.map_err(BuildError::Secrets)?;
+        // Before the time is asked for: what others write meanwhile would look like a time that has not come.
         let run = format!("{name} {:016x}", self.random.bits() >> 64);
         let read = Heartbeat::read(&*self.store, run);
         let (heartbeat, remembered) =
             bounded(&*self.clock, patience, read).await?.map_err(BuildError::Store)?;
+        let asked = self.clock.uptime();
+        let first = self.store.get(CommandId::from_bytes([0; 32]));
+        let told = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
+        let received = self.clock.uptime();
         let boot = self.clock.boot();
         let clock = self.settings.clock.clone();
         let (time, change) = TrustedTime::start(clock, boot.as_deref(), remembered, (told, asked, received));

@@ -22,6 +22,7 @@ pub(crate) enum Heard {
     Store(Kind),
     Closing,
     Quota,
+    ClockNotTrusted,
     Refused(String),
 }
 
@@ -51,6 +52,7 @@ impl From<Told> for Heard {
             Told::Expired => Self::Expired,
             Told::AttemptsExhausted => Self::Exhausted,
             Told::Unreadable => Self::Unreadable,
+            Told::ClockNotTrusted { .. } => Self::ClockNotTrusted,
         }
     }
 }
@@ -66,6 +68,7 @@ impl Heard {
                 | Self::Store(_)
                 | Self::Closing
                 | Self::Quota
+                | Self::ClockNotTrusted
                 | Self::Ran { ending: Ending::NotApplied(_) | Ending::InDoubt, .. }
         )
     }
@@ -78,6 +81,7 @@ impl Heard {
                 | Self::Store(_)
                 | Self::Closing
                 | Self::Quota
+                | Self::ClockNotTrusted
                 | Self::Refused(_)
                 | Self::Ran { ending: Ending::NotApplied(_) | Ending::NotAppliedForGood(_), .. }
         )
@@ -133,6 +137,7 @@ impl fmt::Display for Heard {
             Self::Store(kind) => write!(f, "store: {kind}"),
             Self::Closing => f.write_str("shutting down"),
             Self::Quota => f.write_str("too many new keys"),
+            Self::ClockNotTrusted => f.write_str("the clock is not trusted"),
             Self::Refused(why) => write!(f, "refused: {why}"),
         }
     }

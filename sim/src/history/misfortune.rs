@@ -41,6 +41,9 @@ pub(crate) async fn befall(world: Arc<World>) {
                 world.begin_outage(span);
             }
             Misfortune::ClockJump => world.turn_clock(),
+            // Before any node has left its mark, nobody could know.
+            Misfortune::WrongClock if network::has_mark(&world) => world.put_clock_wrong(),
+            Misfortune::WrongClock => {}
             Misfortune::Damage => damage(&world),
         }
     }
@@ -106,7 +109,7 @@ async fn resolve(world: &Arc<World>, key: usize) {
     if !matches!(record.state_name(), StateName::Unknown | StateName::Processing) {
         return;
     }
-    let asked_at = reading.now;
+    let asked_at = world.store_now();
     let verdict = match provider::truth(world, key, record) {
         Finding::Applied(outcome) => Verdict::Applied(outcome),
         Finding::Failed(outcome) => Verdict::Failed(outcome),

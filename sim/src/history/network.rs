@@ -214,10 +214,16 @@ pub(crate) fn standing(world: &World, id: CommandId) -> Reading {
     at_once(world.store.get(id)).expect("memory can be read")
 }
 
+/// Whether the store remembers a time that a node went by.
+pub(crate) fn has_mark(world: &World) -> bool {
+    let settings = at_once(world.store.settings()).expect("memory can be read");
+    settings.iter().any(|(name, _)| name == "clock")
+}
+
 /// Shows the audit what stands there after a write.
 pub(crate) fn see(world: &World, key: Option<usize>, reading: &Reading, by: &str) {
     if let Some(key) = key {
-        world.audit().stored(world.handle.now(), reading.now, key, reading.record(), by);
+        world.audit().stored(world.handle.now(), world.store_now(), key, reading.record(), by);
     }
 }
 
@@ -237,7 +243,7 @@ fn forget_dead(world: &World, id: CommandId) {
     let reading = standing(world, id);
     let Some(record) = reading.record() else { return };
     let live = matches!(record.state_name(), StateName::Claimed | StateName::Processing);
-    if live && record.due_at().is_some_and(|due_at| due_at <= reading.now) {
+    if live && record.due_at().is_some_and(|due_at| due_at <= world.store_now()) {
         drop(at_once(world.store.remove(id, Expect::unchanged(record))));
     }
 }

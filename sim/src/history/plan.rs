@@ -7,7 +7,7 @@
 use super::chance::Chance;
 use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::quota::{Quotas, Rate};
-use semel::{Probe, Settings, Sweep};
+use semel::{ClockSettings, Probe, Settings, Sweep};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,13 +45,25 @@ pub(crate) enum Misfortune {
     Shutdown,
     Outage,
     ClockJump,
+    /// The store's clock shows a time that is out of the question.
+    WrongClock,
     Damage,
 }
 
 impl Misfortune {
-    const ALL: [Self; 6] =
-        [Self::Crash, Self::Pause, Self::Shutdown, Self::Outage, Self::ClockJump, Self::Damage];
+    const ALL: [Self; 7] = [
+        Self::Crash,
+        Self::Pause,
+        Self::Shutdown,
+        Self::Outage,
+        Self::ClockJump,
+        Self::WrongClock,
+        Self::Damage,
+    ];
 }
+
+/// How long all nodes may be down before the clock is doubted.
+pub(crate) const DOWNTIME_MAX: Duration = Duration::from_mins(10);
 
 /// One key and its terms.
 #[derive(Debug, Clone)]
@@ -131,7 +143,7 @@ impl Plan {
             misfortunes,
             skew,
             drift_ppm,
-            settings: settings(chance),
+            settings: settings(chance, skew),
             reconcilers,
             operators: !reconcilers || chance.percent(30),
         }
@@ -205,7 +217,7 @@ fn quotas(chance: &mut Chance, keys: usize) -> Quotas {
     }
 }
 
-fn settings(chance: &mut Chance) -> Settings {
+fn settings(chance: &mut Chance, skew: Duration) -> Settings {
     Settings {
         wait: millis(chance.between(0, 2_000)),
         finish_wait: millis(1_000),
@@ -214,6 +226,13 @@ fn settings(chance: &mut Chance) -> Settings {
         poll_min: millis(20),
         poll_max: millis(250),
         cache_bytes_max: if chance.percent(50) { 0 } else { 1 << 20 },
+        clock: ClockSettings {
+            skew,
+            settle: millis(chance.between(0, 3_000)),
+            downtime_max: DOWNTIME_MAX,
+            heartbeat: millis(500),
+            ..ClockSettings::default()
+        },
         sweep: Sweep {
             every: millis(chance.between(1_000, 4_000)),
             chunk: chance.place(8) + 1,

@@ -43,6 +43,8 @@ pub enum Promise {
     CapHolds,
     /// Where outcomes are sealed, none is stored in the clear, and each can be opened.
     Sealed,
+    /// Whatever its clock shows, nothing is dated far from when it happened.
+    TrueDates,
     /// The engine does not panic and does not spin.
     Steady,
 }
@@ -69,6 +71,7 @@ impl Promise {
             Self::OnlyNewKeys => "a quota refuses new keys and never a retry",
             Self::CapHolds => "one node lets in no more records than its cap",
             Self::Sealed => "where outcomes are sealed, none is stored in the clear and each can be opened",
+            Self::TrueDates => "nothing is dated far from when it happened, whatever the clock shows",
             Self::Steady => "the engine neither panics nor spins",
         }
     }

@@ -19,7 +19,7 @@ use semel::core::store;
 use semel::core::time::Time;
 use semel::{Engine, memory, payload};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,16 +32,30 @@ const EPOCH_MILLIS: u64 = 1_700_000_000_000;
 /// How many payloads there are.
 pub(crate) const PAYLOADS: usize = 3;
 
+/// By how much a wrong clock is wrong: more than any node is down for, and more than [`DOWNTIME_MAX`].
+const WRONG_MILLIS: (u64, u64) = (1_200_000, 400 * 86_400_000);
+
 /// The store's clock: virtual time, and by how much it is off.
 pub(crate) struct StoreClock {
     handle: Arc<Handle>,
+    /// By how much it is off, as policies allow for.
     ahead_millis: AtomicU64,
+    /// By how much it is wrong besides.
+    wrong_millis: AtomicI64,
+}
+
+impl StoreClock {
+    /// What it would show if it were not wrong.
+    fn right(&self) -> Time {
+        let ahead = self.ahead_millis.load(Ordering::Relaxed);
+        Time::from_millis(EPOCH_MILLIS + self.handle.now() / 1_000_000 + ahead)
+    }
 }
 
 impl store::Clock for StoreClock {
     fn now(&self) -> Time {
-        let ahead = self.ahead_millis.load(Ordering::Relaxed);
-        Time::from_millis(EPOCH_MILLIS + self.handle.now() / 1_000_000 + ahead)
+        let wrong = self.wrong_millis.load(Ordering::Relaxed);
+        Time::from_millis(self.right().as_millis().saturating_add_signed(wrong))
     }
 }
 
@@ -71,7 +85,11 @@ impl World {
         handle: Arc<Handle>,
         sabotage: Option<Sabotage>,
     ) -> Arc<Self> {
-        let clock = Arc::new(StoreClock { handle: Arc::clone(&handle), ahead_millis: AtomicU64::new(0) });
+        let clock = Arc::new(StoreClock {
+            handle: Arc::clone(&handle),
+            ahead_millis: AtomicU64::new(0),
+            wrong_millis: AtomicI64::new(0),
+        });
         let secret = Secret::from_bytes(SECRET).expect("it is long enough");
         let ids = (0..plan.keys.len()).map(|key| secret.command_id(&scope(), &name(key))).collect();
         let fingerprints = (0..PAYLOADS).map(fingerprint).collect();
@@ -111,9 +129,9 @@ impl World {
         lock(&self.hosts)
     }
 
-    /// The store's time.
+    /// The store's time, were its clock not wrong: what promises are held to.
     pub(crate) fn store_now(&self) -> Time {
-        store::Clock::now(&*self.clock)
+        self.clock.right()
     }
 
     pub(crate) fn sleep(&self, span: Duration) -> Sleep {
@@ -150,6 +168,7 @@ impl World {
     pub(crate) fn heal(&self) {
         self.healed.store(true, Ordering::Relaxed);
         self.outage_until.store(0, Ordering::Relaxed);
+        self.put_clock_right();
         for node in 0..self.plan.nodes {
             self.handle.go_on(node);
         }
@@ -187,6 +206,30 @@ impl World {
         self.clock.ahead_millis.store(ahead, Ordering::Relaxed);
         self.count(Exercised::ClockJump);
         self.note(None, format!("the store's clock is now {ahead} ms ahead"));
+    }
+
+    /// Sets the store's clock to a time that is out of the question, and back after a while.
+    pub(crate) fn put_clock_wrong(self: &Arc<Self>) {
+        let (by, gone_for) = {
+            let mut chance = self.chance();
+            let by = chance.between(WRONG_MILLIS.0, WRONG_MILLIS.1);
+            let by = i64::try_from(by).unwrap_or(i64::MAX);
+            (if chance.percent(50) { by } else { -by }, chance.between(200, 15_000))
+        };
+        self.count(if by > 0 { Exercised::WrongAhead } else { Exercised::WrongBehind });
+        self.note(None, format!("the store's clock is now wrong by {by} ms"));
+        self.clock.wrong_millis.store(by, Ordering::Relaxed);
+        let world = Arc::clone(self);
+        self.spawn(Home::Outside, async move {
+            world.sleep(Duration::from_millis(gone_for)).await;
+            world.put_clock_right();
+        });
+    }
+
+    fn put_clock_right(&self) {
+        if self.clock.wrong_millis.swap(0, Ordering::Relaxed) != 0 {
+            self.note(None, "the store's clock is right again".to_owned());
+        }
     }
 
     /// The engine of a node, if it is up.

@@ -38,6 +38,7 @@ fn sweeper_looks(world: &World, cell: usize, record: &Arc<Record>, context: &mut
         Due::Lapsed => machine::lapse(record, stamp(world.now)).map(Arc::new).map(Message::Swap),
         Due::Expire => machine::expire(record, stamp(world.now)).map(Arc::new).map(Message::Swap),
         Due::Purge => context.protocol.purge(record, now).map(|_| Message::Remove(Arc::clone(record))),
+        Due::Redate => machine::redate(record, stamp(world.now)).map(Arc::new).map(Message::Swap),
         Due::Probe | Due::Nothing => return,
     };
     if let Ok(message) = message {

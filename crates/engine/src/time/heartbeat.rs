@@ -127,6 +127,10 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
             return;
         }
     }
+    if mark.node == node.heartbeat.run {
+        // This node's own word, of which it had not heard that it was stored.
+        return;
+    }
     let now = node.time.earliest(received).at;
     let is_behind = mark.now() + clock.peers_seen_within() + clock.skew < now;
     let is_ahead = mark.now() > now + clock.skew + received.saturating_sub(asked) + Duration::from_secs(1);
@@ -143,10 +147,10 @@ pub async fn examine_clock(
     clock: &dyn Clock,
     settings: &ClockSettings,
 ) -> Result<ClockStatus, Error> {
+    let remembered = mark::read(store).await?.mark().map_err(drop);
     let asked = clock.uptime();
     let told = store.get(CommandId::from_bytes([0; 32])).await?.now;
     let received = clock.uptime();
-    let remembered = mark::read(store).await?.mark().map_err(drop);
     let boot = clock.boot();
     let answer = (told, asked, received);
     let (time, _) = TrustedTime::start(settings.clone(), boot.as_deref(), remembered, answer);

@@ -224,16 +224,16 @@ impl State {
         asked: Duration,
         received: Duration,
     ) -> (Time, Option<ClockChange>) {
-        if let Standing::Untrusted { mark: Some(mark), since, .. } = &self.standing {
+        if let Standing::Untrusted { mark, since, .. } = &self.standing {
+            let Some(mark) = mark else { return (told, None) };
             let passed = received.saturating_sub(*since);
-            if start::contradicts(settings, mark, told, passed).is_none() {
-                self.watch.accept(told, received);
-                self.begin_anew(settings, told, received);
-                return (told, Some(ClockChange::Plausible));
+            if start::contradicts(settings, mark, told, passed).is_some() {
+                // Whatever the clock shows, it is not earlier than this.
+                return (told.max(mark.at() + passed), None);
             }
-        }
-        if let Standing::Untrusted { .. } = self.standing {
-            return (told, None);
+            self.watch.accept(told, received);
+            self.begin_anew(settings, told, received);
+            return (told, Some(ClockChange::Plausible));
         }
         let (at, news) = self.watch.feed(told, asked, received);
         let change = news.map(|news| match news {

@@ -57,7 +57,7 @@ pub(super) fn contradicts(
     passed: Duration,
 ) -> Option<Distrust> {
     let earliest = mark.at() + passed;
-    if told + settings.skew < earliest {
+    if told + settings.watch_allowance() < earliest {
         return Some(Distrust::Behind(earliest.since(told)));
     }
     let ahead = told.since(earliest);
@@ -79,8 +79,8 @@ pub(super) fn start(
         since.map_or(Duration::ZERO, |since| (since + settings.peers_seen_within()).since(now))
     };
     let watch = |at| ClockWatch::new(settings.watch_allowance(), settings.steady_for, at, received);
-    let untrusted = |why, mark| Started {
-        now: told,
+    let untrusted = |why, mark: Option<Mark>| Started {
+        now: mark.as_ref().map_or(told, |mark| told.max(mark.at())),
         watch: watch(told),
         standing: Standing::Untrusted { why, mark, since: received },
         change: Some(ClockChange::Distrusted(why)),

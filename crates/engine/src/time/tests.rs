@@ -58,6 +58,7 @@ fn a_clock_behind_what_the_store_remembers_is_not_trusted() {
     for boot in [None, Some("boot")] {
         let time = start(Some(mark(boot)), START - S(6), 200);
         assert_eq!((trust(&time, 9_999), time.status()), (Trust::Untrusted, ClockStatus::Untrusted(behind)));
+        assert_eq!(time.note(START - S(3), S(203), S(203)).0, START + S(3), "it is not earlier than that");
     }
 }
 

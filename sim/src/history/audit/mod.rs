@@ -10,7 +10,7 @@ mod stored;
 mod told;
 
 use super::exercised::{Exercised, Tally};
-use super::plan::{Plan, Sealing};
+use super::plan::{Misfortune, Plan, Sealing};
 use super::promise::Promise;
 use super::ring;
 use super::trace::Trace;
@@ -96,6 +96,8 @@ pub(crate) struct Audit {
     /// What opens every outcome, where outcomes are sealed.
     master: Option<KeyRing>,
     has_quota: bool,
+    /// Whether the store's clock is ever out of the question.
+    has_wrong_clock: bool,
     /// How many records there may be, where that is exact: one node counts them, and nothing fails.
     cap: Option<u64>,
     skew: Duration,
@@ -124,6 +126,7 @@ impl Audit {
             ring: 0,
             master: (plan.sealing != Sealing::Off).then(ring::master),
             has_quota: !plan.quotas.are_off(),
+            has_wrong_clock: plan.misfortunes.contains(&Misfortune::WrongClock),
             cap: plan.cap().filter(|_| plan.is_calm && plan.nodes == 1),
             // Clocks here tell whole milliseconds.
             skew: plan.skew + Duration::from_millis(2),

@@ -25,6 +25,8 @@ impl Audit {
         } else {
             step(file, next, now, skew)
         };
+        let verdict =
+            verdict.and_then(|period| next.map_or(Ok(()), |next| is_dated(next, now)).map(|()| period));
         let period = match verdict {
             Ok(period) => period,
             Err((promise, how)) => return self.broken(promise, Some(key), how),
@@ -109,6 +111,19 @@ fn outcome_of(record: &Record) -> Option<&Outcome> {
         State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
         State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
         _ => None,
+    }
+}
+
+/// Nothing is written for longer than this after it was dated.
+const UNDER_WAY_MAX: Duration = Duration::from_secs(45);
+
+/// Whether a record is dated about when it is written, whatever the clock shows.
+fn is_dated(record: &Record, now: Time) -> Result<(), (Promise, String)> {
+    let is_near = |date: Time| date < now + UNDER_WAY_MAX && now < date + UNDER_WAY_MAX;
+    if is_near(record.updated_at()) {
+        Ok(())
+    } else {
+        Err((Promise::TrueDates, format!("dated {:?} at {now:?}", record.updated_at())))
     }
 }
 

@@ -11,6 +11,10 @@ use semel::core::record::StateName;
 use semel::core::time::Time;
 use semel::{Replayed, Stored};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// No clock is wrong for longer than this, and no node down.
+const DISTRUST_MAX: Duration = Duration::from_secs(60);
 
 impl Audit {
     /// Somebody calls. Yields the call's name.
@@ -62,7 +66,8 @@ impl Audit {
         let file = &self.keys[key];
         let err = |promise, how: &str| Err((promise, how.to_owned()));
         let is_excused = matches!(heard, Heard::Store(_) | Heard::Closing | Heard::GivenUp(_))
-            || file.damaged && matches!(heard, Heard::Unreadable);
+            || file.damaged && matches!(heard, Heard::Unreadable)
+            || self.has_wrong_clock && matches!(heard, Heard::ClockNotTrusted);
         if let Some(known) = known.map(|known| &file.terminals[known])
             && now + self.skew < known.expires_at
             && !is_excused
@@ -130,7 +135,9 @@ impl Audit {
         stored: Stored,
     ) -> Result<(), (Promise, String)> {
         let Call { key, payload, asked_at, .. } = self.calls[call];
-        let skew = self.skew;
+        // A node that started with a clock far behind knows only from when on it cannot be earlier.
+        let late_max = if self.has_wrong_clock { DISTRUST_MAX } else { Duration::ZERO };
+        let late_max = late_max + self.skew;
         let file = &mut self.keys[key];
         let err = |promise, how: String| Err((promise, how));
         let told = file.terminals.iter_mut().rev().find(|terminal| {
@@ -146,7 +153,7 @@ impl Audit {
         if terminal.payload != Some(payload) {
             return err(Promise::OwnPayload, format!("it is the outcome of payload {:?}", terminal.payload));
         }
-        if asked_at >= terminal.expires_at + skew {
+        if asked_at >= terminal.expires_at + late_max {
             return err(Promise::HonestExpiry, format!("its time was over at {:?}", terminal.expires_at));
         }
         let effects = file.periods.iter().flat_map(|period| &period.effects);
@@ -177,6 +184,7 @@ impl Audit {
             Heard::Unreadable => Exercised::Unreadable,
             Heard::GivenUp(_) => Exercised::GivenUp,
             Heard::Quota => Exercised::Quota,
+            Heard::ClockNotTrusted => Exercised::ClockNotTrusted,
             Heard::Store(_) | Heard::Closing | Heard::Refused(_) => Exercised::Failed,
             Heard::Ran { stored: None, .. } => Exercised::Unstored,
             Heard::Ran { .. } => return,
