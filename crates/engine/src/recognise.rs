@@ -11,7 +11,7 @@ use crate::secrets::{self, Commands, Located, View};
 use semel_core::fingerprint::{self, Fingerprint, Payload, Selection};
 use semel_core::id::CommandId;
 use semel_core::machine::Command;
-use semel_core::policy::Policy;
+use semel_core::policy::{Class, Policy};
 use semel_core::store::{self, Kind};
 use std::sync::Arc;
 
@@ -54,6 +54,7 @@ impl Recognised {
     /// Recognises an intent under the secrets of this moment.
     pub(crate) fn new(node: &Node, intent: Intent) -> Result<Self, Error> {
         intent.policy.check().map_err(Error::Policy)?;
+        let intent = under_its_class(intent)?;
         if intent.seal == Seal::Required && node.sealing.is_none() {
             return Err(Error::NoSealingKey);
         }
@@ -97,6 +98,19 @@ impl Recognised {
     pub(crate) fn commands(&self) -> Commands<'_> {
         let payload = &*self.intent.payload;
         Commands { current: self.current.with(payload), old: self.old.as_ref().map(|old| old.with(payload)) }
+    }
+}
+
+/// The intent under the class that its attempts are stored with. Nobody but the effect's own transaction can keep what `local`
+/// promises, unless there is no effect that could happen twice.
+fn under_its_class(intent: Intent) -> Result<Intent, Error> {
+    match (intent.policy.class, intent.has_effect) {
+        (Class::Local, _) => Err(Error::LocalClass),
+        (_, true) => Ok(intent),
+        (_, false) => {
+            let policy = Policy { class: Class::Local, ..Policy::clone(&intent.policy) };
+            Ok(Intent { policy: Arc::new(policy), ..intent })
+        }
     }
 }
 

@@ -168,7 +168,7 @@ pub(crate) fn error(error: &Error) -> Problem {
             Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
         }
         // No store and no waiting mends how the process was set up.
-        Error::NoSealingKey | Error::Policy(_) => {
+        Error::NoSealingKey | Error::Policy(_) | Error::LocalClass | Error::LocalRecord(_) => {
             tracing::error!(%error, "a request cannot be protected as this process is set up");
             let detail = "Requests like this one cannot be protected as the service is set up. Nothing was run; whoever runs the \
                           service has to mend it.";
@@ -211,10 +211,13 @@ mod tests {
 
     #[test]
     fn a_set_up_that_seals_nothing_is_no_outage_that_a_retry_outlasts() {
-        let told = error(&Error::NoSealingKey).into_response(Form::Json, "");
-        assert_eq!((told.status().as_u16(), told.headers().get("retry-after")), (500, None));
-        let document = String::from_utf8_lossy(&told.body().data().unwrap_or_default()).into_owned();
-        assert!(document.contains("\"retryable\":false"), "{document}");
+        let local = Error::LocalRecord(OperationId::from_bytes([7; 16]));
+        for set_up in [Error::NoSealingKey, Error::LocalClass, local] {
+            let told = error(&set_up).into_response(Form::Json, "");
+            assert_eq!((told.status().as_u16(), told.headers().get("retry-after")), (500, None));
+            let document = String::from_utf8_lossy(&told.body().data().unwrap_or_default()).into_owned();
+            assert!(document.contains("\"retryable\":false"), "{document}");
+        }
         let told = error(&Error::Closing).into_response(Form::Json, "");
         assert_eq!((told.status().as_u16(), told.headers().contains_key("retry-after")), (503, true));
     }
