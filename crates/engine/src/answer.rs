@@ -37,7 +37,11 @@ pub enum Told<L = ()> {
         retry_after: Duration,
     },
     /// Nobody can prove whether the effect happened.
-    Unknown,
+    Unknown {
+        /// Whether a retry may settle it, because it may be the next attempt: by the record's own class, and as long as its
+        /// window is open. Not where only a reconciler or an operator can.
+        repeatable: bool,
+    },
     /// The key is bound to another payload.
     Mismatch,
     /// There was an outcome, and it is past its time.
@@ -58,6 +62,8 @@ pub struct Ran<L = ()> {
     pub stored: Option<Stored>,
     /// Which attempt it was.
     pub attempt: u32,
+    /// Whether another attempt may follow, should this one have ended in doubt; see [`Told::Unknown`].
+    pub repeatable: bool,
     /// What else the work handed out.
     pub local: L,
 }

@@ -312,7 +312,7 @@ fn would(told: &Told, ready: &Ready) -> Would {
         Told::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
             Would::Refuse(Code::AttemptsExhausted)
         }
-        Told::AttemptsExhausted | Told::Unknown | Told::Unreadable => Would::NotJudged,
+        Told::AttemptsExhausted | Told::Unknown { .. } | Told::Unreadable => Would::NotJudged,
     }
 }
 
@@ -388,7 +388,8 @@ impl Listening {
     fn say(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
         let Some((parts, ending)) = self.said.take() else { return };
         let saying = Saying::of_end(&parts, end, None);
-        drop(ending.send(saying.ending(&self.ready.terms, Outcome::not_retained)));
+        let terms = &self.ready.terms;
+        drop(ending.send(saying.ending(terms.policy.class, terms, Outcome::not_retained)));
     }
 }
 

@@ -27,7 +27,7 @@ mod rotation;
 mod verdict;
 
 pub use command::Command;
-pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, to_be_asked_from};
+pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
 pub use owner::{
     abandon, claim_landed, contradicts, finish, landed, may_send, outlived, overtaken, renew, start,
 };
