@@ -1,6 +1,6 @@
 //! Whether a secret shows in what a type prints of itself.
 
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 
 /// Panics where `secret` shows in the debug output of `value`, plain or pretty, in any form that bytes are printed in: as text,
 /// escaped, as a list of decimal numbers, or as hexadecimal digits. `name` says which type it was.
@@ -25,8 +25,7 @@ pub fn assert_hidden(name: &str, value: &dyn Debug, secret: &[u8]) {
 
 fn forms(secret: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(secret).into_owned();
-    let mut hex = String::new();
-    secret.iter().for_each(|byte| drop(write!(hex, "{byte:02x}")));
+    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let decimal: Vec<_> = secret.iter().map(u8::to_string).collect();
     let escaped = secret.escape_ascii().to_string();
     let quoted = format!("{text:?}").trim_matches('"').to_owned();
