@@ -161,7 +161,7 @@ impl Client {
                 acknowledged(line(Kind::Replay, "-"), &replayed.outcome, replayed.stored.expires_at)
             }
             Told::InProgress { .. } => line(Kind::InProgress, "-"),
-            Told::Unknown => line(Kind::Unknown, "-"),
+            Told::Unknown { .. } => line(Kind::Unknown, "-"),
             Told::Expired => line(Kind::Expired, "-"),
             Told::Mismatch => line(Kind::Wrong, "mismatch"),
             Told::AttemptsExhausted => line(Kind::Wrong, "attempts-exhausted"),

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// How the effect happens, and therefore what can be promised about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// The effect commits in the same database transaction as the record: exactly once, always.
+    /// The effect commits in the same database transaction as the record: exactly once, always. Only for whoever writes
+    /// both in that transaction: the engine, the HTTP layer, the claims API and the gateway refuse it.
     Local,
     /// The effect happens in a system that itself deduplicates by the operation id or the key it is handed:
     /// exactly once, as long as that system keeps its word. To deduplicate is to give a second request the

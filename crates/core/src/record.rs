@@ -159,8 +159,9 @@ impl fmt::Display for StateName {
 /// What a store keeps for one command.
 ///
 /// A record cannot be built or changed by hand: [`machine`](crate::machine) holds every transition, and each
-/// yields a new record whose [`version`](Self::version) is one higher.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// yields a new record whose [`version`](Self::version) is one higher. Debug output is fit for a log: prefixes of hashes, lengths of
+/// bodies.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     pub(crate) operation_id: OperationId,
     /// Which hashing secret made the id that this record stands under: 0 for a store's first, one more for each after.
@@ -358,6 +359,32 @@ impl Record {
 
     pub fn set_state(&mut self, state: State) {
         self.state = state;
+    }
+}
+
+/// What a newer node added is bytes that this one knows nothing about, and so not for a log.
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("operation_id", &self.operation_id)
+            .field("generation", &self.generation)
+            .field("key_hash", &self.key_hash)
+            .field("caller_hash", &self.caller_hash)
+            .field("operation", &self.operation)
+            .field("policy", &self.policy)
+            .field("fingerprint", &self.fingerprint)
+            .field("version", &self.version)
+            .field("token", &self.token)
+            .field("attempt", &self.attempt)
+            .field("fence", &self.fence)
+            .field("created_at", &self.created_at)
+            .field("updated_at", &self.updated_at)
+            .field("owner_wrote_at", &self.owner_wrote_at)
+            .field("earlier_doubt", &self.earlier_doubt)
+            .field("state", &self.state)
+            .field("history", &self.history)
+            .field("extensions", &format_args!("{} bytes", self.extensions.len()))
+            .finish()
     }
 }
 

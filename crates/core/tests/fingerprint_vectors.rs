@@ -121,7 +121,7 @@ impl Sent {
 
     fn fingerprint(&self) -> Result<String, Error> {
         self.with(|request, selection| request.fingerprint(selection, &Limits::default()))
-            .map(|fingerprint| fingerprint.to_string())
+            .map(|fingerprint| fingerprint.to_hex())
     }
 }
 

@@ -37,7 +37,11 @@ pub enum Told<L = ()> {
         retry_after: Duration,
     },
     /// Nobody can prove whether the effect happened.
-    Unknown,
+    Unknown {
+        /// Whether a retry may settle it, because it may be the next attempt: by the record's own class, and as long as its
+        /// window is open. Not where only a reconciler or an operator can.
+        repeatable: bool,
+    },
     /// The key is bound to another payload.
     Mismatch,
     /// There was an outcome, and it is past its time.
@@ -63,6 +67,8 @@ pub struct Ran<L = ()> {
     pub stored: Option<Stored>,
     /// Which attempt it was.
     pub attempt: u32,
+    /// Whether another attempt may follow, should this one have ended in doubt; see [`Told::Unknown`].
+    pub repeatable: bool,
     /// What else the work handed out.
     pub local: L,
 }
@@ -93,6 +99,12 @@ pub enum Error {
     Fingerprint(fingerprint::Error),
     /// The policy is not fit for use.
     Policy(PolicyError),
+    /// The policy's class is `local`, which an effect has only inside of the transaction that stores its record. The engine runs
+    /// work outside of every transaction, so that a crash between the two would run it again.
+    LocalClass,
+    /// The command has a record of class `local` that the next attempt would follow: one that was claimed inside of a transaction, or
+    /// by a version that still took that class. Whether its effect happened is not known here; an operator has to settle it.
+    LocalRecord(OperationId),
     /// The store did not answer. Failing closed: without a claim nothing runs.
     Store(store::Error),
     /// The store stopped answering after it had shown another attempt at the same command, which may be running, or have
@@ -148,7 +160,11 @@ impl Error {
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Fingerprint(_) | Self::Policy(_) | Self::NoSealingKey => false,
+            Self::Fingerprint(_)
+            | Self::Policy(_)
+            | Self::LocalClass
+            | Self::LocalRecord(_)
+            | Self::NoSealingKey => false,
             Self::Store(error) | Self::LostSight(error) => error.is_retryable(),
             Self::Secrets(error) => error.is_retryable(),
             Self::GivenUp(_) | Self::Quota(_) | Self::Closing => true,
@@ -161,6 +177,17 @@ impl fmt::Display for Error {
         match self {
             Self::Fingerprint(error) => write!(f, "the payload cannot be fingerprinted: {error}"),
             Self::Policy(error) => write!(f, "the policy is not fit for use: {error}"),
+            Self::LocalClass => f.write_str(
+                "nothing was run: class `local` is for an effect that commits in the same transaction as its record, and the \
+                 engine runs work outside of every transaction. There is no API yet that joins yours: use class `downstream` \
+                 where the effect happens in a system that deduplicates by the operation ID, otherwise `external`",
+            ),
+            Self::LocalRecord(operation_id) => write!(
+                f,
+                "nothing was run: the record of operation {operation_id} has class `local`, so another attempt is safe only \
+                 inside of its own transaction. Find out whether the effect happened, then resolve the record \
+                 (Engine::resolve, `semel records resolve`)"
+            ),
             Self::Store(error) => write!(f, "nothing was run, since the store did not answer: {error}"),
             Self::LostSight(error) => {
                 write!(
@@ -189,7 +216,11 @@ impl std::error::Error for Error {
             Self::Store(error) | Self::LostSight(error) => Some(error),
             Self::Secrets(error) => Some(error),
             Self::Quota(exceeded) => Some(exceeded),
-            Self::GivenUp(_) | Self::NoSealingKey | Self::Closing => None,
+            Self::LocalClass
+            | Self::LocalRecord(_)
+            | Self::GivenUp(_)
+            | Self::NoSealingKey
+            | Self::Closing => None,
         }
     }
 }

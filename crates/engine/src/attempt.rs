@@ -5,6 +5,7 @@
 
 use crate::ownership::{Ownership, Unwritten};
 use semel_core::id::OperationId;
+use semel_core::policy::Class;
 use semel_core::scope::{EventId, NameError};
 use semel_core::store;
 use std::fmt;
@@ -30,6 +31,11 @@ impl Attempt {
     /// Which attempt this is: 1, 2, 3 …
     pub fn number(&self) -> u32 {
         self.ownership.record().attempt()
+    }
+
+    /// The guarantee that the command was claimed under. It stays that of the first attempt, whatever later calls ask for.
+    pub fn class(&self) -> Class {
+        self.ownership.record().policy().class
     }
 
     /// Grows with every attempt: a system that remembers the highest fence it has seen can refuse a late worker.

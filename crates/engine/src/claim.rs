@@ -17,6 +17,7 @@ use crate::tasks::Closing;
 use crate::telling;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Decision, Expect, Found, Reply, Ticket, Write};
+use semel_core::policy::Class;
 use semel_core::record::Record;
 use semel_core::store::{self, Kind, Reading, Written};
 use semel_core::time::Time;
@@ -134,6 +135,10 @@ async fn claim_where_it_is(
         };
         if !located.permits(&write.expect) {
             return Ok(None);
+        }
+        // The next attempt keeps its record's class, whatever class this intent asks for.
+        if run && recognised.intent.has_effect && write.next.policy().class == Class::Local {
+            return Err(Error::LocalRecord(write.next.operation_id()));
         }
         // One key costs once: a claim that may still arrive has stayed charged.
         let is_charged = loose.iter().any(|loose| loose.write.expect == Expect::Absent);

@@ -118,7 +118,7 @@ pub(crate) async fn conduct<L: Send>(
         Came::Panicked => {
             node.observe(&Event::Panicked { operation_id, operation: record.operation() });
             drop(place);
-            answer(reply, &record, Told::Unknown);
+            answer(reply, &record, unknown(&ownership));
         }
         Came::Overran => {
             node.observe(&Event::Overran { operation_id, operation: record.operation() });
@@ -158,16 +158,21 @@ async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ended:
     let Ended { ending, local, why } = ended;
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
+    let repeatable = || telling::is_repeatable(node, &ownership.record());
     let kept = node.sealed_ending(ownership, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
     let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
-        let told = Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, local });
+        let told =
+            Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, repeatable: repeatable(), local });
         answer(reply, &ownership.record(), told);
         let finished = finish.await;
         let _: Told = concluded(ownership, place, &kept, finished, |_| None);
         return;
     };
-    let ran = |stored| Some(Told::Ran(Ran { ending: ending.clone(), stored: Some(stored), attempt, local }));
+    let ran = |stored| {
+        let (ending, repeatable) = (ending.clone(), repeatable());
+        Some(Told::Ran(Ran { ending, stored: Some(stored), attempt, repeatable, local }))
+    };
     let told = concluded(ownership, place, &kept, finished, ran);
     answer(reply, &ownership.record(), told);
 }
@@ -187,10 +192,10 @@ fn concluded<L>(
             node.cache.keep(ownership.id, &record);
             let stored = telling::stored(&record);
             place.show(Progress::Ended(Standing { id: ownership.id, record }));
-            ran(stored).unwrap_or(Told::Unknown)
+            ran(stored).unwrap_or_else(|| unknown(ownership))
         }
         Finished::Overtaken(reading) => overtaken(ownership, ending, &reading),
-        Finished::Never => Told::Unknown,
+        Finished::Never => unknown(ownership),
     }
 }
 
@@ -211,7 +216,7 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
 
 async fn in_doubt<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: &str) {
     // The caller need not wait for it to be stored: it is told the same either way.
-    answer(reply, &ownership.record(), Told::Unknown);
+    answer(reply, &ownership.record(), unknown(ownership));
     let finished = ownership.finish(Ending::InDoubt, why).await;
     let _: Told = concluded(ownership, place, &Ending::InDoubt, finished, |_| None);
 }
@@ -221,6 +226,11 @@ async fn give_up<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: 
     drop(reply.send(Err(Error::GivenUp(why))));
     let finished = ownership.abandon(why.reason()).await;
     let _: Told = concluded(ownership, place, &Ending::NotApplied(None), finished, |_| None);
+}
+
+/// Nobody can tell what became of the attempt.
+pub(crate) fn unknown<L>(ownership: &Ownership) -> Told<L> {
+    Told::Unknown { repeatable: telling::is_repeatable(&ownership.node, &ownership.record()) }
 }
 
 /// Tells the caller, who may have gone away.

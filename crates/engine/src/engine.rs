@@ -222,7 +222,9 @@ impl Engine {
             // No answer: in progress elsewhere, or the task was torn down in the middle, and nobody can tell.
             Err(_) => Ok(match in_progress.await {
                 Ok((shown, place)) => Conducted::InProgress(shown, place),
-                Err(_) => Conducted::Answered(Answer { operation_id, told: Told::Unknown }),
+                Err(_) => {
+                    Conducted::Answered(Answer { operation_id, told: Told::Unknown { repeatable: false } })
+                }
             }),
         }
     }

@@ -43,6 +43,7 @@ pub struct Intent {
     pub(crate) rates: Option<RateKeeper>,
     pub(crate) measure: Measure,
     pub(crate) seal: Seal,
+    pub(crate) has_effect: bool,
 }
 
 impl Intent {
@@ -66,6 +67,7 @@ impl Intent {
             rates: None,
             measure: Measure::default(),
             seal: Seal::default(),
+            has_effect: true,
         }
     }
 
@@ -109,6 +111,16 @@ impl Intent {
     #[must_use]
     pub fn sealed(mut self, seal: Seal) -> Self {
         self.seal = seal;
+        self
+    }
+
+    /// Its work changes nothing anywhere: it only watches, or counts. Whatever the policy's class, an attempt that was lost or
+    /// ended in doubt is simply made again, and leaves no unknown outcome behind.
+    ///
+    /// For work that does change something this gives up every promise: it can run any number of times.
+    #[must_use]
+    pub fn without_effect(mut self) -> Self {
+        self.has_effect = false;
         self
     }
 }

@@ -6,7 +6,7 @@
 use crate::answer::{Answer, Error, GivenUp, Stored, Told};
 use crate::attempt::NotYours;
 use crate::claim::{self, Claim};
-use crate::conduct::overtaken;
+use crate::conduct::{overtaken, unknown};
 use crate::engine::{Engine, judged};
 use crate::intent::Intent;
 use crate::node::Node;
@@ -176,11 +176,12 @@ impl Lease {
         let spawn = Arc::clone(&ownership.node.spawn);
         let guard = ownership.node.tasks.enter_anyway();
         let (reply, finished) = oneshot::channel();
+        let torn_down = unknown(&ownership);
         spawn.spawn(Box::pin(async move {
             let _guard = guard;
             drop(reply.send(finish(&ownership, ending).await));
         }));
-        finished.await.unwrap_or(Err(Told::Unknown))
+        finished.await.unwrap_or(Err(torn_down))
     }
 
     /// Gives the attempt back: nothing was sent.
@@ -199,7 +200,7 @@ async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Told> {
             Ok(telling::stored(&record))
         }
         Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),
-        Finished::Never => Err(Told::Unknown),
+        Finished::Never => Err(unknown(ownership)),
     }
 }
 

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use semel_core::fingerprint::{Error, Fingerprint, Limits, Payload, Request, Selection};
 use serde::Serialize;
+use std::fmt;
 
 /// A value, compared as JSON: the order of members does not matter, numbers count by their value.
 ///
@@ -18,8 +19,15 @@ use serde::Serialize;
 /// assert_eq!(a.fingerprint(&Selection::default())?, b.fingerprint(&Selection::default())?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Json(Vec<u8>);
+
+/// How long it is, never what is in it.
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({} bytes)", self.0.len())
+    }
+}
 
 impl Json {
     /// The value's JSON.
@@ -37,8 +45,15 @@ impl Payload for Json {
 }
 
 /// Plain bytes, compared byte for byte.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Raw(Bytes);
+
+/// How long it is, never what is in it.
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Raw({} bytes)", self.0.len())
+    }
+}
 
 impl<B: Into<Bytes>> From<B> for Raw {
     fn from(bytes: B) -> Self {

@@ -11,7 +11,7 @@ use crate::secrets::{self, Commands, Located, View};
 use semel_core::fingerprint::{self, Fingerprint, Payload, Selection};
 use semel_core::id::CommandId;
 use semel_core::machine::Command;
-use semel_core::policy::Policy;
+use semel_core::policy::{Class, Policy};
 use semel_core::store::{self, Kind, Reading};
 use std::sync::Arc;
 
@@ -58,6 +58,7 @@ impl Recognised {
             Arc::make_mut(&mut intent.policy).skew = skew;
         }
         intent.policy.check().map_err(Error::Policy)?;
+        let intent = under_its_class(intent)?;
         if intent.seal == Seal::Required && node.sealing.is_none() {
             return Err(Error::NoSealingKey);
         }
@@ -101,6 +102,19 @@ impl Recognised {
     pub(crate) fn commands(&self) -> Commands<'_> {
         let payload = &*self.intent.payload;
         Commands { current: self.current.with(payload), old: self.old.as_ref().map(|old| old.with(payload)) }
+    }
+}
+
+/// The intent under the class that its attempts are stored with. Nobody but the effect's own transaction can keep what `local`
+/// promises, unless there is no effect that could happen twice.
+fn under_its_class(intent: Intent) -> Result<Intent, Error> {
+    match (intent.policy.class, intent.has_effect) {
+        (Class::Local, _) => Err(Error::LocalClass),
+        (_, true) => Ok(intent),
+        (_, false) => {
+            let policy = Policy { class: Class::Local, ..Policy::clone(&intent.policy) };
+            Ok(Intent { policy: Arc::new(policy), ..intent })
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::answer::{Answer, Replayed, Stored, Told};
 use crate::node::Node;
 use crate::observe::{Event, Refused};
 use semel_core::id::{CallerHash, CommandId, OperationId};
-use semel_core::machine::{Command, Found, Reply};
+use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::{Record, State, StateName};
 use semel_core::time::Time;
 
@@ -48,10 +48,11 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
             refused(Refused::InProgress);
             Told::InProgress { retry_after: node.settings.retry_after }
         }
-        (Reply::Unknown, _) => {
+        (Reply::Unknown, found) => {
             refused(Refused::Unknown);
             node.reconcilers.take_up(subject.id, subject.operation);
-            Told::Unknown
+            let repeatable = matches!(found, Found::Record(record) if is_repeatable(node, record));
+            Told::Unknown { repeatable }
         }
         (Reply::Mismatch, _) => {
             refused(Refused::Mismatch);
@@ -76,6 +77,11 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
             Told::Unreadable
         }
     }
+}
+
+/// Whether a retry may settle a doubt about this record's effect, at the latest that it can be by now.
+pub(crate) fn is_repeatable(node: &Node, record: &Record) -> bool {
+    machine::may_repeat(record, node.now_at_the_latest())
 }
 
 /// What the record says about its outcome.

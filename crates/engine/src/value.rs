@@ -169,7 +169,7 @@ impl Engine {
                 Ok(Done { value, operation_id, replayed: true, stored: true })
             }
             Told::InProgress { .. } => Err(RunError::InProgress),
-            Told::Unknown | Told::Unreadable => Err(RunError::Unknown),
+            Told::Unknown { .. } | Told::Unreadable => Err(RunError::Unknown),
             Told::Mismatch => Err(RunError::Mismatch),
             Told::Expired => Err(RunError::Expired),
             Told::AttemptsExhausted => Err(RunError::AttemptsExhausted),

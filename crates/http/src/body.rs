@@ -35,7 +35,7 @@ struct Live {
 }
 
 /// A body that was read to its end.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Whole {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,

@@ -257,8 +257,9 @@ where
 {
     let method = parts.method.clone();
     let id = attempt.operation_id();
+    let class = attempt.class();
     let handle = Handle::new(attempt);
-    let request = request::hand_on(parts, whole, key, speaker.ready.terms.policy.class, &handle);
+    let request = request::hand_on(parts, whole, key, class, &handle);
     let called = inner.call(request).await.map_err(|error| Failure::told_by(&*error.into()));
     match called {
         Ok(response) => response::ended(response, &method, &handle, speaker).await,

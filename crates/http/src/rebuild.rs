@@ -50,8 +50,8 @@ impl fmt::Debug for Retain {
     }
 }
 
-/// What is left of a response of which the least was kept.
-#[derive(Debug, Clone)]
+/// What is left of a response of which the least was kept. Debug output tells what there is, not what it says.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Remnant {
     /// The operation.
@@ -64,6 +64,18 @@ pub struct Remnant {
     pub etag: Option<HeaderValue>,
     /// What the handler called it.
     pub resource: Option<String>,
+}
+
+impl fmt::Debug for Remnant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remnant")
+            .field("operation_id", &self.operation_id)
+            .field("status", &self.status)
+            .field("has_location", &self.location.is_some())
+            .field("has_etag", &self.etag.is_some())
+            .field("has_resource", &self.resource.is_some())
+            .finish()
+    }
 }
 
 /// Makes a response of what is left of it, for a retry.
@@ -165,4 +177,24 @@ pub(crate) async fn response(
         response.headers_mut().entry(LOCATION).or_insert(location);
     }
     Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel_testkit::assert_hidden;
+
+    #[test]
+    fn debug_output_shows_nothing_of_a_response() {
+        const SECRET: &str = "/charges/7?signature=5e55";
+        let remnant = Remnant {
+            operation_id: OperationId::from_bytes([7; 16]),
+            status: StatusCode::CREATED,
+            location: Some(HeaderValue::from_static(SECRET)),
+            etag: Some(HeaderValue::from_static(SECRET)),
+            resource: Some(SECRET.to_owned()),
+        };
+        assert_hidden("Remnant", &remnant, SECRET.as_bytes());
+        assert_hidden("Body", &Body::from(Bytes::from_static(SECRET.as_bytes())), SECRET.as_bytes());
+    }
 }

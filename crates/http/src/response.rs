@@ -20,6 +20,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use semel::Ended;
 use semel::core::classify::{Answer, Ending, Steer};
 use semel::core::outcome::{Fields, Outcome, Status};
+use semel::core::policy::Class;
 use std::borrow::Cow;
 
 /// What the call that ran the attempt gives its client, besides what was stored.
@@ -39,7 +40,7 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let terms = &speaker.ready.terms;
+    let (terms, class) = (&speaker.ready.terms, handle.attempt().class());
     let (mut parts, body) = response.into_parts();
     let read = if is_endless(&parts.headers) {
         Read::Over(Body::live(body).cleaned(Clean::All))
@@ -56,7 +57,7 @@ where
     let (ending, body) = match read {
         Read::Whole(mut whole) => {
             let kept = |status| kept(&parts, &whole, method, status, handle, terms);
-            let ending = said(Some(&whole)).ending(terms, kept);
+            let ending = said(Some(&whole)).ending(class, terms, kept);
             let length = parts.headers.get(CONTENT_LENGTH);
             let is_wrong = length.is_some_and(|length| *length != HeaderValue::from(whole.data.len()));
             if is_wrong && !is_bodiless(method, parts.status) {
@@ -68,7 +69,7 @@ where
         }
         Read::Over(body) => {
             let unkept = |status| unkept(&parts, status, handle, terms);
-            (said(None).ending(terms, unkept), body)
+            (said(None).ending(class, terms, unkept), body)
         }
         Read::Broken(error) => return failed(Failure::of_body(&*error)),
     };
@@ -182,15 +183,20 @@ impl Saying {
         is_success && self.steer == Some(Steer::NotApplied)
     }
 
-    /// How the attempt ended, with what is kept of a response of its status.
-    pub(crate) fn ending(&self, terms: &Terms, outcome: impl FnOnce(Status) -> Outcome) -> Ending {
+    /// How an attempt of this class ended, with what is kept of a response of its status.
+    pub(crate) fn ending(
+        &self,
+        class: Class,
+        terms: &Terms,
+        outcome: impl FnOnce(Status) -> Outcome,
+    ) -> Ending {
         let Some(status) = self.status else { return Ending::InDoubt };
         let is_success = matches!(status, Status::Http(200..=299));
         if self.is_endless && !is_success && self.steer.is_none() {
             return Ending::InDoubt;
         }
         let answer = Answer { status, retry_after: self.retry_after, steer: self.steer };
-        Ending::of(terms.policy.class, &answer, &terms.rules, outcome(status))
+        Ending::of(class, &answer, &terms.rules, outcome(status))
     }
 }
 

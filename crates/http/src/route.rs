@@ -266,7 +266,11 @@ mod tests {
     #[test]
     fn terms_that_cannot_be_kept_are_refused() {
         let local = Terms { policy: Policy::new(Class::Local), ..Terms::default() };
-        assert_eq!(Routes::new(local).unwrap_err(), TermsError::Local);
+        let refused = Routes::new(local).unwrap_err();
+        assert_eq!(refused, TermsError::Local);
+        assert!(
+            ["transaction", "external", "downstream"].iter().all(|word| refused.to_string().contains(word))
+        );
         let circular = Terms::default().keyed_by(crate::names::OPERATION_ID);
         assert_eq!(Routes::new(circular).unwrap_err(), TermsError::KeyHeader);
         let one = KeySource::Composite(vec![KeySource::Fingerprint]);

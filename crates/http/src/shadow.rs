@@ -5,8 +5,8 @@
 //!
 //! Requests are judged by the engine itself, against records in a scope that no enforced request can have: what happens in
 //! shadow mode happens as often as it is asked for, and one of those times is no better than another. The work of such a
-//! record does nothing but wait for what the service says. Its class is `local`, so that a lost process leaves nothing
-//! behind that somebody would have to look into.
+//! record does nothing but wait for what the service says. It is marked as having no effect, so that a lost process leaves
+//! nothing behind that somebody would have to look into.
 
 use crate::asking::{Asking, Early};
 use crate::body::{Body, BoxError, Whole};
@@ -31,7 +31,7 @@ use http::{Method, Request, Response, response};
 use semel::core::classify::Ending;
 use semel::core::key::{Key, Parsed};
 use semel::core::outcome::{Fields, Outcome, Status};
-use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::policy::{AfterExpiry, Class};
 use semel::core::scope::{Operation, Scope};
 use semel::quota::Measure;
 use semel::{Attempt, Ended, Intent, Told};
@@ -234,14 +234,15 @@ impl Judge {
             Some(Parsed { key, .. }) => (SHADOW, key),
             None => (UNKEYED, Key::from_fingerprint(known.fingerprint())),
         };
-        let mut policy = Policy { class: Class::Local, ..ready.terms.policy.clone() };
+        let mut policy = ready.terms.policy.clone();
         if marker == UNKEYED {
             policy.ttl = REPEATED_WITHIN.max(policy.lease * 2);
             policy.after_expiry = AfterExpiry::RunAsNew;
         }
         // Enforced requests must not be refused for what only looks on; and what needs no key mints none.
         let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };
-        let mut intent = Intent::new(apart(&scope, marker), key, policy, known).measured(measure);
+        let mut intent =
+            Intent::new(apart(&scope, marker), key, policy, known).measured(measure).without_effect();
         if let Some(rates) = ready.terms.rates.as_ref().filter(|_| marker == SHADOW) {
             intent = intent.limited_by(rates.clone());
         }
@@ -313,7 +314,7 @@ fn would(told: &Told, ready: &Ready) -> Would {
         Told::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
             Would::Refuse(Code::AttemptsExhausted)
         }
-        Told::AttemptsExhausted | Told::Unknown | Told::Unreadable => Would::NotJudged,
+        Told::AttemptsExhausted | Told::Unknown { .. } | Told::Unreadable => Would::NotJudged,
     }
 }
 
@@ -389,7 +390,8 @@ impl Listening {
     fn say(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
         let Some((parts, ending)) = self.said.take() else { return };
         let saying = Saying::of_end(&parts, end, None);
-        drop(ending.send(saying.ending(&self.ready.terms, Outcome::not_retained)));
+        let terms = &self.ready.terms;
+        drop(ending.send(saying.ending(terms.policy.class, terms, Outcome::not_retained)));
     }
 }
 

@@ -16,7 +16,6 @@ use semel::core::classify::Ending;
 use semel::core::fingerprint::ErrorKind;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
-use semel::core::policy::Class;
 use semel::core::scope::Operation;
 use semel::{Ended, Error, Ran, Replayed, Told};
 use std::time::Duration;
@@ -38,7 +37,7 @@ impl Speaker<'_> {
     pub(crate) fn ran(&self, id: OperationId, ran: Ran<Local>) -> Response<Body> {
         let mut response = match ran.local {
             Local::Response(response) => *response,
-            Local::Failed(failure) => self.say(self.failure(failure, id)),
+            Local::Failed(failure) => self.say(self.failure(failure, id, ran.repeatable)),
         };
         response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
         replay::mark(response.headers_mut(), ran.stored);
@@ -78,8 +77,10 @@ impl Speaker<'_> {
                               Retry later, with the same key.";
                 Problem::new(Code::ClockNotTrusted, detail).retryable_after(*retry_after).about(id)
             }
-            // What ran or was replayed is no refusal: whoever asks all the same learns nothing.
-            Told::Unknown | Told::Unreadable | Told::Ran(_) | Told::Replayed(_) => self.unknown(id),
+            Told::Unknown { repeatable } => self.unknown(id, self.doubt_ends(*repeatable)),
+            // What cannot be read is nothing that anybody is asked about. What ran or was replayed is no refusal: whoever asks
+            // all the same learns nothing.
+            Told::Unreadable | Told::Ran(_) | Told::Replayed(_) => self.unknown(id, false),
         }
     }
 
@@ -90,7 +91,7 @@ impl Speaker<'_> {
 
     /// How an attempt ended whose service could not be reached: its twins are told the same.
     pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ended<Local> {
-        let response = self.say(self.failure(failure, id));
+        let response = self.say(self.failure(failure, id, false));
         let headers = response.headers().iter().filter(|(name, _)| !names::is_control(name));
         let headers: Vec<_> = headers.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let status = response.status().as_u16();
@@ -111,14 +112,15 @@ impl Speaker<'_> {
         marked(id, replayed, response)
     }
 
-    fn unknown(&self, id: OperationId) -> Problem {
+    fn unknown(&self, id: OperationId, retryable: bool) -> Problem {
         let detail = "Whether the original request took effect cannot be told. Nothing more was run under this key; \
                       whoever runs the service can find out by the operation id.";
-        let problem = Problem::new(Code::Unknown, detail).about(id).retryable(self.doubt_ends());
+        let problem = Problem::new(Code::Unknown, detail).about(id).retryable(retryable);
         problem.with_status_at(self.shared.status_at(id))
     }
 
-    fn failure(&self, failure: Failure, id: OperationId) -> Problem {
+    /// `repeatable`: whether a retry may be the next attempt where this one is in doubt.
+    fn failure(&self, failure: Failure, id: OperationId, repeatable: bool) -> Problem {
         let problem = match failure {
             Failure::Unreachable => Problem::new(
                 Code::Unreachable,
@@ -135,21 +137,21 @@ impl Speaker<'_> {
                 Code::UpstreamFailed,
                 "The service failed while it processed the request. Whether that took effect cannot be told.",
             )
-            .retryable(self.doubt_ends()),
+            .retryable(self.doubt_ends(repeatable)),
             Failure::TimedOut => Problem::new(
                 Code::UpstreamTimeout,
                 "The service did not answer in time. Whether the request took effect cannot be told.",
             )
-            .retryable(self.doubt_ends()),
+            .retryable(self.doubt_ends(repeatable)),
         };
         let status_at = if failure.nothing_was_sent() { None } else { self.shared.status_at(id) };
         problem.about(id).with_status_at(status_at)
     }
 
-    /// Whether a doubt may be settled without anybody's hand.
-    fn doubt_ends(&self) -> bool {
-        self.ready.terms.policy.class == Class::Downstream
-            || self.shared.engine.has_reconciler(self.operation.as_str())
+    /// Whether a doubt may be settled without anybody's hand: by a retry, where the record lets another attempt follow, or by
+    /// a reconciler. The route's class says nothing about it; a record keeps the one that it was claimed under.
+    fn doubt_ends(&self, repeatable: bool) -> bool {
+        repeatable || self.shared.engine.has_reconciler(self.operation.as_str())
     }
 }
 
@@ -173,7 +175,7 @@ pub(crate) fn error(error: &Error) -> Problem {
             Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
         }
         // No store and no waiting mends how the process was set up.
-        Error::NoSealingKey | Error::Policy(_) => {
+        Error::NoSealingKey | Error::Policy(_) | Error::LocalClass | Error::LocalRecord(_) => {
             tracing::error!(%error, "a request cannot be protected as this process is set up");
             let detail = "Requests like this one cannot be protected as the service is set up. Nothing was run; whoever runs the \
                           service has to mend it.";
@@ -216,10 +218,13 @@ mod tests {
 
     #[test]
     fn a_set_up_that_seals_nothing_is_no_outage_that_a_retry_outlasts() {
-        let told = error(&Error::NoSealingKey).into_response(Form::Json, "");
-        assert_eq!((told.status().as_u16(), told.headers().get("retry-after")), (500, None));
-        let document = String::from_utf8_lossy(&told.body().data().unwrap_or_default()).into_owned();
-        assert!(document.contains("\"retryable\":false"), "{document}");
+        let local = Error::LocalRecord(OperationId::from_bytes([7; 16]));
+        for set_up in [Error::NoSealingKey, Error::LocalClass, local] {
+            let told = error(&set_up).into_response(Form::Json, "");
+            assert_eq!((told.status().as_u16(), told.headers().get("retry-after")), (500, None));
+            let document = String::from_utf8_lossy(&told.body().data().unwrap_or_default()).into_owned();
+            assert!(document.contains("\"retryable\":false"), "{document}");
+        }
         let told = error(&Error::Closing).into_response(Form::Json, "");
         assert_eq!((told.status().as_u16(), told.headers().contains_key("retry-after")), (503, true));
     }

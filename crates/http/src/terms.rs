@@ -221,7 +221,8 @@ impl fmt::Display for TermsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str(
-                "class local is for effects that commit with their record; a layer stands outside of that transaction",
+                "class local is for effects that commit in the same transaction as their record, which a layer cannot join: use \
+                 external, or downstream where the effect happens in a system that deduplicates by the operation ID",
             ),
             Self::KeyHeader => f.write_str("the key cannot come from a header that Semel itself sets"),
             Self::Composite => {

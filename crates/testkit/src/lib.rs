@@ -42,15 +42,18 @@
 //! # Above the stores
 //!
 //! [`faults::Faulty`] wraps any store and loses, delays, repeats and refuses what is asked of it, by a script or a seed;
-//! [`FakeClock`] is an engine's clock too, whose naps end when the test lets time pass.
+//! [`FakeClock`] is an engine's clock too, whose naps end when the test lets time pass. [`assert_hidden`] looks for a secret in the
+//! debug output of a type.
 
 mod clock;
 pub mod contract;
 mod crowd;
 pub mod faults;
 mod harness;
+mod hidden;
 mod scene;
 mod walk;
 
 pub use clock::FakeClock;
 pub use harness::{Doing, Subject, Turn};
+pub use hidden::assert_hidden;

@@ -47,7 +47,7 @@ impl From<Told> for Heard {
             Told::Ran(Ran { ending, stored, .. }) => Self::Ran { ending, stored },
             Told::Replayed(replayed) => Self::Replayed(replayed),
             Told::InProgress { .. } => Self::InProgress,
-            Told::Unknown => Self::Unknown,
+            Told::Unknown { .. } => Self::Unknown,
             Told::Mismatch => Self::Mismatch,
             Told::Expired => Self::Expired,
             Told::AttemptsExhausted => Self::Exhausted,

@@ -240,8 +240,10 @@ fn judge_same(record: &Record, now: Now) -> Judgement<'_> {
     }
 }
 
-/// Whether an attempt may follow one that ended in doubt.
-fn may_repeat(record: &Record, now: Now) -> bool {
+/// Whether an attempt may follow one that ended in doubt, at `now`: whether a retry by itself can settle that doubt. What
+/// counts is the class that the record was claimed under, and in class `downstream` whether its window is still open.
+pub fn may_repeat(record: &Record, now: impl Into<Now>) -> bool {
+    let now = now.into();
     match record.policy.class {
         // The earlier transaction cannot commit any more without its fenced finish, which would be refused.
         Class::Local => true,

@@ -8,6 +8,7 @@ mod fields;
 pub use fields::Fields;
 
 use bytes::Bytes;
+use std::fmt;
 
 /// The status of an answer, in the protocol that it came by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,8 +21,8 @@ pub enum Status {
     Value,
 }
 
-/// The part of an answer that can be too much to keep.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// The part of an answer that can be too much to keep. Debug output tells its length, never its bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Body {
     /// Every byte of it; an empty body is a kept one.
     Kept(Bytes),
@@ -33,10 +34,22 @@ pub enum Body {
     Sealed(Bytes),
 }
 
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept(bytes) => write!(f, "Kept({} bytes)", bytes.len()),
+            Self::NotRetained => f.write_str("NotRetained"),
+            Self::Sealed(bytes) => write!(f, "Sealed({} bytes)", bytes.len()),
+        }
+    }
+}
+
 /// What an attempt led to: enough to give every later caller the very same answer.
 ///
 /// Values that look like nothing are kept as what they are: an empty body, `0`, `""`, `[]`, `false` and
 /// `null` are outcomes like any other.
+///
+/// Debug output is fit for a log: the names of headers and the length of the body, and none of their contents.
 ///
 /// ```
 /// use semel_core::outcome::{Body, Outcome, Status};

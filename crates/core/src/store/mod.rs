@@ -31,6 +31,7 @@ use crate::machine::{Expect, Found};
 use crate::record::{Entry, Record, StateName};
 use crate::time::Time;
 use bytes::Bytes;
+use std::fmt;
 use std::pin::Pin;
 
 /// An answer on its way.
@@ -96,13 +97,24 @@ pub enum Fresh<'a> {
     Moved,
 }
 
-/// A small named value that every node on the store shares: the hashing secret, the stage of its replacement.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A small named value that every node on the store shares: the hashing secret, the stage of its replacement. Debug output tells
+/// its length and nothing of it.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Setting {
     /// It is durable.
     Done,
     /// Another value stands there (or none), and nothing was changed.
     Refused(Option<Bytes>),
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("Done"),
+            Self::Refused(None) => f.write_str("Refused(None)"),
+            Self::Refused(Some(value)) => write!(f, "Refused({} bytes)", value.len()),
+        }
+    }
 }
 
 /// Keeps entries under ids, and swaps them atomically. See the [module](self) for what is promised.

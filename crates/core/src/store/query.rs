@@ -6,6 +6,7 @@ use crate::record::{Entry, Record, StateName};
 use crate::time::Time;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Which records an operator wants to see. What is left out does not matter; everything named must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -82,9 +83,16 @@ impl From<CallerHash> for Callers {
     }
 }
 
-/// Where a page ended, in a form that only the store that made it understands. May be shown to a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a page ended, in a form that only the store that made it understands. May be shown to a client. Debug output tells its
+/// length only: whole ids may stand in it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Cursor(Bytes);
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cursor({} bytes)", self.0.len())
+    }
+}
 
 impl Cursor {
     /// A cursor made of whatever the store needs to go on.

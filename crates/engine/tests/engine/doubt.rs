@@ -5,7 +5,7 @@ use semel::core::machine::{Refusal, Verdict};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Builder, Case, Engine, Failed, Finding, NotDone, Probe, Reconcile, RunError};
+use semel::{Builder, Case, Engine, Failed, Finding, NotDone, Probe, Reconcile, RunError, Told};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -296,4 +296,21 @@ async fn a_provider_that_panics_is_asked_again() {
     lose(&engine).await;
     world.pass(secs(120)).await;
     assert_eq!((asked.load(Ordering::SeqCst), world.record().await.state_name()), (2, StateName::Succeeded));
+}
+
+#[tokio::test]
+async fn a_waiter_learns_whether_a_retry_may_settle_the_doubt() {
+    for (class, expected) in [(Class::External, false), (Class::Downstream, true)] {
+        let world = World::new();
+        let engine = world.engine().await;
+        let claimed = || intent_under(Policy::new(class), "k", "5");
+        let doubt = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
+        assert!(engine.run(claimed(), doubt).await.is_err());
+        let asked = intent_under(Policy::new(Class::External), "k", "5");
+        let told = engine.attend(&asked).await.expect("an answer").told;
+        assert!(matches!(told, Told::Unknown { repeatable } if repeatable == expected), "{class}: {told:?}");
+        world.skip(secs(24 * 3600)).await;
+        let told = engine.attend(&asked).await.expect("an answer").told;
+        assert!(matches!(told, Told::Unknown { repeatable: false }), "{class}: {told:?}");
+    }
 }

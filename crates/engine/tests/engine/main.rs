@@ -7,6 +7,7 @@ mod ending;
 mod faults;
 mod fence;
 mod keeping;
+mod local;
 mod once;
 mod outage;
 mod own;

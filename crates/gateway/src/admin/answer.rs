@@ -13,8 +13,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-/// An answer to be kept and replayed.
-#[derive(Debug, Deserialize, ToSchema)]
+/// An answer to be kept and replayed. Not `Debug`: it holds a body.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = GivenResponse)]
 pub(super) struct Given {
@@ -84,7 +84,7 @@ impl Given {
 }
 
 /// An answer that is kept.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(as = StoredResponse)]
 pub(super) struct Stored {
     /// How the status is to be read: `http`, `grpc` or `value`.

@@ -33,7 +33,7 @@ const STORED_WITHIN: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// A sign of life.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Renew)]
 pub(super) struct Renewal {
@@ -59,7 +59,7 @@ pub(super) enum How {
 }
 
 /// What came of an attempt.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Outcome)]
 pub(super) struct Came {

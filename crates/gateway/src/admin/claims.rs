@@ -21,6 +21,7 @@ use semel::core::policy::{self, Policy};
 use semel::core::scope::{Caller, Identity, Operation, Scope};
 use semel::{Answer, Claimed, Error, Intent, Told, payload};
 use semel_http::Code;
+use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -98,7 +99,8 @@ pub(super) struct Wanted {
     )]
     payload_base64: Option<String>,
     /// How the effect happens; `external` where it is left out.
-    class: Option<Class>,
+    #[schema(value_type = Option<Class>)]
+    class: Option<String>,
     /// How the attempt begins; `processing` where it is left out.
     mode: Option<Mode>,
     /// How long the claim holds without renewal.
@@ -130,7 +132,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 }
 
 /// The attempt is the worker's.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Claimed)]
 pub(super) struct Yours {
@@ -149,7 +151,7 @@ pub(super) struct Yours {
 }
 
 /// It was done before, and this came of it.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Replayed)]
 pub(super) struct Done {
@@ -188,7 +190,6 @@ pub(super) async fn claim(
 ) -> Result<Response, Problem> {
     let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
     let policy = terms(&shared.options.claims, &wanted)?;
-    let class = policy.class;
     let operation = Operation::route(CLAIM, wanted.operation.clone()).to_string();
     let intent = intent(wanted, policy)?.waiting(wait.unwrap_or_default());
     let engine = &shared.engine;
@@ -199,8 +200,7 @@ pub(super) async fn claim(
         }
         Claimed::Told(answer) => answer,
     };
-    let doubt_ends = class == policy::Class::Downstream || engine.has_reconciler(&operation);
-    told(answer, doubt_ends)
+    told(answer, engine.has_reconciler(&operation))
 }
 
 fn yours(lease: &semel::Lease) -> Yours {
@@ -214,8 +214,8 @@ fn yours(lease: &semel::Lease) -> Yours {
     }
 }
 
-/// What a worker is told that has nothing to run.
-fn told(answer: Answer, doubt_ends: bool) -> Result<Response, Problem> {
+/// What a worker is told that has nothing to run. `is_asked_about`: whether a reconciler looks into doubts.
+fn told(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
     let Answer { operation_id: id, told } = answer;
     let problem = match told {
         Told::Replayed(replayed) => {
@@ -249,8 +249,9 @@ fn told(answer: Answer, doubt_ends: bool) -> Result<Response, Problem> {
             let detail = "Every attempt that is allowed was made, and none took effect. Nothing was claimed.";
             semel_http::Problem::new(Code::AttemptsExhausted, detail)
         }
-        // A claim runs nothing by itself.
-        Told::Unknown | Told::Unreadable | Told::Ran(_) => unknown(doubt_ends),
+        Told::Unknown { repeatable } => unknown(repeatable || is_asked_about),
+        // What cannot be read is nothing that anybody is asked about. A claim runs nothing by itself.
+        Told::Unreadable | Told::Ran(_) => unknown(false),
     };
     Err(problem.about(id).into())
 }
@@ -270,7 +271,7 @@ fn not_run(error: &Error) -> Problem {
             let detail = "Too many new keys. Nothing was claimed; claim again later, with the same key.";
             semel_http::Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after).into()
         }
-        Error::NoSealingKey => {
+        Error::NoSealingKey | Error::LocalClass | Error::LocalRecord(_) => {
             tracing::error!(%error, "nothing can be claimed as this gateway is set up");
             let detail = "Nothing can be claimed as this gateway is set up, so begin nothing. Whoever runs it has to mend it.";
             semel_http::Problem::new(Code::StoreUnavailable, detail).with_status(500).into()
@@ -360,11 +361,8 @@ fn named(what: &str, name: &str) -> Result<(), Problem> {
 fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
     let any = (Duration::from_millis(1), SPAN_MAX);
     let mut policy = defaults.clone();
-    if let Some(class) = wanted.class {
-        policy.class = match class {
-            Class::Downstream => policy::Class::Downstream,
-            Class::External => policy::Class::External,
-        };
+    if let Some(name) = &wanted.class {
+        policy.class = class(name)?;
     }
     if let Some(lease) = span("leaseMs", wanted.lease_ms, LEASE)? {
         policy.lease = lease;
@@ -383,6 +381,20 @@ fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
     }
     policy.check().map_err(|error| Problem::invalid(format!("The terms are not fit for use: {error}.")))?;
     Ok(policy)
+}
+
+fn class(name: &str) -> Result<policy::Class, Problem> {
+    let known: Result<Class, serde::de::value::Error> = Class::deserialize(name.into_deserializer());
+    match known {
+        Ok(Class::Downstream) => Ok(policy::Class::Downstream),
+        Ok(Class::External) => Ok(policy::Class::External),
+        Err(_) if name == policy::Class::Local.name() => Err(Problem::invalid(
+            "class local is for an effect that commits in the same transaction as its record, and a claim is a request of its \
+             own: nothing was claimed. Use external, or downstream where the effect happens in a system that deduplicates by \
+             the operation ID.",
+        )),
+        Err(_) => Err(Problem::invalid("class has to be downstream or external.")),
+    }
 }
 
 fn span(

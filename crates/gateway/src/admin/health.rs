@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use semel::core::store::Count;
+use semel::core::store::{Count, Kind};
 use semel_http::Code;
 use serde::Serialize;
 use std::sync::Arc;
@@ -76,6 +76,10 @@ impl LastAsked {
         let answer = tokio::time::timeout(READY_WITHIN, shared.engine.store().count(Count::Records, 1)).await;
         let reason = match answer {
             Ok(Ok(_)) => None,
+            // What the error says names paths, and this address is open to everybody.
+            Ok(Err(error)) if error.kind() == Kind::Unfit => {
+                Some("the store is not fit for use until an operator acts; the log says why".to_owned())
+            }
             Ok(Err(error)) => Some(format!("the store does not answer: {}", error.kind())),
             Err(_) => Some(format!("the store has not answered within {} s", READY_WITHIN.as_secs())),
         };

@@ -203,7 +203,8 @@ impl fmt::Display for OptionsError {
                 )
             }
             Self::LocalClaims => f.write_str(
-                "claims cannot be of the class local: nobody but the database of the effect can offer that",
+                "claims cannot have class local: it is for an effect that commits in the same transaction as its record, and a \
+                 claim is a request of its own; use external, or downstream where the effect's system deduplicates",
             ),
             Self::Claims(error) => write!(f, "the terms of claims are not fit for use: {error}"),
         }

@@ -54,7 +54,7 @@ impl Truth {
 }
 
 /// What became of an effect in doubt.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Resolve)]
 pub(super) struct Resolution {

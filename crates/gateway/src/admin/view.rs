@@ -183,7 +183,7 @@ fn doubted(record: &Record) -> Option<Doubted> {
 }
 
 /// A record with all that is known about it.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = RecordInFull)]
 pub(super) struct InFull {
@@ -248,7 +248,7 @@ impl InFull {
             listed: Listed::of(record, now),
             policy: Terms::of(record.policy()),
             earlier_doubt: record.earlier_doubt(),
-            fingerprint: with_bodies.then(|| record.fingerprint().to_string()),
+            fingerprint: with_bodies.then(|| record.fingerprint().to_hex()),
             response: outcome.map(if with_bodies { Stored::whole } else { Stored::outside }),
             history: happened.collect(),
             history_dropped: record.history().dropped(),

@@ -12,6 +12,7 @@ pub use remote::{Remote, Url};
 
 use http::Method;
 use serde_json::Value;
+use std::fmt;
 
 /// The most bytes of an answer that are read: a page of records has a thousandth, a stored answer at most a third.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -24,8 +25,8 @@ pub enum Desk {
     Local(Box<Local>),
 }
 
-/// What was answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What was answered. Debug output leaves the document out: stored answers may be in it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
@@ -33,6 +34,15 @@ pub struct Reply {
     pub retry_after: Option<u64>,
     /// The document.
     pub document: Value,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("status", &self.status)
+            .field("retry_after", &self.retry_after)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Desk {

@@ -7,7 +7,6 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 
 /// What came of reading a body.
-#[derive(Debug)]
 pub(super) enum Read {
     Whole(Bytes),
     /// Longer than allowed; the rest was not taken.

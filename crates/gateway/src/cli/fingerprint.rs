@@ -102,7 +102,7 @@ impl Read {
         let told = |error| format!("{} has no fingerprint: {error}", file.display());
         let hash = request.fingerprint(&selection, &limits).map_err(told)?;
         let canonical = request.canonical_body(&selection, &limits).map_err(told)?;
-        Ok(Self { hash: hex(hash.as_bytes()), canonical })
+        Ok(Self { hash: hash.to_hex(), canonical })
     }
 
     fn told(&self, is_json: bool) -> String {
@@ -154,11 +154,4 @@ fn bytes(file: &Path) -> std::io::Result<Vec<u8>> {
         return Ok(bytes);
     }
     std::fs::read(file)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

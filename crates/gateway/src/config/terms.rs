@@ -111,10 +111,12 @@ fn class(table: &Table<'_, '_>) -> Option<Class> {
     table.parsed("class", |text| match text {
         "external" => Ok(Class::External),
         "downstream" => Ok(Class::Downstream),
-        "local" => Err("class local is for effects that commit in one transaction with their record, which a \
-                        gateway stands outside of: write \"external\", or \"downstream\" where the service itself \
-                        recognises repeats; for local use the library inside the service"
-            .to_owned()),
+        "local" => {
+            Err("class local is for effects that commit in the same transaction as their record, which a \
+                        gateway cannot join: write \"external\", or \"downstream\" where the service itself \
+                        recognises repeats"
+                .to_owned())
+        }
         other => Err(format!("`class` cannot be \"{other}\": write \"external\" or \"downstream\"")),
     })
 }

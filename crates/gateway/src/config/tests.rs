@@ -2,6 +2,7 @@
 
 mod callers;
 mod desk;
+mod hidden;
 mod keeping;
 mod matching;
 pub(crate) mod pem;

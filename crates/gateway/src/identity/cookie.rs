@@ -5,9 +5,10 @@
 
 use http::HeaderMap;
 use http::header::COOKIE;
+use std::fmt;
 
 /// What a request's cookies say under a name.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(super) enum Found<'a> {
     Nothing,
     /// Its value, not empty.
@@ -15,6 +16,18 @@ pub(super) enum Found<'a> {
     /// It came without a value.
     Empty,
     Several,
+}
+
+/// Without the value: a session's cookie is as good as a password.
+impl fmt::Debug for Found<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("Nothing"),
+            Self::One(value) => write!(f, "One({} bytes)", value.len()),
+            Self::Empty => f.write_str("Empty"),
+            Self::Several => f.write_str("Several"),
+        }
+    }
 }
 
 /// Finds the cookie `name`. Its case counts; HTTP/2 may send each cookie on a line of its own.

@@ -23,6 +23,7 @@ pub use network::{Network, NetworkError};
 use http::{Extensions, HeaderName};
 use semel::Clock;
 use semel::core::scope::{self, Lifetime};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -196,10 +197,18 @@ impl Identity {
 }
 
 /// Where a request came from, as the connection tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Peer {
     /// The other end of the connection.
     pub address: IpAddr,
     /// The certificate that the client showed and that was verified, as its bytes are (DER).
     pub certificate: Option<Arc<[u8]>>,
+}
+
+/// Without what stands in the certificate.
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.certificate.as_ref().map(|certificate| certificate.len());
+        f.debug_struct("Peer").field("address", &self.address).field("certificate_bytes", &bytes).finish()
+    }
 }

@@ -12,6 +12,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::convert::Infallible;
+use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -32,8 +33,15 @@ pub struct Peer {
 }
 
 /// The certificate that the client showed and that was verified (DER): an extension of each request of such a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate(pub Arc<[u8]>);
+
+/// How long it is: who it names is nobody's business in a log.
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClientCertificate({} bytes)", self.0.len())
+    }
+}
 
 /// What all requests of one connection share.
 #[derive(Debug, Clone)]
@@ -49,7 +57,6 @@ pub(super) struct Line {
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// A response's body. The request has been answered once it is dropped.
-#[derive(Debug)]
 pub(super) struct Answer {
     body: semel_http::Body,
     /// What is left of the last frame.

@@ -155,10 +155,17 @@ pub(crate) fn leads_out(base: &str, path: &str) -> bool {
 }
 
 /// Why a URL is no upstream's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct TargetError {
     url: String,
     why: &'static str,
+}
+
+/// As it is displayed: without credentials that stand in the URL.
+impl fmt::Debug for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TargetError({self})")
+    }
 }
 
 impl fmt::Display for TargetError {

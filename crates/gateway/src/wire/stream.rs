@@ -24,7 +24,6 @@ use tokio::sync::OwnedSemaphorePermit;
 const READ_BYTES: usize = 4 * 1024;
 
 /// One connection, whatever carries it.
-#[derive(Debug)]
 pub(crate) struct Stream<I> {
     io: I,
     scanner: Scanner,

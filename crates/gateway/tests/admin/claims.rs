@@ -1,5 +1,6 @@
 //! Claims: one attempt for each command, whoever asks first.
 
+use super::client::Reply;
 use super::world::{World, claim};
 use semel::archive::rfc3339;
 use serde_json::{Value, json};
@@ -9,6 +10,11 @@ async fn succeed(world: &World, attempt: &super::world::Attempt, response: &Valu
     let outcome = attempt.with(&json!({ "outcome": "succeeded", "response": response }));
     let reply = world.post(&attempt.at("outcome"), &outcome).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+/// A member of a problem.
+fn member(reply: &Reply, name: &str) -> Value {
+    serde_json::from_str::<Value>(reply.text()).expect("JSON")[name].clone()
 }
 
 #[tokio::test]
@@ -253,6 +259,41 @@ async fn a_claim_that_says_too_little_or_too_much_claims_nothing() {
         assert_eq!(world.post("/v1/claims", &body).await.problem().0, 400, "{body}");
     }
     assert_eq!(world.get("/v1/records").await.json()["records"], json!([]));
+}
+
+#[tokio::test]
+async fn a_claim_of_class_local_is_told_what_to_use_instead() {
+    let world = World::new().await;
+    let body = json!({ "operation": "charge", "key": "k", "payload": 1, "class": "local" });
+    let reply = world.post("/v1/claims", &body).await;
+    assert_eq!(reply.problem(), (400, "INVALID_REQUEST".into()));
+    let detail = member(&reply, "detail").to_string();
+    assert!(["transaction", "external", "downstream"].iter().all(|word| detail.contains(word)), "{detail}");
+    assert_eq!(world.get("/v1/records").await.json()["records"], json!([]));
+}
+
+#[tokio::test]
+async fn a_claim_in_doubt_is_retryable_by_its_records_class_and_window() {
+    let world = World::new().await;
+    let in_doubt = async |key: &str, class: &str| {
+        let attempt = world.claimed(key, &json!({ "class": class })).await;
+        let ended = attempt.with(&json!({ "outcome": "unknown" }));
+        assert_eq!(world.post(&attempt.at("outcome"), &ended).await.status, 200);
+    };
+    let told = async |key: &str, class: &str| {
+        let reply = world.post("/v1/claims", &claim(key, &json!({ "class": class }))).await;
+        (reply.problem(), member(&reply, "retryable"))
+    };
+    let unknown = || (409, "IDEMPOTENCY_OUTCOME_UNKNOWN".to_owned());
+    in_doubt("order-1", "external").await;
+    assert_eq!(
+        told("order-1", "downstream").await,
+        (unknown(), json!(false)),
+        "what it was claimed under counts"
+    );
+    in_doubt("order-2", "downstream").await;
+    world.pass(Duration::from_hours(24));
+    assert_eq!(told("order-2", "downstream").await, (unknown(), json!(false)), "its window is over");
 }
 
 #[tokio::test]

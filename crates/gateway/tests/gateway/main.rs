@@ -13,6 +13,7 @@ mod failing;
 mod keeping;
 mod kills;
 mod leaving;
+mod lost;
 mod once;
 mod operations;
 mod passing;

@@ -125,6 +125,56 @@ async fn a_system_that_deduplicates_is_asked_again() {
     assert!(told.charge().await.is_replay());
 }
 
+/// A service on `engine` whose route has `class` by now.
+fn under(engine: &Engine, class: Class, answers: impl Into<Vec<Answer>>) -> Told {
+    Told::new(engine.clone(), Terms { policy: Policy::new(class), ..Terms::default() }, answers)
+}
+
+#[tokio::test]
+async fn a_doubt_is_retryable_by_its_records_class_not_its_routes() {
+    let claimed_external = engine().await;
+    let first = under(&claimed_external, Class::External, [Err(Failure::TimedOut)]);
+    first.charge().await.is_problem(504, "UPSTREAM_TIMEOUT", false);
+    let changed = under(&claimed_external, Class::Downstream, [Ok(201)]);
+    changed.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+    assert_eq!(changed.calls.count(), 0);
+
+    let claimed_downstream = engine().await;
+    let first = under(&claimed_downstream, Class::Downstream, [Err(Failure::TimedOut)]);
+    first.charge().await.is_problem(504, "UPSTREAM_TIMEOUT", true);
+    let changed = under(&claimed_downstream, Class::External, [Err(Failure::Broken), Ok(409), Ok(201)]);
+    changed.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
+    assert_eq!(changed.charge().await.status, 409, "still running over there");
+    assert_eq!(changed.charge().await.text(), "answer 3", "in doubt by the record's class, so it ran again");
+}
+
+#[tokio::test]
+async fn a_doubt_is_not_retryable_past_its_records_window() {
+    let world = World::new(|_| false, |builder| builder).await;
+    let told = under(&world.engine, Class::Downstream, [Err(Failure::Broken), Ok(201)]);
+    told.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
+    world.skip(Duration::from_hours(24)).await;
+    told.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
+    assert_eq!(told.calls.count(), 1);
+}
+
+#[tokio::test]
+async fn an_attempt_that_fails_past_its_window_is_not_retryable() {
+    let world = World::new(|_| false, |builder| builder).await;
+    let mut policy = Policy::new(Class::Downstream);
+    policy.dedup_window = policy.work_deadline + Duration::from_secs(1);
+    let layer = Layer::new(world.engine.clone(), Terms { policy, ..Terms::default() }).expect("fit for use");
+    let clock = world.clock.clone();
+    let slow = tower::service_fn(move |_: Request<Body>| {
+        clock.advance(Duration::from_secs(1));
+        std::future::ready(Err::<Response<Body>, _>(Failure::Broken))
+    });
+    let response = layer.layer(slow).oneshot(post("/charges").json("{}")).await.expect("an answer");
+    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!((&problem["code"], &problem["retryable"]), (&"UPSTREAM_FAILED".into(), &false.into()));
+}
+
 #[tokio::test]
 async fn a_caller_that_mints_too_many_keys_is_told_when_to_come_back() {
     let rate = Rate { count: NonZeroU32::new(1).expect("not zero"), per: Duration::from_hours(1) };

@@ -90,6 +90,22 @@ async fn an_outcome_in_doubt_is_reported_and_leaves_nothing_to_look_into() {
 }
 
 #[tokio::test]
+async fn a_process_lost_in_shadow_mode_leaves_nothing_unknown() {
+    for class in [Class::External, Class::Downstream] {
+        let engine = engine().await;
+        let terms = Terms { policy: Policy::new(class), ..shadow() };
+        let (layer, mut watching) = layer(&engine, terms);
+        let server = Server::under(layer, reads).await;
+        assert_eq!(server.charge(5).await.status, 201);
+        assert_eq!(watching.next().await, What::Shadow(Would::Run));
+        let page = engine.store().page(&Filter::default(), None, 10).await.expect("it answers");
+        let record = page.items[0].record().expect("a record");
+        // Only of this class is an attempt that was lost simply made again.
+        assert_eq!(record.policy().class, Class::Local, "on a route of class {class}");
+    }
+}
+
+#[tokio::test]
 async fn where_nothing_took_effect_the_next_would_have_run() {
     let policy = Policy { attempts_max: Some(2), ..Policy::new(Class::External) };
     let (layer, mut watching) = layer(&engine().await, Terms { policy, ..shadow() });

@@ -4,11 +4,12 @@
 //! the writer itself has to stop for it. What must never: a checkpoint on the way of a commit, or a wake-up without a
 //! reason.
 
+use super::files::OpenFiles;
 use super::open::briefly;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub(super) struct Pulse {
     /// The next length of the log at which the writer stops.
     frames_next: AtomicU64,
     frames_max: u64,
+    files: Arc<OpenFiles>,
     /// Why nothing is moved any more.
     failed: OnceLock<String>,
 }
@@ -41,7 +43,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pulse {
-    pub(super) fn new(frames_max: u64) -> Self {
+    pub(super) fn new(frames_max: u64, files: Arc<OpenFiles>) -> Self {
         Self {
             told: Mutex::default(),
             changed: Condvar::new(),
@@ -49,6 +51,7 @@ impl Pulse {
             frames: AtomicU64::new(0),
             frames_next: AtomicU64::new(frames_max),
             frames_max,
+            files,
             failed: OnceLock::new(),
         }
     }
@@ -106,6 +109,7 @@ impl Pulse {
 
     /// Serves until the store is closed; then waits for the `others`, and leaves a file without a log.
     pub(super) fn run(&self, connection: &Connection, others: Vec<JoinHandle<()>>) {
+        let mut is_settled = false;
         loop {
             let mut told = lock(&self.told);
             while !told.wrote && !told.closing {
@@ -127,6 +131,9 @@ impl Pulse {
                         self.frames_next.store(self.frames_max, Ordering::Relaxed);
                     }
                 }
+                if self.files.check_open().is_err() && !is_settled {
+                    is_settled = self.settle_lost(connection);
+                }
             }
             let nap = self.changed.wait_timeout_while(lock(&self.told), INTERVAL, |told| !told.closing);
             drop(nap.unwrap_or_else(PoisonError::into_inner));
@@ -134,19 +141,38 @@ impl Pulse {
         for other in others {
             drop(other.join());
         }
-        self.checkpoint(connection, "TRUNCATE");
-        if self.failure().is_some() {
+        if self.files.check_read().is_ok() {
+            self.checkpoint(connection, "TRUNCATE");
+        } else if !is_settled {
+            self.settle_lost(connection);
+        }
+        if self.failure().is_some() || self.files.has_another_log() {
             // The last one to close would take the log away.
             drop(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
         }
     }
 
+    /// The files were taken away. Moves what the log has into the file, wherever that is by now, and empties the log: whoever
+    /// puts the file back has all of it, and whatever file has its name by now is not read together with a log that is not its own.
+    /// Leaves everything alone where somebody else has begun a log. Says whether that is done.
+    fn settle_lost(&self, connection: &Connection) -> bool {
+        if self.failure().is_some() || self.files.has_another_log() {
+            return true;
+        }
+        self.moved(connection, "TRUNCATE").is_some_and(|progress| !progress.busy)
+    }
+
     /// A checkpoint; `None` where there was none. After an error of the disk there never is: what it may have lost of the
-    /// file stands in the log, which the end of a later checkpoint would give up.
+    /// file stands in the log, which the end of a later checkpoint would give up. Nor where the file's name leads elsewhere: in
+    /// the log there may be pages of whoever opened it by that name.
     fn checkpoint(&self, connection: &Connection, mode: &str) -> Option<Progress> {
-        if self.failure().is_some() {
+        if self.failure().is_some() || self.files.check_read().is_err() {
             return None;
         }
+        self.moved(connection, mode)
+    }
+
+    fn moved(&self, connection: &Connection, mode: &str) -> Option<Progress> {
         match briefly(connection, || checkpoint(connection, mode)) {
             Ok(progress) => Some(progress),
             Err(error) => {
@@ -176,6 +202,7 @@ fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Progress>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::open::File;
 
     const FRAMES_MAX: u64 = 100;
 
@@ -190,7 +217,8 @@ mod tests {
                  INSERT INTO t VALUES (zeroblob(2000000))",
             )
             .expect("written");
-        let pulse = Pulse::new(FRAMES_MAX);
+        let file = File::existing(&directory.join("file"), 0).expect("it is there");
+        let pulse = Pulse::new(FRAMES_MAX, Arc::new(OpenFiles::of(&file).expect("they are there")));
         pulse.frames.store(frames(&connection), Ordering::Relaxed);
         assert!(frames(&connection) > FRAMES_MAX);
         (directory, connection, pulse)

@@ -3,57 +3,22 @@
 //! What lives here: a look at the settings of the very connection that writes, at the file system, and at the file's own
 //! place. What must never: an open of the file past SQLite.
 
+use super::files::{LostFile, OpenFiles, Part};
 use super::open::{FULL, File};
 use semel_core::store::{Hazard, Severity};
 use std::path::Path;
 
-/// Which file a name led to when the store was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity(u64, u64);
-
-impl Identity {
-    pub(super) fn of(path: &Path) -> Option<Self> {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt as _;
-            std::fs::metadata(path).ok().map(|found| Self(found.dev(), found.ino()))
-        }
-        #[cfg(not(unix))]
-        {
-            path.exists().then_some(Self(0, 0))
-        }
-    }
-}
-
 /// What the writer's connection is set to (`synchronous` and the journal mode), or why it could not be asked.
 pub(super) type Settings = Result<(i64, String), String>;
 
-/// The file and its log as they were when the store was opened.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Opened {
-    file: Option<Identity>,
-    log: Option<Identity>,
-}
-
-impl Opened {
-    pub(super) fn of(file: &File) -> Self {
-        Self { file: Identity::of(&file.path), log: Identity::of(&file.wal()) }
-    }
-}
-
 /// Everything at once. `failed` is why pages are not moved from the log into the file any more.
-pub(super) fn look(file: &File, opened: Opened, settings: Settings, failed: Option<&str>) -> Vec<Hazard> {
+pub(super) fn look(file: &File, files: &OpenFiles, settings: Settings, failed: Option<&str>) -> Vec<Hazard> {
     let set = match settings {
         Ok((synchronous, journal_mode)) => self::settings(synchronous, &journal_mode),
         Err(why) => vec![settings_unverified(&why)],
     };
-    let place = [
-        file_system(&file.path),
-        moved(&file.path, opened.file),
-        log_moved(file, opened),
-        failed.map(not_moved),
-        long_log(file),
-    ];
+    let place =
+        [file_system(&file.path), files.lost().as_ref().map(lost), failed.map(not_moved), long_log(file)];
     set.into_iter().chain(place.into_iter().flatten()).collect()
 }
 
@@ -100,36 +65,21 @@ fn settings(synchronous: i64, journal_mode: &str) -> Vec<Hazard> {
     found
 }
 
-/// The name leads to another file by now, or to none: what is written goes where nobody will look for it.
-fn moved(path: &Path, opened: Option<Identity>) -> Option<Hazard> {
-    (opened.is_none() || Identity::of(path) != opened).then(|| Hazard {
+/// One of the files has another name by now, or none. As long as anybody has the database open, SQLite does not do that.
+fn lost(lost: &LostFile) -> Hazard {
+    let code = match lost.part {
+        Part::Database => "sqlite-file-replaced",
+        Part::Log => "sqlite-log-replaced",
+        Part::LogIndex => "sqlite-log-index-replaced",
+    };
+    Hazard {
         severity: Severity::Danger,
-        code: "sqlite-file-replaced",
+        code,
         what: format!(
-            "{} was removed, renamed or replaced while this process has it open: what is written now will not be \
-             found after a restart",
-            path.display()
+            "{lost}: the store answers nothing more, and what was written since cannot be relied on"
         ),
-        mend: "stop this process; put the file back together with its -wal, or accept what is missing".to_owned(),
-    })
-}
-
-/// The log has another name by now, or none, while the file is where it was. As long as anybody has the file open, SQLite
-/// does not do that.
-fn log_moved(file: &File, opened: Opened) -> Option<Hazard> {
-    let stays = Identity::of(&file.path) == opened.file;
-    (stays && (opened.log.is_none() || Identity::of(&file.wal()) != opened.log)).then(|| Hazard {
-        severity: Severity::Danger,
-        code: "sqlite-log-replaced",
-        what: format!(
-            "{} was removed, renamed or replaced while this process has it open: what was written is not found \
-             by other processes, nor after a crash of this one",
-            file.wal().display()
-        ),
-        mend: "stop every other process on the file, close this store in an orderly way, which moves what it has \
-               into the file, and verify it before it is used again"
-            .to_owned(),
-    })
+        mend: lost.remedy().to_owned(),
+    }
 }
 
 /// The disk failed while pages were moved from the log into the file.

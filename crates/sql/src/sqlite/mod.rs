@@ -26,6 +26,7 @@
 mod answers;
 mod checkpoint;
 mod fault;
+mod files;
 mod hazards;
 mod look;
 mod open;
@@ -48,7 +49,7 @@ pub use schema::{Schema, steps};
 
 use checkpoint::Pulse;
 use fault::Fault;
-use hazards::Opened;
+use files::OpenFiles;
 use open::File;
 use queue::Queue;
 use reader::{Question, Reader};
@@ -79,7 +80,7 @@ const ENTRY_BYTES_MAX: u64 = 1 << 29;
 /// and closes the file; that blocks for as long as the disk takes. [`close`](Self::close) does the same without blocking.
 pub struct Store {
     file: File,
-    opened: Opened,
+    files: Arc<OpenFiles>,
     writes: Arc<Queue<Job>>,
     questions: Arc<Queue<Question>>,
     /// Questions that read the whole file. One thread has them to itself: a reader that is at it for minutes is missed.
@@ -93,7 +94,11 @@ pub struct Store {
 
 impl Store {
     /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only. A path is a
-    /// path, never a URI; links in it are followed now and not again.
+    /// path, never a URI; links in it are followed.
+    ///
+    /// Where the path leads to another file later, or to none, the store closes itself: a write that was under way is
+    /// [ambiguous](Kind::Ambiguous), and every call after it fails as [unfit](Kind::Unfit) until the store is opened again. The same
+    /// holds for the log beside the file and the log's index. Each answer waits for that check.
     ///
     /// Brings older files to this build's schema. Refuses a file that a newer build has written, tables that are not
     /// ours, and an SQLite that could damage the file. Once this returns, a power failure takes back nothing
@@ -102,15 +107,17 @@ impl Store {
         let Options { clock, readers, wal_bytes_max } = options;
         let file = File::new(&path.into(), wal_bytes_max)?;
         let connection = file.writer()?;
-        let opened = Opened::of(&file);
+        let files = Arc::new(OpenFiles::of(&file)?);
         let frames_max = wal_bytes_max / u64::from(file.page_bytes(&connection)?);
-        let pulse = Arc::new(Pulse::new(frames_max.max(1)));
+        let pulse = Arc::new(Pulse::new(frames_max.max(1), files.clone()));
         let writes = Arc::new(Queue::new(WAITING_MAX, WAITING_BYTES_MAX, Job::weight));
         let questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let long_questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let checkpointer = file.checkpointer()?;
         let readers = (0..readers).map(|_| file.reader()).collect::<Result<Vec<_>, _>>()?;
         let for_long = Reader { connection: file.reader()?, clock: clock.clone() };
+        // Every connection opened the file by its name: all of them have the same one.
+        files.check_read()?;
 
         let mut threads = Threads {
             writes: writes.clone(),
@@ -118,7 +125,13 @@ impl Store {
             started: Vec::new(),
         };
         let (ready, is_ready) = mpsc::channel();
-        let writer = Writer { connection, queue: writes.clone(), clock: clock.clone(), pulse: pulse.clone() };
+        let writer = Writer {
+            connection,
+            queue: writes.clone(),
+            clock: clock.clone(),
+            pulse: pulse.clone(),
+            files: files.clone(),
+        };
         threads.start("semel-write", move || writer.run(|said| drop(ready.send(said))))?;
         for connection in readers {
             let reader = Reader { connection, clock: clock.clone() };
@@ -144,7 +157,7 @@ impl Store {
             thread::Builder::new().name("semel-checkpoint".to_owned()).spawn(keep).map_err(no_thread)?
         };
         let keeper = Mutex::new(Some(keeper));
-        Ok(Self { file, opened, writes, questions, long_questions, pulse, keeper, ended })
+        Ok(Self { file, files, writes, questions, long_questions, pulse, keeper, ended })
     }
 
     /// Lets no more questions in, and ends once every write that was accepted is answered and the file is closed.
@@ -170,6 +183,7 @@ impl Store {
 
     /// Has `work` done, and waits until it is durable.
     async fn write(&self, work: Work) -> Result<Said, Error> {
+        self.files.check_open()?;
         let (job, answer) = Job::new(work);
         self.writes.push(job)?;
         // Taken by a writer that failed in the middle: whether it came to commit is not known.
@@ -189,7 +203,14 @@ impl Store {
         questions: &Queue<Question>,
         ask: impl FnOnce(&Reader) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let (question, answer) = Reader::question(ask);
+        self.files.check_open()?;
+        let (files, pulse, asked) = (self.files.clone(), self.pulse.clone(), self.files.checks_begun());
+        let (question, answer) = Reader::question(move |reader| {
+            let told = ask(reader);
+            // Whatever came of it: what stands in the file may not be what others find.
+            files.check_read_since(asked).inspect_err(|_| pulse.wrote())?;
+            told
+        });
         questions.push(question)?;
         answer.await.map_err(reader::lost)?
     }

@@ -37,19 +37,27 @@ const READER_CACHE_KIB: i32 = 8 * 1024;
 pub(super) struct File {
     /// Absolute and without links.
     pub(super) path: PathBuf,
+    /// As it was asked for, made absolute: what is opened at the next start.
+    pub(super) given: PathBuf,
     pub(super) wal_bytes_max: u64,
 }
 
 impl File {
     /// The file at `path`, created where there is none.
     pub(super) fn new(path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
-        Ok(Self { path: place(path)?, wal_bytes_max })
+        let placed = place(path)?;
+        Self::placed(placed, path, wal_bytes_max)
     }
 
     /// The file at `path`, which has to be there.
     pub(super) fn existing(path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
         let placed = path.canonicalize().map_err(|error| misplaced(path, &error))?;
-        Ok(Self { path: placed, wal_bytes_max })
+        Self::placed(placed, path, wal_bytes_max)
+    }
+
+    fn placed(placed: PathBuf, path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
+        let given = std::path::absolute(path).map_err(|error| misplaced(path, &error))?;
+        Ok(Self { path: placed, given, wal_bytes_max })
     }
 
     /// The connection that writes; makes the file what it has to be.
@@ -131,8 +139,17 @@ impl File {
 
     /// Where SQLite keeps the log of this file.
     pub(super) fn wal(&self) -> PathBuf {
+        self.beside("-wal")
+    }
+
+    /// Where SQLite keeps the index of that log, which the processes on a file share as memory.
+    pub(super) fn wal_index(&self) -> PathBuf {
+        self.beside("-shm")
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
-        name.push("-wal");
+        name.push(ending);
         name.into()
     }
 

@@ -10,6 +10,7 @@ use semel_core::id::{CallerHash, CommandId, KeyHash};
 use semel_core::machine::Expect;
 use semel_core::record::{Entry, Record, StateName};
 use semel_core::time::Time;
+use std::fmt;
 use std::sync::Arc;
 
 /// The number of a marker in the state column, after those of the states.
@@ -55,7 +56,7 @@ pub(super) fn key(hash: &KeyHash) -> i64 {
 }
 
 /// What is written: the entry's bytes and what finds it. Made in the task that asks, not in the writer's thread.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Row {
     pub(super) state: i64,
     pub(super) due_at: Option<i64>,
@@ -66,6 +67,16 @@ pub(super) struct Row {
     pub(super) entry: Vec<u8>,
     /// What a swap expects that was computed from this; a marker is never swapped.
     pub(super) unchanged: Option<Expect>,
+}
+
+/// Without the entry, in which a stored answer may be.
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Row")
+            .field("state", &self.state)
+            .field("due_at", &self.due_at)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Row {

@@ -41,7 +41,7 @@ impl store::Store for Store {
                 // The thread that writes is gone, say: the rest can be looked at all the same.
                 Err(error) => Err(error.to_string()),
             };
-            Ok(hazards::look(&self.file, self.opened, settings, self.pulse.failure()))
+            Ok(hazards::look(&self.file, &self.files, settings, self.pulse.failure()))
         })
     }
 

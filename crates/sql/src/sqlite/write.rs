@@ -9,6 +9,7 @@ use semel_core::machine::Expect;
 use semel_core::record::Entry;
 use semel_core::store::{Error, Reading, Setting, Written};
 use semel_core::time::Time;
+use std::fmt;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -76,12 +77,22 @@ pub(super) enum Said {
 }
 
 /// What stood there instead.
-#[derive(Debug)]
 pub(super) enum Standing {
     Nothing,
     /// Not looked into yet: that is left to the task that asked.
     Bytes(Bytes),
     Read(Result<Entry, codec::Error>),
+}
+
+/// Without bytes that were not looked into: a stored answer may be among them.
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("Nothing"),
+            Self::Bytes(bytes) => write!(f, "Bytes({} bytes)", bytes.len()),
+            Self::Read(entry) => f.debug_tuple("Read").field(entry).finish(),
+        }
+    }
 }
 
 impl Said {

@@ -2,11 +2,12 @@
 //!
 //! What lives here: group commit. Whatever has gathered while the last batch was on its way to the disk becomes the next
 //! one: one transaction, one sync, then everybody is answered. Whoever is alone is not made to wait for company.
-//! What must never: an answer before the commit; encoding, or anything else that a caller's own task can do.
+//! What must never: an answer before the commit, or without the check that follows it; encoding, or anything else that a caller's own task can do.
 
 use super::answers;
 use super::checkpoint::Pulse;
 use super::fault::Fault;
+use super::files::OpenFiles;
 use super::pen::Pen;
 use super::queue::Queue;
 use super::write::{Job, Said, Work};
@@ -31,6 +32,7 @@ pub(super) struct Writer {
     pub(super) queue: Arc<Queue<Job>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) pulse: Arc<Pulse>,
+    pub(super) files: Arc<OpenFiles>,
 }
 
 /// Why a batch was not written.
@@ -45,7 +47,7 @@ enum Failure {
 impl Writer {
     /// Serves until the queue is closed and empty. `ready` is told once, when writing can begin.
     pub(super) fn run(self, ready: impl FnOnce(rusqlite::Result<()>)) {
-        let Self { connection, queue, clock, pulse } = self;
+        let Self { connection, queue, clock, pulse, files } = self;
         // Given up last: whoever learns from it that the writer is gone shall find that nothing more is taken.
         let mut batch = Vec::new();
         // Whatever ends this thread, a panic included: nobody shall wait for it.
@@ -63,7 +65,7 @@ impl Writer {
             }
             company = batch.len().max(company - company / 4);
             batch.retain(Job::is_awaited);
-            if !serve(&connection, &mut pen, &*clock, &mut batch) {
+            if !serve(&connection, &mut pen, &*clock, &files, &mut batch) {
                 return;
             }
             pulse.wrote();
@@ -73,10 +75,16 @@ impl Writer {
 }
 
 /// Writes a batch and answers everybody in it. `false` where the connection is of no more use.
-fn serve(connection: &Connection, pen: &mut Pen<'_>, clock: &dyn Clock, batch: &mut Vec<Job>) -> bool {
+fn serve(
+    connection: &Connection,
+    pen: &mut Pen<'_>,
+    clock: &dyn Clock,
+    files: &OpenFiles,
+    batch: &mut Vec<Job>,
+) -> bool {
     let mut offenders = 0;
     loop {
-        match write(connection, pen, clock, batch) {
+        match write(connection, pen, clock, files, batch) {
             Ok(said) => {
                 answers::tell(batch.drain(..).zip(said));
                 return true;
@@ -102,12 +110,14 @@ fn write(
     connection: &Connection,
     pen: &mut Pen<'_>,
     clock: &dyn Clock,
+    files: &OpenFiles,
     batch: &[Job],
 ) -> Result<Vec<Said>, Failure> {
     const WRITING: &str = "writing to the SQLite store";
     if batch.is_empty() {
         return Ok(Vec::new());
     }
+    files.check_open().map_err(Failure::All)?;
     if batch.iter().all(|job| matches!(job.work, Work::Inspect)) {
         // Nothing is written: whoever only looks need not wait for the lock, nor have those wait who come next.
         let looked: rusqlite::Result<Vec<_>> =
@@ -145,6 +155,8 @@ fn write(
         return Err(if rolled_back { Failure::All(fault) } else { Failure::Stuck(fault) });
     }
     pen.committed();
+    // Only now: a file that was taken away before the commit has it, and nobody will find it there.
+    files.check_commit().map_err(Failure::All)?;
     Ok(said)
 }
 

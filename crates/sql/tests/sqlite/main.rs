@@ -11,6 +11,7 @@ mod file;
 mod listing;
 mod log;
 mod look;
+mod lost;
 mod processes;
 mod room;
 mod scratch;

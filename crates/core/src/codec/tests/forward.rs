@@ -19,6 +19,10 @@ fn an_extension_that_may_be_ignored_survives_an_older_nodes_write() {
     let bytes = extended(&extensions);
     let read = record(&bytes);
     assert_eq!(encode_record(&read), bytes);
+    assert!(
+        format!("{read:?}").contains("extensions: 11 bytes"),
+        "what nobody here can read is not for a log"
+    );
     let started = machine::start(&read, read.token(), Stamp::new(Time::from_millis(6), "", ""));
     let written = encode_record(&started.unwrap().next);
     assert_eq!(written[..written.len() - 4][written.len() - 4 - extensions.len()..], extensions);

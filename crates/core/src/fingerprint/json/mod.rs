@@ -19,6 +19,7 @@ use super::error::{Error, ErrorKind};
 use super::pointer::Pointer;
 use super::sink::Sink;
 use emit::Emitter;
+use std::fmt;
 
 /// How many arrays and objects may stand inside one another.
 const DEPTH_MAX: usize = 128;
@@ -47,8 +48,9 @@ pub fn canonical(body: &[u8]) -> Result<String, Error> {
 
 /// What stands at one place of a JSON body, as far as a key can be made of it.
 ///
-/// A string and a number are told apart, so that `100` and `"1e2"` do not become one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A string and a number are told apart, so that `100` and `"1e2"` do not become one key. Debug output tells how long it is, never what it
+/// is: it may become a key.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Scalar {
     /// Nothing stands there.
     Absent,
@@ -58,6 +60,17 @@ pub enum Scalar {
     Text(String),
     /// A number, by its canonical text: `1e2` for `100`.
     Number(String),
+}
+
+impl fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("Absent"),
+            Self::Unusable => f.write_str("Unusable"),
+            Self::Text(text) => write!(f, "Text({} characters)", text.chars().count()),
+            Self::Number(text) => write!(f, "Number({} characters)", text.chars().count()),
+        }
+    }
 }
 
 /// What stands at the place that `pointer` names.

@@ -355,3 +355,11 @@ fn a_retry_is_judged_by_the_records_own_selection() {
     let record = claimed_under(newer, Begin::Processing);
     assert_eq!(answer(&record, &retry, 3000), Reply::Unreadable, "a newer node's algorithm");
 }
+
+#[test]
+fn only_a_record_claimed_downstream_may_repeat_and_only_in_its_window() {
+    let downstream = in_doubt(Class::Downstream);
+    let last = crate::machine::dates::repeat_before(&downstream, at(0).now).as_millis() - 1;
+    assert!(may_repeat(&downstream, at(last).now) && !may_repeat(&downstream, at(last + 1).now));
+    assert!(!may_repeat(&in_doubt(Class::External), at(0).now));
+}

@@ -1,0 +1,82 @@
+//! No secret of a configuration, and nothing of a stored answer, shows in debug output.
+
+use crate::config::{Config, Overrides, read};
+use crate::{admin, admin_client, difference, identity, listen, upstream};
+use semel_testkit::assert_hidden;
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+const SECRETS: [&str; 6] = ["HASHING", "NEXT", "SEALING", "JWT", "OTLP", "PROBE"];
+
+/// The secret that the variable `name` holds: 32 bytes in hexadecimal digits, other ones for each name.
+fn secret(name: &str) -> String {
+    let bytes: Vec<u8> = name.bytes().cycle().take(28).collect();
+    bytes.iter().chain(&[0xfe, 0xdc, 0xba, 0x98]).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hides(what: &str, value: &dyn Debug) {
+    for name in SECRETS {
+        let text = secret(name);
+        let digits = |at| u8::from_str_radix(&text[at..at + 2], 16).expect("two digits");
+        let bytes: Vec<u8> = (0..text.len()).step_by(2).map(digits).collect();
+        assert_hidden(what, value, text.as_bytes());
+        assert_hidden(what, value, &bytes);
+    }
+}
+
+fn config() -> Config {
+    let text = "[upstream]\nurl = \"http://127.0.0.1:1\"\n\
+        [store]\nhashing_secret = \"env:HASHING\"\nhashing_secret_next = \"env:NEXT\"\n\
+        [otlp]\nendpoint = \"http://127.0.0.1:4318\"\n\
+        [[otlp.header]]\nname = \"authorization\"\nvalue = \"env:OTLP\"\n\
+        [defaults.probe]\nurl = \"/effects/{operation_id}\"\nanswer = \"nothing\"\napplied = [200]\n\
+        headers = { authorization = \"env:PROBE\" }\n\
+        [identity]\nsources = [\"jwt\"]\n\
+        [[identity.issuer]]\nname = \"https://id.example\"\naudience = [\"pay\"]\nsecret = \"env:JWT\"\n\
+        [[sealing.key]]\nname = \"2026\"\nsecret = \"env:SEALING\"\n";
+    let environment = |name: &str| SECRETS.contains(&name).then(|| OsString::from(secret(name)));
+    read(text, &Overrides::default(), &environment).unwrap_or_else(|mistakes| panic!("{mistakes:#?}"))
+}
+
+#[test]
+fn a_configuration_shows_none_of_its_secrets() {
+    let config = config();
+    hides("Config", &config);
+    assert!(config.sealing.is_some() && config.keeping.hashing.secret.is_some(), "they are in there");
+    hides("KeyRing", &config.sealing);
+    hides("Hashing", &config.keeping.hashing);
+    hides("Identity", &config.identity);
+    hides("Questions", &config.questions);
+    let keys =
+        admin_client::Keys { sealing: config.sealing.clone(), hashing: config.keeping.hashing.clone() };
+    hides("Keys", &keys);
+}
+
+#[test]
+fn tokens_credentials_and_certificates_are_hidden() {
+    let hash = admin::TokenHash::of("semel_t0ken-of-an-operator");
+    let token = admin::Token { name: "ops".into(), hash, roles: vec![admin::Role::Read] };
+    let options = admin::Options { tokens: vec![token.clone()], ..admin::Options::default() };
+    for shown in [format!("{token:?}"), format!("{options:#?}")] {
+        assert!(shown.contains("TokenHash(…)"), "{shown}");
+    }
+    let refused = upstream::Target::parse("http://user:hunter2-hunter2@host/").expect_err("credentials");
+    assert_hidden("TargetError", &refused, b"hunter2-hunter2");
+    let certificate: Arc<[u8]> = Arc::from(&b"CN=ada, O=example"[..]);
+    let address = std::net::IpAddr::from([127, 0, 0, 1]);
+    let peer = identity::Peer { address, certificate: Some(Arc::clone(&certificate)) };
+    assert_hidden("Peer", &peer, &certificate);
+    assert_hidden("ClientCertificate", &listen::ClientCertificate(Arc::clone(&certificate)), &certificate);
+}
+
+#[test]
+fn answers_and_requests_are_hidden() {
+    let document = serde_json::json!({ "response": { "body": "card 4111 1111" } });
+    let reply = admin_client::Reply { status: 200, retry_after: None, document };
+    assert_hidden("Reply", &reply, b"card 4111 1111");
+    let places = difference::places(br#"{"card":"4111 1111 of Ada"}"#, br#"{"card":"4222 2222 of Eve"}"#);
+    assert_eq!(places.len(), 1);
+    assert_hidden("Place", &places, b"4111 1111 of Ada");
+    assert_hidden("Place", &places, b"4222 2222 of Eve");
+}

@@ -1,0 +1,35 @@
+//! Whether a secret shows in what a type prints of itself.
+
+use std::fmt::Debug;
+
+/// Panics where `secret` shows in the debug output of `value`, plain or pretty, in any form that bytes are printed in: as text,
+/// escaped, as a list of decimal numbers, or as hexadecimal digits. `name` says which type it was.
+///
+/// ```
+/// semel_testkit::assert_hidden("a length", &"7 bytes", b"hunter2!");
+/// for leak in [format!("{:?}", b"hunter2!"), format!("{:#?}", "hunter2!"), "68756e7465723221".to_owned()] {
+///     let caught = std::panic::catch_unwind(|| semel_testkit::assert_hidden("a leak", &leak, b"hunter2!"));
+///     assert!(caught.is_err(), "{leak}");
+/// }
+/// ```
+pub fn assert_hidden(name: &str, value: &dyn Debug, secret: &[u8]) {
+    assert!(secret.len() >= 8, "{} bytes may stand anywhere by chance", secret.len());
+    for shown in [format!("{value:?}"), format!("{value:#?}")] {
+        // A list is printed with spaces, or with a number on each line.
+        let packed: String = shown.chars().filter(|char| !char.is_whitespace()).collect();
+        for form in forms(secret) {
+            assert!(!shown.contains(&form) && !packed.contains(&form), "{name} shows it: {shown}");
+        }
+    }
+}
+
+fn forms(secret: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(secret).into_owned();
+    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let decimal: Vec<_> = secret.iter().map(u8::to_string).collect();
+    let escaped = secret.escape_ascii().to_string();
+    let quoted = format!("{text:?}").trim_matches('"').to_owned();
+    // Once more, as where what is printed was printed before.
+    let twice = format!("{quoted:?}").trim_matches('"').to_owned();
+    vec![text, escaped, quoted, twice, decimal.join(","), hex.to_uppercase(), hex]
+}
