@@ -168,7 +168,7 @@ async fn asked(ask: Ask, admin: std::net::SocketAddr) -> Reply {
 async fn after_its_deadline_a_doubt_is_left_to_an_operator_whose_word_is_replayed() {
     let flags = [&SHORT[..], &["--admin", "127.0.0.1:0"]].concat();
     let script = doubted(says("503 Busy"));
-    let mut world = World::configured_with(&probe("give_up_after = \"2500ms\"\n"), &flags, script).await;
+    let mut world = World::configured_with(&probe("give_up_after = \"3500ms\"\n"), &flags, script).await;
     let admin = world.gateway.admin();
     let first = world.charge(5).await;
     assert_eq!(first.status, 500);

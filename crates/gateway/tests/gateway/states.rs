@@ -197,7 +197,7 @@ async fn past_the_time_that_the_upstream_remembers_a_doubt_stays_one() {
     let flags = [
         &SHORT[..],
         &["--class", "downstream", "--connect-timeout", "100ms", "--response-timeout", "100ms"],
-        &["--dedup-window", "1300ms"],
+        &["--dedup-window", "6300ms"],
     ]
     .concat();
     let world = World::new(&flags, |_| Act::Hang).await;
