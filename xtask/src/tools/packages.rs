@@ -12,6 +12,7 @@ use crate::cargo;
 const PROGRAMS: &[(&str, &str)] = &[
     ("chromium", "chromium"),
     ("curl", "curl"),
+    ("faketime", "faketime"),
     ("haproxy", "haproxy"),
     ("nginx", "nginx"),
     ("node", "nodejs"),

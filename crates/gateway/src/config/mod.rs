@@ -229,7 +229,10 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     store_table.end();
     let sweep_table = top.table("sweep", "[sweep]");
     keeping::sweep(&sweep_table, &mut keeping);
-    keeping::clock(&top.table("clock", "[clock]"), &sweep_table, &mut keeping);
+    let clock_table = top.table("clock", "[clock]");
+    keeping::clock(&clock_table, &sweep_table, &mut keeping);
+    clock_table.end();
+    let skew = keeping.settings.clock.skew;
     let unswept = keeping.settings.sweep.every.is_zero().then(|| sweep_table.span_of("every")).flatten();
     sweep_table.end();
     let published_table = top.table("published", "[published]");
@@ -245,7 +248,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
-    let blame = terms::Blame { table: &defaults_table, flags: Some(&over.terms), sealing: &sealing };
+    let blame = terms::Blame { table: &defaults_table, flags: Some(&over.terms), sealing: &sealing, skew };
     let terms = blame.terms(&defaults, None, deadline);
     let asks = ask::of_defaults(&defaults_table, listen.address);
     let questions = terms.as_ref().map(|terms| asks.of_others(&defaults_table, terms)).unwrap_or_default();
@@ -253,7 +256,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some(), over.anonymous);
     let (sealing, listening) = (&sealing, listen.address);
     let inherited =
-        operation::Inherited { terms: &defaults, asks: &asks, sealing, deadline, listen: listening };
+        operation::Inherited { terms: &defaults, asks: &asks, sealing, deadline, skew, listen: listening };
     let operations = operation::read(top.tables("operation", "[[operation]]"), &inherited, &mut callers);
     let identity = callers.end(&identity_table);
     identity_table.end();

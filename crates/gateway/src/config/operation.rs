@@ -25,6 +25,8 @@ pub(super) struct Inherited<'d> {
     pub(super) sealing: &'d Sealing,
     /// How long an attempt may take.
     pub(super) deadline: Duration,
+    /// By how much clocks may differ.
+    pub(super) skew: Duration,
     /// Where the gateway itself is.
     pub(super) listen: SocketAddr,
 }
@@ -69,8 +71,11 @@ fn one(
     rates_table.end();
     let (own, asks) = (terms::patch(table), ask::of_operation(table, inherited.listen));
     let patch = own.over(inherited.terms);
-    let terms =
-        Blame { table, flags: None, sealing: inherited.sealing }.terms(&patch, name, inherited.deadline)?;
+    let terms = Blame { table, flags: None, sealing: inherited.sealing, skew: inherited.skew }.terms(
+        &patch,
+        name,
+        inherited.deadline,
+    )?;
     let questions = asks.of_one(inherited.asks, table, &terms);
     check_callers(table, &terms);
     if terms.key == KeyRule::Off && !rates.are_off() {

@@ -249,6 +249,8 @@ pub(super) struct Blame<'t, 'p, 'i> {
     pub(super) flags: Option<&'t Patch>,
     /// What there is to seal with.
     pub(super) sealing: &'t Sealing,
+    /// By how much clocks may differ.
+    pub(super) skew: Duration,
 }
 
 impl Blame<'_, '_, '_> {
@@ -270,6 +272,8 @@ impl Blame<'_, '_, '_> {
     pub(super) fn terms(&self, patch: &Patch, name: Option<String>, deadline: Duration) -> Option<Terms> {
         let terms = patch.terms(name, deadline);
         let mut terms = terms.map_err(|(keys, told)| self.told(keys, &told, "change one of them")).ok()?;
+        // The engine adds it to every record's terms; checked here with it, they are fit there.
+        terms.policy.skew = self.skew;
         self.seal(&mut terms);
         self.check_horizon(patch, &terms);
         self.check_policy(&terms);

@@ -65,8 +65,9 @@ fn without_a_file_the_defaults_are_those_of_each_part() {
     let over = Overrides { target: Some(target.clone()), ..Overrides::default() };
     let plan = read("", &over, &nothing).expect("no mistake").plan().expect("a plan");
     let mut usual = Plan::new(target);
-    // Two that follow from others: how long an attempt may take, and how long a twin waits.
+    // Those that follow from others: how long an attempt may take, by how much clocks differ, and how long a twin waits.
     usual.terms.policy.work_deadline = Duration::from_secs(66);
+    usual.terms.policy.skew = Duration::from_secs(5);
     usual.terms.wait = Some(Duration::from_secs(2));
     assert_eq!(format!("{plan:#?}"), format!("{usual:#?}"));
 }
@@ -101,11 +102,17 @@ fn every_key_of_the_default_file_is_known_and_every_known_key_is_in_it() {
         }
         tables.iter().flat_map(|table| table.keys().map(|key| key.get_ref().to_string())).collect()
     };
-    assert_eq!(known.len(), 23, "tables that nobody reads: {known:#?}");
+    assert_eq!(known.len(), 24, "tables that nobody reads: {known:#?}");
     for (label, keys) in known {
         let mut there = written(label);
         if label == "[[operation]]" {
             there.extend(written("[defaults]"));
+        }
+        if label == "[sweep]" {
+            // Where `[clock]` has its keys from; files that have them there are still read.
+            there.extend(
+                written("[clock]").into_iter().filter(|key| ["skew", "steady_for"].contains(&&**key)),
+            );
         }
         for key in keys {
             assert!(there.contains(key), "`{key}` of {label} is not in the default file");
@@ -119,6 +126,7 @@ fn a_key_that_nobody_knows_is_told_with_the_one_that_was_meant() {
     one_mistake("[defalts]\n", "1:2", &["`defalts` is no key of the top of the file", "write `defaults`"]);
     one_mistake("ttl = \"1h\"\n", "1:1", &["`ttl` is no key of", "put it under [defaults]"]);
     one_mistake("[store]\ncolour = 1\n", "2:1", &["`colour`", "take it out"]);
+    one_mistake("[clock]\nsettel = \"1s\"\n", "2:1", &["`settel` is no key of [clock]", "write `settle`"]);
     one_mistake(
         "[[operation]]\npath = \"/x\"\nkey-from = \"fingerprint\"\n",
         "3:1",
@@ -285,11 +293,12 @@ fn what_a_gateway_cannot_promise_is_told() {
     );
     one_mistake("[defaults]\nttl = \"10s\"\n", "2:1", &["the ttl must be longer than the lease"]);
     one_mistake("[[operation]]\npath = \"/x\"\nlease = \"10m\"\n", "3:1", &["the denied ttl must be longer"]);
-    one_mistake(
-        "[defaults]\nclass = \"downstream\"\ndedup_window = \"30s\"\n",
-        "3:1",
-        &["dedup_window must be"],
-    );
+    // An attempt takes 66 s at most, and clocks differ by 5 s.
+    for window in ["30s", "71s"] {
+        let text = format!("[defaults]\nclass = \"downstream\"\ndedup_window = \"{window}\"\n");
+        one_mistake(&text, "3:1", &["dedup_window must be"]);
+    }
+    parsed("[clock]\nskew = \"1s\"\n[defaults]\nclass = \"downstream\"\ndedup_window = \"71s\"\n");
     one_mistake("[defaults]\nkey_min = 300\n", "2:1", &["the least length of a key (300) is above"]);
     one_mistake(
         "[defaults]\nkey_from = \"header:Operation-Id\"\n",

@@ -1,7 +1,7 @@
 //! Whether the clock goes with what the store remembers.
 
 use super::Finding;
-use crate::cli::span;
+use super::records::rough;
 use semel::core::store::{Error, Store};
 use semel::time::{ClockStatus, Distrust, examine_clock};
 use semel::{ClockSettings, SystemClock};
@@ -12,21 +12,20 @@ pub(super) async fn look(
     settings: &ClockSettings,
     found: &mut Vec<Finding>,
 ) -> Result<(), Error> {
-    let whole = |duration: Duration| span::text(Duration::from_secs(duration.as_secs()));
     let what = match examine_clock(store, &SystemClock, settings).await? {
         ClockStatus::Trusted => return Ok(()),
         ClockStatus::Moved { by_ms } => {
-            let by = whole(Duration::from_millis(by_ms.unsigned_abs()));
+            let by = rough(Duration::from_millis(by_ms.unsigned_abs()));
             let which = if by_ms < 0 { "back" } else { "forward" };
             format!("the clock was set {which} by {by}; gateways on this store go on by the time that it was")
         }
         ClockStatus::Untrusted(Distrust::Behind(by)) => format!(
             "the clock is {} behind the time that gateways on this store last went by; one that starts now refuses new keys",
-            whole(by)
+            rough(by)
         ),
         ClockStatus::Untrusted(Distrust::Ahead(by)) => format!(
             "the clock is {} ahead of the time that gateways on this store last went by; one that starts now refuses new keys",
-            whole(by)
+            rough(by)
         ),
         ClockStatus::Untrusted(Distrust::Unreadable) => {
             "the time that gateways on this store last went by cannot be read; one that starts now refuses new keys".to_owned()

@@ -6,6 +6,7 @@ mod bodies;
 mod callers;
 mod certificates;
 mod client;
+mod clock;
 mod config;
 mod desk;
 mod drain;
@@ -29,5 +30,8 @@ mod spelling;
 mod states;
 mod status;
 mod tokens;
+#[path = "../clients/tools.rs"]
+#[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
+mod tools;
 mod upstream;
 mod world;

@@ -168,7 +168,7 @@ async fn asked(ask: Ask, admin: std::net::SocketAddr) -> Reply {
 async fn after_its_deadline_a_doubt_is_left_to_an_operator_whose_word_is_replayed() {
     let flags = [&SHORT[..], &["--admin", "127.0.0.1:0"]].concat();
     let script = doubted(says("503 Busy"));
-    let mut world = World::configured_with(&probe("give_up_after = \"2500ms\"\n"), &flags, script).await;
+    let mut world = World::configured_with(&probe("give_up_after = \"3500ms\"\n"), &flags, script).await;
     let admin = world.gateway.admin();
     let first = world.charge(5).await;
     assert_eq!(first.status, 500);
@@ -322,14 +322,14 @@ async fn probes_that_hang_delay_none_of_another_operation() {
 #[tokio::test]
 async fn in_class_downstream_a_doubt_is_looked_up_once_no_request_may_repeat_it() {
     let config =
-        format!("[defaults]\nclass = \"downstream\"\ndedup_window = \"4s\"\n{}", probe("status = 201\n"));
+        format!("[defaults]\nclass = \"downstream\"\ndedup_window = \"5s\"\n{}", probe("status = 201\n"));
     let world = World::configured_with(&config, &SHORT, doubted(says("200 OK"))).await;
     let begun = SystemClock.uptime();
     assert_eq!(world.charge(5).await.status, 500);
     until(async || (!probes(&world).is_empty()).then_some(())).await;
     assert!(
         SystemClock.uptime() >= begun + Duration::from_millis(2_600),
-        "a repeat takes 1.4 s at most, and was allowed until then"
+        "a repeat takes 1.4 s at most, clocks differ by 1 s, and it was allowed until then"
     );
     let reply = settled(&world).await;
     assert_eq!((reply.status, reply.header("idempotency-replayed")), (201, Some("rebuilt")));

@@ -111,7 +111,7 @@ async fn a_record_is_written_to_the_archive_before_it_is_gone() {
     let scratch = Scratch::new();
     let archive = scratch.config().with_file_name("archive.jsonl");
     let terms = format!(
-        "[defaults]\nlease = \"100ms\"\nttl = \"200ms\"\n[sweep]\nevery = \"50ms\"\narchive = '{}'\n",
+        "[defaults]\nlease = \"100ms\"\nttl = \"200ms\"\n[clock]\nsettle = \"0s\"\n[sweep]\nevery = \"50ms\"\narchive = '{}'\n",
         archive.display()
     );
     let world = World::configured_in(scratch, &terms, charged).await;

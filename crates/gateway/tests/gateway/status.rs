@@ -112,7 +112,8 @@ async fn an_outcome_that_nobody_knows() {
 
 #[tokio::test]
 async fn an_outcome_past_its_time() {
-    let world = World::new(&["--lease", "1s", "--ttl", "1500ms"], charged).await;
+    let settled = "[clock]\nsettle = \"0s\"\n";
+    let world = World::configured_with(settled, &["--lease", "1s", "--ttl", "1500ms"], charged).await;
     let first = world.charge(5).await;
     assert_eq!(first.status, 201);
     let late = until(async || {
@@ -124,6 +125,22 @@ async fn an_outcome_past_its_time() {
     assert_eq!(late.header("operation-id"), first.header("operation-id"));
     let other = world.charge(6).await;
     world.is_problem(&other, 410, "IDEMPOTENCY_RECORD_EXPIRED", false).await;
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test]
+async fn an_outcome_that_looks_past_its_time_right_after_a_start() {
+    let world = World::new(&["--lease", "1s", "--ttl", "1500ms"], charged).await;
+    let first = world.charge(5).await;
+    assert_eq!(first.status, 201);
+    let late = until(async || {
+        let reply = world.charge(5).await;
+        (!reply.is_replay()).then_some(reply)
+    })
+    .await;
+    world.is_problem(&late, 503, "IDEMPOTENCY_CLOCK_NOT_TRUSTED", true).await;
+    assert!(late.header("retry-after").is_some(), "{late:?}");
+    assert_eq!(late.header("operation-id"), first.header("operation-id"));
     assert_eq!(world.calls(), 1);
 }
 

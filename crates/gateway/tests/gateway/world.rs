@@ -77,8 +77,13 @@ pub(crate) struct Starting(Option<Child>);
 
 impl Starting {
     pub(crate) fn begin(scratch: &Scratch, flags: &[&str]) -> Self {
+        Self::begin_as(Command::new(env!("CARGO_BIN_EXE_semel")), scratch, flags)
+    }
+
+    /// The same, in the environment that `program` was given.
+    pub(crate) fn begin_as(mut program: Command, scratch: &Scratch, flags: &[&str]) -> Self {
         let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
-        let process = Command::new(env!("CARGO_BIN_EXE_semel"))
+        let process = program
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
             // Whatever is asked for otherwise, a flag outranks this.
@@ -390,7 +395,8 @@ impl World {
     }
 }
 
-fn sides(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> String {
+/// A configuration file: `terms` besides where the upstream and the store are.
+pub(crate) fn sides(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> String {
     let store = scratch.file();
     format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = 'sqlite:{}'\n{terms}", store.display())
 }

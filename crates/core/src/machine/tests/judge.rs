@@ -359,7 +359,7 @@ fn a_retry_is_judged_by_the_records_own_selection() {
 #[test]
 fn only_a_record_claimed_downstream_may_repeat_and_only_in_its_window() {
     let downstream = in_doubt(Class::Downstream);
-    let last = crate::machine::dates::repeat_before(&downstream, at(0).now).as_millis() - 1;
+    let last = dates::repeat_before(&downstream, at(0).now).as_millis() - 1;
     assert!(may_repeat(&downstream, at(last).now) && !may_repeat(&downstream, at(last + 1).now));
     assert!(!may_repeat(&in_doubt(Class::External), at(0).now));
 }

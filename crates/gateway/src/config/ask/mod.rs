@@ -188,7 +188,7 @@ fn check_spans(table: &Table<'_, '_>, probe: &Probe, policy: &Policy, at: &At) {
     if !quiet.is_zero() && quiet <= least {
         let what = format!(
             "a quiet period of {} is too short: a request may still be under way {} after the last sign of its \
-             sender (lease, connect_timeout, response_timeout and 1s together)",
+             sender (lease, connect_timeout, response_timeout, 1s and [clock] skew together)",
             span::text(quiet),
             span::text(least),
         );

@@ -1,0 +1,440 @@
+//! The program under a wall clock that is set while it runs, or before it starts.
+//!
+//! libfaketime shifts the wall clock of a process and leaves its uptime alone, as somebody who sets a machine's clock does.
+
+use crate::client::{Ask, Reply};
+use crate::tools;
+use crate::upstream::{Act, Gate, Seen, Upstream, charged};
+use crate::world::{Gateway, Scratch, Starting, World, sides, until};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Times that are soon over. Nothing waits for the start to settle: what the clock calls past its time would go at once.
+const HASTY: &str = "[clock]\nheartbeat = \"100ms\"\nsettle = \"0s\"\n[sweep]\nevery = \"50ms\"\n";
+
+const NOT_TRUSTED: &str = "IDEMPOTENCY_CLOCK_NOT_TRUSTED";
+
+/// A wall clock for the processes that are started under it.
+struct WallClock {
+    library: String,
+    file: PathBuf,
+}
+
+impl WallClock {
+    /// One that is right so far. `None` where the library is missing.
+    fn new(scratch: &Scratch) -> Option<Self> {
+        let wrapper = Command::new(tools::program("faketime")?)
+            .args(["-m", "-f", "+0", "sh", "-c", "printf %s \"$LD_PRELOAD\""])
+            .output();
+        let library = String::from_utf8(wrapper.expect("faketime runs").stdout).expect("a path");
+        assert!(library.contains("libfaketime"), "{library}");
+        Some(Self { library, file: scratch.write("wall-clock", "+0") })
+    }
+
+    /// Sets it off by so much: `+32d`, `-400d`, `+1`.
+    fn set(&self, offset: &str) {
+        let next = self.file.with_extension("next");
+        std::fs::write(&next, offset).expect("a file");
+        // In one step: a process that reads half a file would go by another time.
+        std::fs::rename(&next, &self.file).expect("a file");
+    }
+
+    /// The program, under this clock.
+    fn program(&self) -> Command {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_semel"));
+        program
+            .env("LD_PRELOAD", &self.library)
+            .env("FAKETIME_TIMESTAMP_FILE", &self.file)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .env("NO_FAKE_STAT", "1");
+        program
+    }
+}
+
+/// A gateway under a clock of its own.
+struct Shop {
+    world: World,
+    clock: WallClock,
+    admin: SocketAddr,
+}
+
+impl Shop {
+    async fn new() -> Option<Self> {
+        Self::with(HASTY, charged).await
+    }
+
+    async fn with(terms: &str, script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Option<Self> {
+        let scratch = Scratch::new();
+        let clock = WallClock::new(&scratch)?;
+        let upstream = Upstream::start(script).await;
+        scratch.configure(&sides(&scratch, upstream.address, terms));
+        let (gateway, admin) = started(&clock, &scratch);
+        Some(Self { world: World { gateway, upstream, scratch }, clock, admin })
+    }
+
+    /// Kills the gateway, has `meanwhile` happen, and starts it again.
+    fn restart(&mut self, meanwhile: impl FnOnce(&Self)) {
+        self.world.gateway.kill();
+        meanwhile(self);
+        (self.world.gateway, self.admin) = started(&self.clock, &self.world.scratch);
+    }
+
+    async fn pay(&self, number: u32) -> Reply {
+        self.world.send(payment(number)).await
+    }
+
+    /// Pays for the first time.
+    async fn pay_first(&self, number: u32) -> Reply {
+        let reply = self.pay(number).await;
+        assert!(reply.status == 201 && !reply.is_replay() && reply.is_acknowledged(), "{reply:?}");
+        reply
+    }
+
+    async fn is_replayed(&self, number: u32, first: &Reply) {
+        let reply = self.pay(number).await;
+        assert!(reply.is_replay() && reply.kept() == first.kept(), "{reply:?} after {first:?}");
+    }
+
+    async fn is_refused(&self, number: u32) {
+        let calls = self.world.calls();
+        let reply = self.pay(number).await;
+        self.world.is_problem(&reply, 503, NOT_TRUSTED, true).await;
+        assert!(reply.header("retry-after").is_some(), "{reply:?}");
+        assert_eq!(self.world.calls(), calls, "nothing was run");
+    }
+
+    /// Waits until a payment that was refused goes through.
+    async fn pays_at_last(&self, number: u32) -> Reply {
+        until(async || {
+            let reply = self.pay(number).await;
+            let is_refused = reply.code().as_deref() == Some(NOT_TRUSTED);
+            assert!(is_refused || reply.status == 201, "{reply:?}");
+            (!is_refused).then_some(reply)
+        })
+        .await
+    }
+
+    async fn metric(&self, name: &str) -> u64 {
+        let page = Ask::get("/metrics").send(self.admin).await.expect("an answer");
+        let found = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = found.unwrap_or_else(|| panic!("no {name} in {}", page.text()));
+        value.parse().expect("a whole number")
+    }
+
+    async fn is_trusted(&self, expected: bool) {
+        until(async || (self.metric("idempotency_clock_trusted").await == u64::from(expected)).then_some(()))
+            .await;
+    }
+
+    async fn logs(&self, line: &str) {
+        until(async || self.world.log().contains(line).then_some(())).await;
+    }
+
+    /// Waits until the sweeper has looked a few times more.
+    async fn sweeps(&self) {
+        self.asks_the_store("due").await;
+    }
+
+    /// Waits until such a call was made a few times more.
+    async fn asks_the_store(&self, call: &str) {
+        let calls = format!("idempotency_store_seconds_count{{call=\"{call}\"}}");
+        let before = self.metric(&calls).await;
+        until(async || (self.metric(&calls).await > before + 3).then_some(())).await;
+    }
+
+    /// Waits until the time was written a few times more.
+    async fn beats(&self) {
+        let file = self.world.scratch.file();
+        let beat = || mark(&file).expect("a mark")["beat"].as_u64().expect("a number");
+        let before = beat();
+        until(async || (beat() > before + 3).then_some(())).await;
+    }
+
+    fn records(&self) -> u32 {
+        let file = rusqlite::Connection::open(self.world.scratch.file()).expect("the same file");
+        let count = "SELECT count(*) FROM semel_records";
+        file.query_row(count, [], |row| row.get(0)).expect("a number")
+    }
+
+    fn doctor(&self, flags: &[&str]) -> Output {
+        let store = format!("sqlite:{}", self.world.scratch.file().display());
+        let mut program = self.clock.program();
+        program.args(["doctor", "--store", &store]).args(flags).output().expect("it runs")
+    }
+
+    async fn confirm(&self, body: &str) -> Reply {
+        Ask::post("/v1/clock/confirm").json(body).send(self.admin).await.expect("an answer")
+    }
+}
+
+fn started(clock: &WallClock, scratch: &Scratch) -> (Gateway, SocketAddr) {
+    let config = scratch.config();
+    let flags = ["--config", config.to_str().expect("text")];
+    let mut gateway = Starting::begin_as(clock.program(), scratch, &flags).listens();
+    let admin = gateway.admin();
+    (gateway, admin)
+}
+
+fn payment(number: u32) -> Ask {
+    Ask::post("/charges").key(&format!("order-number-{number:08}")).json("{\"amount\":5}")
+}
+
+/// What the store remembers of the time.
+fn mark(file: &Path) -> Option<serde_json::Value> {
+    let file = rusqlite::Connection::open(file).expect("the same file");
+    let value = "SELECT value FROM semel_settings WHERE name = 'clock'";
+    let bytes: Vec<u8> = file.query_row(value, [], |row| row.get(0)).ok()?;
+    Some(serde_json::from_slice(&bytes).expect("JSON"))
+}
+
+fn set_mark(file: &Path, mark: Option<&serde_json::Value>) {
+    let file = rusqlite::Connection::open(file).expect("the same file");
+    let changed = match mark {
+        Some(mark) => file.execute(
+            "UPDATE semel_settings SET value = ?1 WHERE name = 'clock'",
+            [mark.to_string().into_bytes()],
+        ),
+        None => file.execute("DELETE FROM semel_settings WHERE name = 'clock'", []),
+    };
+    assert_eq!(changed.expect("it can be written"), 1);
+}
+
+fn machine_uptime_ms() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").expect("Linux");
+    let seconds: f64 = text.split(' ').next().and_then(|text| text.parse().ok()).expect("seconds");
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of an uptime")]
+    let millis = (seconds * 1_000.0) as u64;
+    millis
+}
+
+#[tokio::test]
+async fn a_month_ahead_while_running_forgets_nothing() {
+    let Some(shop) = Shop::new().await else { return };
+    let first = shop.pay_first(1).await;
+    let uptime = machine_uptime_ms();
+    shop.clock.set("+32d");
+    shop.logs("the clock jumped and is not followed").await;
+    shop.is_trusted(false).await;
+    shop.sweeps().await;
+    shop.beats().await;
+    shop.is_replayed(1, &first).await;
+    let second = shop.pay_first(2).await;
+    shop.is_replayed(2, &second).await;
+    assert_eq!((shop.world.calls(), shop.records()), (2, 2));
+    for never in ["idempotency_purged_total", "idempotency_lease_losses_total"] {
+        assert_eq!(shop.metric(never).await, 0, "{never}");
+    }
+    // Only the wall clock was turned.
+    let told = mark(&shop.world.scratch.file()).expect("a mark")["uptime_ms"].as_u64().expect("a number");
+    assert!((uptime..=machine_uptime_ms() + 10).contains(&told), "{told} since {uptime}");
+    shop.clock.set("+0");
+    shop.logs("the clock is back where it should be").await;
+    shop.is_trusted(true).await;
+    shop.is_replayed(1, &first).await;
+}
+
+#[tokio::test]
+async fn a_request_that_runs_while_the_clock_jumps_ends_as_usual() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let script = move |seen: &Seen| Act::After(held.clone(), Box::new(charged(seen)));
+    let Some(shop) = Shop::with(&format!("{HASTY}[defaults]\nlease = \"3s\"\n"), script).await else {
+        return;
+    };
+    let (paying, turning) = (shop.pay(1), async {
+        shop.world.upstream.has_seen(1).await;
+        for offset in ["+32d", "-400d", "+0"] {
+            shop.clock.set(offset);
+            shop.sweeps().await;
+            shop.beats().await;
+        }
+        gate.open();
+    });
+    let (first, ()) = tokio::join!(paying, turning);
+    assert!(first.status == 201 && first.is_acknowledged(), "{first:?}");
+    shop.is_replayed(1, &first).await;
+    assert_eq!(shop.world.calls(), 1);
+}
+
+#[tokio::test]
+async fn forty_days_ahead_at_start_runs_nothing_twice() {
+    let Some(mut shop) = Shop::new().await else { return };
+    let mut first = Vec::new();
+    for number in 0..50 {
+        first.push(shop.pay_first(number).await);
+    }
+    shop.restart(|shop| shop.clock.set("+40d"));
+    shop.logs("the clock is not trusted: new keys are refused").await;
+    assert_eq!(shop.metric("idempotency_clock_trusted").await, 0);
+    for number in 0..50 {
+        let reply = shop.pay(number).await;
+        let is_refused = reply.code().as_deref() == Some(NOT_TRUSTED);
+        assert!(is_refused || reply.is_replay(), "{reply:?}");
+    }
+    shop.is_refused(50).await;
+    // While the sweeper would have had its turns.
+    shop.asks_the_store("beat").await;
+    assert_eq!((shop.world.calls(), shop.records()), (50, 50));
+    shop.restart(|shop| shop.clock.set("+0"));
+    for (number, first) in (0..).zip(&first) {
+        shop.is_replayed(number, first).await;
+    }
+    shop.pay_first(50).await;
+    assert_eq!((shop.world.calls(), shop.records()), (51, 51));
+}
+
+#[tokio::test]
+async fn a_clock_behind_at_start_refuses_new_keys_until_it_is_right() {
+    let Some(mut shop) = Shop::new().await else { return };
+    let first = shop.pay_first(1).await;
+    shop.restart(|shop| shop.clock.set("-2d"));
+    shop.is_refused(2).await;
+    shop.is_replayed(1, &first).await;
+    shop.clock.set("+0");
+    let second = shop.pays_at_last(2).await;
+    shop.logs("the clock is plausible again").await;
+    shop.is_trusted(true).await;
+    shop.restart(|_| ());
+    shop.is_replayed(1, &first).await;
+    shop.is_replayed(2, &second).await;
+    assert_eq!(shop.world.calls(), 2);
+}
+
+#[tokio::test]
+async fn what_ran_while_the_clock_was_set_back_is_replayed_later() {
+    let Some(mut shop) = Shop::new().await else { return };
+    let first = shop.pay_first(1).await;
+    shop.clock.set("-400d");
+    shop.is_trusted(false).await;
+    let second = shop.pay_first(2).await;
+    shop.sweeps().await;
+    shop.clock.set("+0");
+    shop.is_trusted(true).await;
+    shop.restart(|_| ());
+    shop.sweeps().await;
+    shop.is_replayed(1, &first).await;
+    shop.is_replayed(2, &second).await;
+    assert_eq!(shop.world.calls(), 2);
+}
+
+#[tokio::test]
+async fn the_doctor_finds_a_wrong_clock_and_confirms_a_right_one() {
+    let Some(mut shop) = Shop::new().await else { return };
+    shop.pay_first(1).await;
+    shop.restart(|shop| shop.clock.set("+40d"));
+    shop.is_refused(2).await;
+    let found = shop.doctor(&["--json"]);
+    let report = String::from_utf8(found.stdout).expect("text");
+    assert_eq!(found.status.code(), Some(1), "{report}");
+    assert!(report.contains("\"clock-not-trusted\""), "{report}");
+    for flags in [&["--confirm-clock"][..], &["--confirm-clock", "--reason", " "], &["--reason", "so"]] {
+        let refused = shop.doctor(flags);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+    shop.is_refused(2).await;
+    let done = shop.doctor(&["--confirm-clock", "--reason", "the machine lay in a drawer for forty days"]);
+    assert!(done.status.success() && done.stdout.starts_with(b"confirmed: it is "), "{done:?}");
+    let second = shop.pays_at_last(2).await;
+    shop.is_trusted(true).await;
+    assert!(shop.world.log().contains("somebody confirmed the clock"));
+    let kept = mark(&shop.world.scratch.file()).expect("a mark");
+    assert_eq!(kept["confirmed"]["why"], "the machine lay in a drawer for forty days");
+    let clean = shop.doctor(&["--json"]);
+    assert!(!String::from_utf8_lossy(&clean.stdout).contains("clock-not-trusted"), "{clean:?}");
+    shop.restart(|_| ());
+    shop.is_replayed(2, &second).await;
+}
+
+#[tokio::test]
+async fn an_operator_confirms_the_clock_over_the_admin_address() {
+    let Some(mut shop) = Shop::new().await else { return };
+    let first = shop.pay_first(1).await;
+    shop.restart(|shop| shop.clock.set("-2d"));
+    shop.is_refused(2).await;
+    for unreasoned in ["{}", "{\"reason\":\"\"}", "{\"reason\":\" \"}"] {
+        let refused = shop.confirm(unreasoned).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+    }
+    shop.is_refused(2).await;
+    let confirmed = shop.confirm("{\"reason\":\"it was two days fast until now\"}").await;
+    assert_eq!(confirmed.status, 200, "{confirmed:?}");
+    assert!(confirmed.json()["confirmedAt"].as_str().is_some_and(|at| at.ends_with('Z')), "{confirmed:?}");
+    let second = shop.pays_at_last(2).await;
+    let log = shop.world.log();
+    let audited = log.lines().find(|line| line.contains("an operator confirmed the clock")).expect("a line");
+    for part in ["semel::audit", "loopback", "confirm-clock", "it was two days fast until now"] {
+        assert!(audited.contains(part), "{part} in {audited}");
+    }
+    shop.is_trusted(true).await;
+    shop.is_replayed(1, &first).await;
+    shop.is_replayed(2, &second).await;
+}
+
+#[tokio::test]
+async fn a_step_of_a_second_is_nobodys_business() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let script = move |seen: &Seen| match seen.number {
+        1 => Act::After(held.clone(), Box::new(charged(seen))),
+        _ => charged(seen),
+    };
+    let Some(mut shop) = Shop::with(&format!("{HASTY}[defaults]\nlease = \"3s\"\n"), script).await else {
+        return;
+    };
+    let (paying, turning) = (shop.pay(1), async {
+        shop.world.upstream.has_seen(1).await;
+        for (number, offset) in [(2, "+1"), (3, "+0"), (4, "-1"), (5, "+0")] {
+            shop.clock.set(offset);
+            shop.beats().await;
+            shop.sweeps().await;
+            shop.pay_first(number).await;
+        }
+        gate.open();
+    });
+    let (first, ()) = tokio::join!(paying, turning);
+    assert!(first.status == 201 && first.is_acknowledged(), "{first:?}");
+    shop.restart(|shop| shop.clock.set("+1"));
+    shop.is_replayed(1, &first).await;
+    shop.pay_first(6).await;
+    assert_eq!(shop.metric("idempotency_clock_trusted").await, 1);
+    assert!(!shop.world.log().contains("the clock"), "{}", shop.world.log());
+    assert_eq!(shop.world.calls(), 6);
+}
+
+#[tokio::test]
+async fn a_start_after_six_days_and_a_reboot_needs_nobody() {
+    let Some(mut shop) = Shop::new().await else { return };
+    let first = shop.pay_first(1).await;
+    shop.restart(|shop| {
+        let file = shop.world.scratch.file();
+        let mut mark = mark(&file).expect("a mark");
+        for moment in ["at_ms", "now_ms"] {
+            let six_days = 6 * 24 * 3_600_000;
+            mark[moment] = (mark[moment].as_u64().expect("a number") - six_days).into();
+        }
+        mark["boot"] = "another boot".into();
+        set_mark(&file, Some(&mark));
+    });
+    shop.pay_first(2).await;
+    shop.is_replayed(1, &first).await;
+    assert_eq!(shop.metric("idempotency_clock_trusted").await, 1);
+    assert!(!shop.world.log().contains("the clock"), "{}", shop.world.log());
+}
+
+#[tokio::test]
+async fn a_store_from_before_the_mark_is_served_and_gets_one() {
+    let Some(mut shop) = Shop::new().await else { return };
+    let first = shop.pay_first(1).await;
+    shop.restart(|shop| {
+        let file = shop.world.scratch.file();
+        set_mark(&file, None);
+        assert!(mark(&file).is_none());
+    });
+    shop.is_replayed(1, &first).await;
+    shop.pay_first(2).await;
+    assert!(mark(&shop.world.scratch.file()).is_some());
+    assert_eq!(shop.metric("idempotency_clock_trusted").await, 1);
+    assert_eq!(shop.world.calls(), 2);
+}
