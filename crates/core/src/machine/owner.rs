@@ -1,7 +1,7 @@
 //! What the owner of an attempt does: start it, renew its lease, end it, and recognise its own writes.
 
 use super::judge::{Reply, repeat_before};
-use super::{Expect, Found, Refusal, Stamp, Write, written};
+use super::{Found, Refusal, Stamp, Write, rules, written};
 use crate::classify::{Ending, denies};
 use crate::outcome::Outcome;
 use crate::policy::Class;
@@ -14,7 +14,7 @@ pub fn start(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, R
     own(record, token)?;
     let State::Claimed { .. } = record.state else { return Err(Refusal::WrongState) };
     let lease_until = stamp.now + record.policy.lease;
-    Ok(owners_write(record, State::Processing { lease_until }, stamp))
+    owners_write(record, State::Processing { lease_until }, stamp)
 }
 
 /// The owner is still at work: its lease is extended from now. Leaves no trace in the history.
@@ -30,7 +30,7 @@ pub fn renew(record: &Record, token: Token, now: Time) -> Result<Write, Refusal>
     next.version += 1;
     next.updated_at = now;
     next.owner_wrote_at = now;
-    Ok(Write { expect: Expect::unchanged(record), next })
+    rules::swap(record, next)
 }
 
 /// Whether the effect may be sent at `now`: the attempt is started, its lease has not lapsed, and, where an
@@ -109,7 +109,7 @@ pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -
         | State::FailedReplayable { .. }
         | State::Expired { .. } => return Err(Refusal::Settled),
     };
-    Ok(owners_write(record, state, stamp))
+    owners_write(record, state, stamp)
 }
 
 /// The owner gives the attempt up before anything was sent: [`finish`] with nothing to show.
@@ -212,11 +212,11 @@ fn not_applied(record: &Record, outcome: Option<Outcome>, now: Time) -> State {
     State::FailedNotReplayable { outcome, proof: Proof::Owner, bound: true, expires_at: now + kept }
 }
 
-fn owners_write(record: &Record, state: State, stamp: Stamp<'_>) -> Write {
+fn owners_write(record: &Record, state: State, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let mut next = written(record, state, stamp);
     next.owner_wrote_at = stamp.now;
     if next.is_terminal() {
         next.earlier_doubt = false;
     }
-    Write { expect: Expect::unchanged(record), next }
+    rules::swap(record, next)
 }

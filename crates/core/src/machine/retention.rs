@@ -1,6 +1,6 @@
 //! How a record ends: an outcome becomes a tombstone, a tombstone goes.
 
-use super::{Expect, Refusal, Stamp, Write, lease_is_dead, written};
+use super::{Expect, Refusal, Stamp, Write, lease_is_dead, rules, written};
 use crate::record::{Record, State};
 use crate::time::Time;
 
@@ -47,7 +47,7 @@ pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
         return Err(Refusal::NotBefore(expires_at));
     }
     let until = record.tombstone_until(expires_at);
-    Ok(Write { expect: Expect::unchanged(record), next: written(record, State::Expired { until }, stamp) })
+    rules::swap(record, written(record, State::Expired { until }, stamp))
 }
 
 /// What must still stand in the store for the record to be removed: only one that is as good as gone, and

@@ -1,6 +1,6 @@
 //! What others do about an attempt whose owner is gone: mark it, ask about it, settle it, let go of it.
 
-use super::{Expect, Refusal, Stamp, Write, lease_is_dead, written};
+use super::{Refusal, Stamp, Write, lease_is_dead, rules, written};
 use crate::outcome::{Outcome, Status};
 use crate::policy::Class;
 use crate::record::{Doubt, Proof, Record, State};
@@ -43,7 +43,7 @@ pub fn lapse(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
             State::FailedNotReplayable { outcome: None, proof: Proof::NeverBegan, bound: true, expires_at };
         written(record, state, stamp)
     };
-    Ok(Write { expect: Expect::unchanged(record), next })
+    rules::swap(record, next)
 }
 
 pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
@@ -91,7 +91,7 @@ pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<
     if let Verdict::NotApplied { asked_at } = verdict {
         quiet_is_over(record, asked_at.min(stamp.now))?;
     }
-    Ok(settled(record, verdict, stamp))
+    settled(record, verdict, stamp)
 }
 
 /// A reconciler asked and learnt nothing: it will ask again at `next_probe_at`, or leave it to an operator.
@@ -104,7 +104,7 @@ pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Resu
     *planned = next_probe_at;
     next.version += 1;
     next.updated_at = now;
-    Ok(Write { expect: Expect::unchanged(record), next })
+    rules::swap(record, next)
 }
 
 /// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead.
@@ -126,7 +126,7 @@ pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Wr
             Verdict::Applied(_) | Verdict::Refused => {}
         }
     }
-    Ok(settled(record, verdict, stamp))
+    settled(record, verdict, stamp)
 }
 
 /// An operator lets go of a key: the next request with it is the next attempt, whatever its payload.
@@ -145,7 +145,7 @@ pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
         _ => return Err(Refusal::WrongState),
     };
     let state = State::FailedNotReplayable { outcome, proof, bound: false, expires_at };
-    Ok(Write { expect: Expect::unchanged(record), next: written(record, state, stamp) })
+    rules::swap(record, written(record, state, stamp))
 }
 
 fn quiet_is_over(record: &Record, now: Time) -> Result<(), Refusal> {
@@ -153,7 +153,7 @@ fn quiet_is_over(record: &Record, now: Time) -> Result<(), Refusal> {
     if now > quiet_until { Ok(()) } else { Err(Refusal::QuietUntil(quiet_until)) }
 }
 
-fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Write {
+fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let expires_at = stamp.now + record.policy.ttl;
     let state = match verdict {
         Verdict::Applied(outcome) => {
@@ -167,5 +167,5 @@ fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Write {
     };
     let mut next = written(record, state, stamp);
     next.earlier_doubt = false;
-    Write { expect: Expect::unchanged(record), next }
+    rules::swap(record, next)
 }
