@@ -5,6 +5,7 @@ mod owner;
 mod retention;
 mod rotation;
 mod rules;
+mod skew;
 mod verdict;
 
 use super::*;
