@@ -357,3 +357,20 @@ fn a_retry_is_judged_by_the_records_own_selection() {
     let record = claimed_under(newer, Begin::Processing);
     assert_eq!(answer(&record, &retry, 3000), Reply::Unreadable, "a newer node's algorithm");
 }
+
+#[test]
+fn a_released_key_takes_the_next_requests_selection_too() {
+    let today = Policy {
+        selection: Selection::default().with_headers(["x-today"]).unwrap(),
+        ..policy(Class::External)
+    };
+    let mut request = command_under(today.clone(), &DIFFERENT);
+    request.payload = &Chosen;
+    let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
+    let next = next_attempt(&released, &request, 3000).next;
+    assert_eq!(next.policy.selection, today.selection);
+    // The fingerprint and the selection that it was made under go together: the retry is recognised, and nothing else is.
+    let done = finish(&next, OTHER, Ending::Succeeded(paid()), at(3500)).unwrap().next;
+    assert_eq!(answer(&done, &request, 4000), Reply::Replay(&paid()));
+    assert_eq!(answer(&done, &command(Class::External), 4000), Reply::Mismatch);
+}
