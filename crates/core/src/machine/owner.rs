@@ -17,19 +17,23 @@ pub fn start(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, R
     owners_write(record, State::Processing { lease_until }, stamp)
 }
 
-/// The owner is still at work: its lease is extended from now. Leaves no trace in the history.
+/// The owner is still at work: its lease is extended from now, and never shortened by a clock that went back within the
+/// skew. Leaves no trace in the history.
 pub fn renew(record: &Record, token: Token, now: Time) -> Result<Write, Refusal> {
     own(record, token)?;
+    // A clock that went back within the skew takes nothing back: an owner that never hears of this renewal acts on the
+    // lease that it knows, and others must not give it up before that.
+    let wrote_at = now.max(record.owner_wrote_at.min(now + record.policy.skew));
     let mut next = record.clone();
     match &mut next.state {
         State::Claimed { lease_until } | State::Processing { lease_until } => {
-            *lease_until = now + record.policy.lease;
+            *lease_until = wrote_at + record.policy.lease;
         }
         _ => return Err(Refusal::WrongState),
     }
     next.version += 1;
     next.updated_at = now;
-    next.owner_wrote_at = now;
+    next.owner_wrote_at = wrote_at;
     rules::swap(record, next)
 }
 

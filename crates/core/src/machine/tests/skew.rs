@@ -157,3 +157,27 @@ fn a_late_owner_still_starts_and_renews_within_the_skew() {
     assert_eq!(started.state, State::Processing { lease_until: time(DEAD - 1 + LEASE) });
     assert!(renew(&started, OWNER, time(DEAD + LEASE)).is_ok());
 }
+
+#[test]
+fn a_renewal_by_a_clock_that_went_back_takes_nothing_back() {
+    let record = record(Class::External, Begin::Processing);
+    let renewed = |now| {
+        let next = renew(&record, OWNER, time(now)).unwrap().next;
+        let State::Processing { lease_until } = next.state else { panic!("{next:?}") };
+        (lease_until, next.owner_wrote_at, next.updated_at)
+    };
+    // Its owner may never hear of this renewal, and then acts on the lease that it knows.
+    let kept = (time(1000 + LEASE), time(1000));
+    for back in [999, 500, 0] {
+        let (lease_until, wrote_at, updated_at) = renewed(back);
+        assert_eq!(((lease_until, wrote_at), updated_at), (kept, time(back)));
+    }
+    assert_eq!(renewed(1001), (time(1001 + LEASE), time(1001), time(1001)));
+    // What lies further ahead than clocks may disagree was written by a wrong clock, and is put right.
+    let mut wrong = record.clone();
+    wrong.owner_wrote_at = time(90_000);
+    wrong.state = State::Processing { lease_until: time(90_000 + LEASE) };
+    let righted = renew(&wrong, OWNER, time(2000)).unwrap().next;
+    assert_eq!(righted.state, State::Processing { lease_until: time(2000 + SKEW + LEASE) });
+    assert_eq!(righted.owner_wrote_at, time(2000 + SKEW));
+}
