@@ -36,11 +36,24 @@ pub enum Bug {
     LeaseNotCheckedBeforeSending,
     FailOpenOnLostClaim,
     FinishOverFinal,
+    QuietWithoutSkew,
+    QuietWithoutDeadline,
+    LeaseDeadWithoutSkew,
+    SentWithinSkew,
+    WindowWithoutSkew,
+    RenewalShortensLease,
+    DoubtForgottenOnStart,
+    DoubtForgottenOnRenewal,
+    UnreadablePassedBy,
+    SelectionKeptOnRelease,
+    ResolvedWhileOwned,
+    OutcomeWithoutStart,
+    ReleasedWhileOwned,
 }
 
 impl Bug {
     /// Every one of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 45] = [
         Self::TokenLeftOutOfSwap,
         Self::VersionLeftOutOfSwap,
         Self::StateLeftOutOfSwap,
@@ -73,6 +86,19 @@ impl Bug {
         Self::LeaseNotCheckedBeforeSending,
         Self::FailOpenOnLostClaim,
         Self::FinishOverFinal,
+        Self::QuietWithoutSkew,
+        Self::QuietWithoutDeadline,
+        Self::LeaseDeadWithoutSkew,
+        Self::SentWithinSkew,
+        Self::WindowWithoutSkew,
+        Self::RenewalShortensLease,
+        Self::DoubtForgottenOnStart,
+        Self::DoubtForgottenOnRenewal,
+        Self::UnreadablePassedBy,
+        Self::SelectionKeptOnRelease,
+        Self::ResolvedWhileOwned,
+        Self::OutcomeWithoutStart,
+        Self::ReleasedWhileOwned,
     ];
 
     /// What the bug is, in a sentence.
@@ -118,6 +144,25 @@ impl Bug {
             Self::LeaseNotCheckedBeforeSending => "the lease is not checked right before sending",
             Self::FailOpenOnLostClaim => "a claim whose acknowledgement was lost runs all the same",
             Self::FinishOverFinal => "a finish is stored over a final outcome",
+            Self::QuietWithoutSkew => "the quiet period leaves out the clocks' skew",
+            Self::QuietWithoutDeadline => "the quiet period leaves out the work's deadline",
+            Self::LeaseDeadWithoutSkew => "a lease is dead to others without regard to the clocks' skew",
+            Self::SentWithinSkew => "an owner sends within the skew after its lease",
+            Self::WindowWithoutSkew => "an attempt in doubt is repeated without regard to the clocks' skew",
+            Self::RenewalShortensLease => {
+                "a renewal by a clock that went back takes back what was promised before"
+            }
+            Self::DoubtForgottenOnStart => "the doubt of an earlier attempt is forgotten on starting",
+            Self::DoubtForgottenOnRenewal => "the doubt of an earlier attempt is forgotten on renewing",
+            Self::UnreadablePassedBy => {
+                "on a secret change an unreadable record under the old id is passed by"
+            }
+            Self::SelectionKeptOnRelease => {
+                "a released key keeps the selection of fingerprinted fields that it had"
+            }
+            Self::ResolvedWhileOwned => "an operator settles an attempt whose owner may still act",
+            Self::OutcomeWithoutStart => "an owner reports an outcome of an attempt that it never started",
+            Self::ReleasedWhileOwned => "an operator releases a claim whose owner may still start",
         }
     }
 }

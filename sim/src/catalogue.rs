@@ -1,8 +1,6 @@
 //! The configurations that are explored: the full set, and the smaller one of every test run.
 
-use crate::bug::Bug;
 use crate::config::{Assumptions, Config, Provider};
-use crate::invariant::Violation;
 use semel_core::machine::Begin;
 use semel_core::policy::{AfterExpiry, Class};
 
@@ -40,11 +38,25 @@ pub fn quick() -> Vec<Config> {
         },
         lossy_failover(Config { horizon: 2, ..Config::base("lossy fail-over", External) }),
         fencing(Config { horizon: 4, ..Config::base("a provider that checks the fence", External) }),
+        clocks_disagree(),
+        owners_clock_goes_back(),
+        memory_by_other_clocks(),
+        slow_effects(),
+        inherited_doubt(),
+        Config { begin: CLAIMED, workers: 3, horizon: 2, ..Config::base("three claims", Downstream) },
+        unreadable_under_old_id(),
+        releases(),
     ]
 }
 
 /// Everything: minutes.
 pub fn full() -> Vec<Config> {
+    let mut all = kinds_of_faults();
+    all.extend(clocks_and_doubts());
+    all
+}
+
+fn kinds_of_faults() -> Vec<Config> {
     use Class::{Downstream, External, Local};
     let slow = Provider { deduplicates: true, is_slow: true, ..Provider::default() };
     vec![
@@ -138,7 +150,36 @@ pub fn full() -> Vec<Config> {
     ]
 }
 
-fn lossy_failover(config: Config) -> Config {
+/// What the quick set has of these, on a longer day.
+fn clocks_and_doubts() -> Vec<Config> {
+    use Class::{Downstream, External};
+    vec![
+        Config { skew: 2, horizon: 4, ..clocks_disagree() },
+        Config {
+            skew: 2,
+            workers: 1,
+            operator_acts: 1,
+            answer_faults: 1,
+            horizon: 6,
+            ..Config::base("operators whose clocks disagree", External)
+        },
+        Config {
+            skew: 1,
+            payloads: 2,
+            ttl: 2,
+            tombstone: 1,
+            ..Config::base("expiry by clocks that disagree", External)
+        },
+        Config { sweeper: true, workers: 1, attempts_each: 2, crashes: 1, ..memory_by_other_clocks() },
+        Config { answer_faults: 1, horizon: 6, ..slow_effects() },
+        Config { begin: &[Begin::Processing], horizon: 4, ..inherited_doubt() },
+        Config { begin: CLAIMED, workers: 3, horizon: 3, ..Config::base("three claims", Downstream) },
+        Config { crashes: 1, ..unreadable_under_old_id() },
+        Config { begin: EITHER, answer_faults: 1, horizon: 4, ..releases() },
+    ]
+}
+
+pub(crate) fn lossy_failover(config: Config) -> Config {
     Config { failovers: 1, write_faults: 1, crashes: 1, ..config }
 }
 
@@ -149,174 +190,59 @@ fn fencing(config: Config) -> Config {
     Config { provider, assume, answer_faults: 1, attempts_each: 1, ttl: 1, tombstone: 1, ..config }
 }
 
-/// A record is soon gone while its effect is still on its way: a careless operator sees to the first, and the
-/// fence has to see to the second.
-fn purged_early(assume: Assumptions) -> Config {
+/// Clocks disagree, and nothing else goes wrong than that somebody is slow.
+pub(crate) fn clocks_disagree() -> Config {
+    Config { skew: 1, horizon: 3, ..Config::base("clocks that disagree", Class::External) }
+}
+
+/// One owner, whose own clock may go back too, and everybody who could give it up. It takes two ticks of skew to see
+/// whether a quiet period allows for it: one is lost to "longer than".
+pub(crate) fn owners_clock_goes_back() -> Config {
     Config {
-        provider: Provider { checks_fence: true, ..Provider::default() },
-        assume: Assumptions { effects_are_timely: false, verdicts_are_true: false, ..assume },
-        answer_faults: 1,
+        workers: 1,
+        skew: 2,
+        renewals: 1,
+        write_faults: 1,
+        horizon: 4,
+        ..Config::base("an owner whose clock goes back", Class::External)
+    }
+}
+
+/// A lease and an attempt just fit into the provider's memory, each with its skew.
+pub(crate) fn memory_by_other_clocks() -> Config {
+    let name = "a provider's memory by other clocks";
+    Config { skew: 1, window: 5, horizon: 6, sweeper: false, ..Config::base(name, Class::Downstream) }
+}
+
+/// An effect that is still on its way when its owner's lease is long dead.
+pub(crate) fn slow_effects() -> Config {
+    Config { deadline: 2, horizon: 5, ..Config::base("slow effects", Class::External) }
+}
+
+/// An attempt that follows another in doubt has every occasion to forget it: it starts, renews, and ends with nothing done.
+pub(crate) fn inherited_doubt() -> Config {
+    Config {
+        begin: CLAIMED,
+        renewals: 1,
+        horizon: 3,
+        provider: Provider { deduplicates: true, declines: true, ..Provider::default() },
+        ..Config::base("inherited doubt", Class::Downstream)
+    }
+}
+
+pub(crate) fn unreadable_under_old_id() -> Config {
+    let name = "change of secret, unreadable records";
+    Config { rotation: true, damages: 1, horizon: 2, ..Config::base(name, Class::External) }
+}
+
+/// Operators release claims, and the next request comes with another payload under another selection.
+pub(crate) fn releases() -> Config {
+    Config {
+        begin: CLAIMED,
+        payloads: 2,
+        reselects: true,
         operator_acts: 1,
-        reconciler: false,
-        ttl: 1,
-        tombstone: 1,
-        ..Config::base("a record that is gone before its effect", Class::External)
+        horizon: 2,
+        ..Config::base("releases", Class::External)
     }
-}
-
-/// A configuration in which a bug shows, and the promise that it breaks there.
-#[expect(clippy::too_many_lines, reason = "one arm for each bug")]
-pub fn showcase(bug: Bug) -> (Config, Violation) {
-    use Class::{Downstream, External};
-    let external = |name| Config::base(name, External);
-    let downstream = |name| Config::base(name, Downstream);
-    match bug {
-        Bug::TokenLeftOutOfSwap => {
-            (lossy_failover(external("lossy fail-over")), Violation::StaleAttemptActed)
-        }
-        Bug::VersionLeftOutOfSwap => {
-            (Config { renewals: 1, write_faults: 1, ..external("renewals") }, Violation::StaleAttemptActed)
-        }
-        Bug::StateLeftOutOfSwap => (
-            lossy_failover(Config { crashes: 0, ..external("lossy fail-over") }),
-            Violation::StaleAttemptActed,
-        ),
-        Bug::EffectOutsideTransaction => {
-            (Config::base("transactions", Class::Local), Violation::NotExactlyOnce)
-        }
-        Bug::SuccessTakenForDoubt => (external("plain requests"), Violation::UnknownWithoutFault),
-        Bug::VerdictsNeverCount => {
-            (Config { answer_faults: 1, horizon: 2, ..external("lost answers") }, Violation::Wedged)
-        }
-        Bug::OperatorNeedNotWait => {
-            (Config { operator_acts: 1, ..external("operators") }, Violation::OutcomeUntrue)
-        }
-        Bug::RefusalNeverTriedAgain => (
-            Config {
-                provider: Provider { declines: true, ..Provider::default() },
-                ..external("a provider that does nothing")
-            },
-            Violation::WronglyAnswered,
-        ),
-        Bug::ReleaseOn5xx => {
-            (Config { answer_faults: 1, ..external("lost answers") }, Violation::OutcomeUntrue)
-        }
-        Bug::LeaseAsTtl => (external("crashes"), Violation::SecondEffect),
-        Bug::AnswerBeforeDurable => (external("crashes"), Violation::AcknowledgedOutcomeLost),
-        Bug::NotFoundAsProof | Bug::NotFoundJudgedWhenAnswered => {
-            (Config { answer_faults: 1, horizon: 6, ..external("late effects") }, Violation::OutcomeUntrue)
-        }
-        Bug::OwnerRefusedOnItsOwnUnknown => (external("slow owners"), Violation::OwnerShutOut),
-        Bug::OwnerAllowedOverSuccessor => {
-            (Config { horizon: 6, ..downstream("slow owners") }, Violation::StaleAttemptActed)
-        }
-        Bug::MismatchAfterInProgress | Bug::FingerprintSkippedOnReplay => {
-            (Config { payloads: 2, ..external("two payloads") }, Violation::OtherPayloadAnswered)
-        }
-        Bug::TakeOverOfExternalProcessing => (external("slow owners"), Violation::SecondEffect),
-        Bug::UnreadableAsAbsent => {
-            (Config { damages: 1, ..external("unreadable records") }, Violation::UnreadableTouched)
-        }
-        Bug::LookUnderBothOnSecretChange => {
-            (Config { rotation: true, ..external("change of secret") }, Violation::SecondEffect)
-        }
-        Bug::FenceRestartsAfterPurge => (purged_early(Assumptions::ALL), Violation::StaleAttemptActed),
-        Bug::StillRunningStoredAsOutcome => (
-            Config {
-                answer_faults: 1,
-                attempts_each: 2,
-                provider: Provider { deduplicates: true, is_slow: true, ..Provider::default() },
-                ..downstream("a slow provider")
-            },
-            Violation::OutcomeUntrue,
-        ),
-        Bug::EarlierDoubtForgotten => (
-            Config {
-                provider: Provider { deduplicates: true, declines: true, ..Provider::default() },
-                answer_faults: 1,
-                ..downstream("a provider that says nothing was done")
-            },
-            Violation::OutcomeUntrue,
-        ),
-        Bug::DedupWindowIgnored => (
-            Config { window: 3, horizon: 6, crashes: 1, ..downstream("the end of the provider's memory") },
-            Violation::SecondEffectDownstream,
-        ),
-        Bug::OwnFinishRecognisedByTokenAlone => (
-            Config { write_faults: 1, operator_acts: 1, ..external("operators and lost finishes") },
-            Violation::AcknowledgedOutcomeLost,
-        ),
-        Bug::TokenIsTheWorker => (
-            Config { crashes: 1, attempts_each: 2, write_faults: 1, ..downstream("restarted workers") },
-            Violation::OutcomeUntrue,
-        ),
-        Bug::UnknownPurged => (Config { horizon: 6, ..external("slow owners") }, Violation::SecondEffect),
-        Bug::OutcomeForgottenWithoutTombstone => {
-            (Config { horizon: 4, ..external("late retries") }, Violation::FinalOutcomeChanged)
-        }
-        Bug::EffectBeforeStart => {
-            (Config { begin: CLAIMED, ..external("claimed first") }, Violation::OutcomeUntrue)
-        }
-        Bug::LeaseNotCheckedBeforeSending => {
-            (Config { horizon: 6, ..external("paused owners") }, Violation::OutcomeUntrue)
-        }
-        Bug::FailOpenOnLostClaim => {
-            (Config { write_faults: 1, ..external("lost claims") }, Violation::SecondEffect)
-        }
-        Bug::FinishOverFinal => (
-            Config { horizon: 6, write_faults: 1, ..external("slow owners") },
-            Violation::FinalOutcomeChanged,
-        ),
-    }
-}
-
-/// What an assumption is good for: its name, a configuration without it, and the promise that breaks there.
-pub fn without_assumptions() -> Vec<(&'static str, Config, Violation)> {
-    use Class::{Downstream, External};
-    let all = Assumptions::ALL;
-    vec![
-        (
-            "operators and the effect's own system tell the truth",
-            Config {
-                assume: Assumptions { verdicts_are_true: false, ..all },
-                answer_faults: 1,
-                horizon: 5,
-                ..Config::base("lies", External)
-            },
-            Violation::OutcomeUntrue,
-        ),
-        (
-            "an effect arrives before the quiet period ends, or never",
-            Config {
-                assume: Assumptions { effects_are_timely: false, ..all },
-                answer_faults: 1,
-                horizon: 5,
-                ..Config::base("effects that arrive at any time", External)
-            },
-            Violation::OutcomeUntrue,
-        ),
-        (
-            "\"once\" is per key and retention period",
-            Config {
-                assume: Assumptions { once_is_per_retention: false, ..all },
-                horizon: 6,
-                ..Config::base("retries after retention", External)
-            },
-            Violation::SecondEffect,
-        ),
-        (
-            "a provider that deduplicates remembers for dedup_window",
-            Config {
-                assume: Assumptions { provider_remembers: false, ..all },
-                crashes: 1,
-                ..Config::base("a forgetful provider", Downstream)
-            },
-            Violation::SecondEffectDownstream,
-        ),
-        (
-            "the store's clock is not set back across a purge",
-            purged_early(Assumptions { clock_is_not_set_back: false, ..all }),
-            Violation::StaleAttemptActed,
-        ),
-    ]
 }

@@ -1,5 +1,6 @@
 //! What is explored: how many workers, which faults, which class, and what is assumed of the world.
 
+use semel_core::fingerprint::Selection;
 use semel_core::machine::Begin;
 use semel_core::policy::{AfterExpiry, Class, Policy};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub struct Provider {
 
 /// One configuration of the model.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Config {
     /// What it is called in reports.
     pub name: &'static str,
@@ -59,8 +61,10 @@ pub struct Config {
     pub workers: usize,
     /// How many attempts each worker may begin.
     pub attempts_each: u8,
-    /// How many different payloads come under the one key.
+    /// How many different payloads come under the one key (up to 2).
     pub payloads: u8,
+    /// Whether the second payload comes under another selection of fingerprinted fields.
+    pub reselects: bool,
     /// How attempts may begin.
     pub begin: &'static [Begin],
     /// The last tick of the clock, before it jumps far ahead once.
@@ -75,6 +79,8 @@ pub struct Config {
     pub tombstone: u16,
     /// Ticks.
     pub window: u16,
+    /// By how many ticks clocks may disagree: whoever reads one reads anything from the true time to this much later.
+    pub skew: u16,
     /// What a key comes to after its retention.
     pub after_expiry: AfterExpiry,
     /// How many times a worker may crash.
@@ -112,6 +118,7 @@ impl Config {
             workers: 2,
             attempts_each: 1,
             payloads: 1,
+            reselects: false,
             begin: &[Begin::Processing],
             horizon: 4,
             lease: 1,
@@ -119,6 +126,7 @@ impl Config {
             ttl: 2,
             tombstone: 2,
             window: 4,
+            skew: 0,
             after_expiry: AfterExpiry::Refuse,
             crashes: 0,
             write_faults: 0,
@@ -135,12 +143,23 @@ impl Config {
         }
     }
 
-    /// The policy that every record of this configuration is claimed under.
-    pub fn policy(&self) -> Arc<Policy> {
+    /// The policies that requests bring along, one for each payload.
+    pub fn policies(&self) -> [Arc<Policy>; 2] {
+        let first = Arc::new(self.policy());
+        if !self.reselects {
+            return [Arc::clone(&first), first];
+        }
+        let selection = Selection::default().with_headers(["x-second"]).expect("it is a header's name");
+        let second = Policy { selection, ..Policy::clone(&first) };
+        [first, Arc::new(second)]
+    }
+
+    fn policy(&self) -> Policy {
         let ticks = |ticks: u16| Duration::from_millis(u64::from(ticks));
-        Arc::new(Policy {
+        Policy {
             lease: ticks(self.lease),
             work_deadline: ticks(self.deadline),
+            skew: ticks(self.skew),
             ttl: ticks(self.ttl),
             denied_ttl: ticks(self.ttl),
             tombstone: ticks(self.tombstone),
@@ -148,7 +167,7 @@ impl Config {
             after_expiry: self.after_expiry,
             history_entries_max: 0,
             ..Policy::new(self.class)
-        })
+        }
     }
 
     /// For how many ticks after an outcome became final the key must not run again.

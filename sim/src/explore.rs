@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::ink::Ink;
 use crate::invariant::{Violation, is_settled};
 use crate::protocol::Protocol;
-use crate::step::{Step, initial, successors};
+use crate::step::{Taken, initial, promises_hold, successors};
 use crate::world::World;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
@@ -28,7 +28,7 @@ pub struct Report {
 
 /// The shortest way to a state: each step and the world after it.
 #[derive(Debug)]
-pub struct Trace(pub(crate) Vec<(Step, World)>);
+pub struct Trace(pub(crate) Vec<(Taken, World)>);
 
 impl Trace {
     /// How many steps it takes.
@@ -70,6 +70,7 @@ fn identify(world: &World, ink: &mut Ink) -> (u64, u64) {
 /// Every state that `config` reaches with the real machine (or with one that has a bug), or the first violation.
 pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
     let protocol = Protocol { bug };
+    let policies = config.policies();
     let mut seen: HashMap<(u64, u64), u32, BuildHasherDefault<Identity>> = HashMap::default();
     // For each state: where it was first reached from, and by which of the successors there.
     let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
@@ -84,14 +85,18 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
     while !level.is_empty() {
         let mut next_level = Vec::new();
         for (index, world) in &level {
-            for (ordinal, (step, outcome)) in successors(world, config, protocol).into_iter().enumerate() {
+            let steps = successors(world, config, protocol, &policies);
+            for (ordinal, (step, outcome)) in steps.into_iter().enumerate() {
                 let ordinal = u16::try_from(ordinal).unwrap_or(u16::MAX);
+                let broken = |violation, world: &World| {
+                    let mut trace = retrace(&origins, *index, config, protocol);
+                    trace.0.push((step, world.clone()));
+                    Some((violation, trace))
+                };
                 let next = match outcome {
                     Ok(next) => next,
                     Err(violation) => {
-                        let mut trace = retrace(&origins, *index, config, protocol);
-                        trace.0.push((step, world.clone()));
-                        let violation = Some((violation, trace));
+                        let violation = broken(violation, world);
                         return Report { states: seen.len(), transitions: arrows.len(), depth, violation };
                     }
                 };
@@ -99,6 +104,11 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
                 let target = *seen.entry(identify(&next, &mut ink)).or_insert(fresh);
                 arrows.push((target, *index));
                 if target == fresh {
+                    // What is seen in a state is the same however it was reached.
+                    if let Err(violation) = promises_hold(&next, config, protocol, &policies) {
+                        let violation = broken(violation, &next);
+                        return Report { states: seen.len(), transitions: arrows.len(), depth, violation };
+                    }
                     origins.push((*index, ordinal));
                     settled.push(is_settled(&next));
                     next_level.push((fresh, next));
@@ -137,10 +147,11 @@ fn retrace(origins: &[(u32, u16)], mut index: u32, config: &Config, protocol: Pr
         ordinals.push(ordinal);
         index = origin;
     }
+    let policies = config.policies();
     let mut world = initial(config);
     let mut way = Vec::new();
     for ordinal in ordinals.into_iter().rev() {
-        let (step, next) = successors(&world, config, protocol).swap_remove(usize::from(ordinal));
+        let (step, next) = successors(&world, config, protocol, &policies).swap_remove(usize::from(ordinal));
         let Ok(next) = next else { break };
         way.push((step, next.clone()));
         world = next;

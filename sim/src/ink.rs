@@ -1,5 +1,6 @@
 //! A state of the world as bytes, by which states are told apart.
 
+use crate::step::selection_number;
 use crate::world::{Budget, Cell, Flight, Held, Message, Observer, Phase, Worker, World, effect_of, small};
 use semel_core::machine::Expect;
 use semel_core::record::{Doubt, Proof, Record, State};
@@ -31,7 +32,7 @@ impl Ink {
         self.number(record.created_at().as_millis());
         self.number(record.updated_at().as_millis());
         self.number(record.owner_wrote_at().as_millis());
-        self.byte(u8::from(record.earlier_doubt()));
+        self.byte(u8::from(record.earlier_doubt()) | selection_number(&record.policy().selection) << 1);
         self.byte(record.fingerprint().as_bytes()[0]);
         self.byte(record.state_name() as u8);
         match record.state() {

@@ -2,7 +2,7 @@
 
 use crate::bug::Bug;
 use crate::config::Config;
-use crate::step::{Context, payload, stamp, time};
+use crate::step::{Content, Context, stamp, time};
 use crate::world::{Cell, World, effect_of};
 use semel_core::machine::{self, Begin, Decision, Found, Reply, Ticket};
 use semel_core::policy::Class;
@@ -36,6 +36,10 @@ pub enum Violation {
     WronglyAnswered,
     /// What cannot be read is left alone.
     UnreadableTouched,
+    /// Nobody sends the effect of an attempt that others have given up.
+    SentAfterGivenUp,
+    /// What the state of a record forbids is refused.
+    ForbiddenMoveAccepted,
     /// Some step always leads on.
     Wedged,
 }
@@ -58,6 +62,8 @@ impl Violation {
                 "a request is told what its record means, and runs where nothing is in its way"
             }
             Self::UnreadableTouched => "a record that cannot be read is left alone",
+            Self::SentAfterGivenUp => "no effect is sent of an attempt that others have given up",
+            Self::ForbiddenMoveAccepted => "what the state of a record forbids is refused",
             Self::Wedged => "no key is wedged: some step always leads on",
         }
     }
@@ -102,7 +108,8 @@ fn effects_happen_once(world: &World, config: &Config) -> Result<(), Violation> 
 
 fn acknowledged_outcome_stands(world: &World, config: &Config) -> Result<(), Violation> {
     let Some((effect, until)) = world.observer.acknowledged else { return Ok(()) };
-    if world.now >= until || !config.assume.clock_is_not_set_back {
+    // Until the first clock says that its time is over.
+    if world.now + config.skew >= until || !config.assume.clock_is_not_set_back {
         return Ok(());
     }
     let stands = world.cells.iter().any(|cell| match cell {
@@ -140,16 +147,18 @@ pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> 
     if context.config.payloads < 2 || world.observer.released {
         return Ok(());
     }
-    let other = payload(1 - bound);
+    let other = Content(1 - bound);
+    let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
     for record in world.cells.iter().filter_map(Cell::record) {
-        if record.gone_at().is_some_and(|gone_at| time(world.now) >= gone_at) {
-            continue;
-        }
-        let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
-        let found = Found::Record(record);
-        match context.protocol.decide(found, &context.command(&other), ticket, stamp(world.now)) {
-            Decision::Answer(Reply::Mismatch | Reply::Expired) => {}
-            _ => return Err(Violation::OtherPayloadAnswered),
+        for now in world.now..=world.now + context.config.skew {
+            if record.gone_at().is_some_and(|gone_at| time(now) >= gone_at) {
+                continue;
+            }
+            let found = Found::Record(record);
+            match context.protocol.decide(found, &context.command(&other), ticket, stamp(now)) {
+                Decision::Answer(Reply::Mismatch | Reply::Expired) => {}
+                _ => return Err(Violation::OtherPayloadAnswered),
+            }
         }
     }
     Ok(())
@@ -157,55 +166,86 @@ pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> 
 
 /// The same payload once more: what it is told follows from what an onlooker can see of the record.
 pub(crate) fn request_gets_on(world: &World, context: &Context<'_>) -> Result<(), Violation> {
-    // This one answers wrongly at once; its trace should go on to the second effect that it leads to.
-    if context.protocol.has(Bug::TakeOverOfExternalProcessing) {
+    // These answer wrongly at once; their traces should go on to what that leads to.
+    let wrong = [Bug::TakeOverOfExternalProcessing, Bug::LeaseDeadWithoutSkew];
+    if wrong.into_iter().any(|bug| context.protocol.has(bug)) {
         return Ok(());
     }
-    let now = time(world.now);
-    let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
     for record in world.cells.iter().filter_map(Cell::record) {
-        let payload = record.fingerprint();
-        let found = Found::Record(record);
-        let decision = context.protocol.decide(found, &context.command(&payload), ticket, stamp(world.now));
-        let waiter = machine::attend(found, &context.command(&payload), now);
-        let local = context.config.class == Class::Local;
-        let external = context.config.class == Class::External;
-        let right = match (record.state(), &decision) {
-            (
-                State::Succeeded { expires_at, outcome } | State::FailedReplayable { expires_at, outcome },
-                told,
-            ) if now < *expires_at => {
-                *told == Decision::Answer(Reply::Replay(outcome)) && waiter == Reply::Replay(outcome)
+        for now in world.now..=world.now + context.config.skew {
+            if !is_rightly_answered(record, now, context) {
+                return Err(Violation::WronglyAnswered);
             }
-            (State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. }, told) => {
-                let gone = record.gone_at().is_some_and(|gone_at| now >= gone_at);
-                if gone { runs(told) } else { *told == Decision::Answer(Reply::Expired) }
-            }
-            (State::FailedNotReplayable { .. }, told) => runs(told),
-            (State::Claimed { lease_until } | State::Processing { lease_until }, told)
-                if now < *lease_until =>
-            {
-                *told == Decision::Answer(Reply::InProgress) && waiter == Reply::InProgress
-            }
-            (State::Claimed { .. }, told) if !record.earlier_doubt() => runs(told),
-            (State::Processing { .. }, told) if local => runs(told),
-            (State::Processing { .. }, told) if external => matches!(told, Decision::MarkUnknown(_)),
-            (State::Unknown { .. }, told) if external => *told == Decision::Answer(Reply::Unknown),
-            // Downstream, in doubt: another attempt, or unknown once the provider may have forgotten.
-            (_, told) => {
-                let unknown = matches!(told, Decision::MarkUnknown(_) | Decision::Answer(Reply::Unknown));
-                runs(told) || unknown
-            }
-        };
-        if !right {
-            return Err(Violation::WronglyAnswered);
         }
     }
     Ok(())
 }
 
+fn is_rightly_answered(record: &Record, clock: u16, context: &Context<'_>) -> bool {
+    let (now, skew) = (time(clock), record.policy().skew);
+    let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
+    let payload = Content::of(record);
+    let found = Found::Record(record);
+    let decision = context.protocol.decide(found, &context.command(&payload), ticket, stamp(clock));
+    let waiter = machine::attend(found, &context.command(&payload), now);
+    let local = context.config.class == Class::Local;
+    let external = context.config.class == Class::External;
+    match (record.state(), &decision) {
+        (
+            State::Succeeded { expires_at, outcome } | State::FailedReplayable { expires_at, outcome },
+            told,
+        ) if now < *expires_at => {
+            *told == Decision::Answer(Reply::Replay(outcome)) && waiter == Reply::Replay(outcome)
+        }
+        (State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. }, told) => {
+            let gone = record.gone_at().is_some_and(|gone_at| now >= gone_at);
+            if gone { runs(told) } else { *told == Decision::Answer(Reply::Expired) }
+        }
+        (State::FailedNotReplayable { .. }, told) => runs(told),
+        (State::Claimed { lease_until } | State::Processing { lease_until }, told)
+            if now < *lease_until + skew =>
+        {
+            *told == Decision::Answer(Reply::InProgress) && waiter == Reply::InProgress
+        }
+        (State::Claimed { .. }, told) if !record.earlier_doubt() => runs(told),
+        (State::Processing { .. }, told) if local => runs(told),
+        (State::Processing { .. }, told) if external => matches!(told, Decision::MarkUnknown(_)),
+        (State::Unknown { .. }, told) if external => *told == Decision::Answer(Reply::Unknown),
+        // Downstream, in doubt: another attempt, or unknown once the provider may have forgotten.
+        (_, told) => {
+            let unknown = matches!(told, Decision::MarkUnknown(_) | Decision::Answer(Reply::Unknown));
+            runs(told) || unknown
+        }
+    }
+}
+
 fn runs(decision: &Decision<'_>) -> bool {
     matches!(decision, Decision::Run(_))
+}
+
+/// Whoever may send still has the attempt: nobody gives up what a live lease holds, whatever his clock says.
+pub(crate) fn attempt_stands(world: &World, worker: usize, context: &Context<'_>) -> Result<(), Violation> {
+    // With these somebody sends who never had the attempt, or has lost it: their traces should go on to what comes of it.
+    let unowned = [
+        Bug::FailOpenOnLostClaim,
+        Bug::LeaseNotCheckedBeforeSending,
+        Bug::EffectBeforeStart,
+        Bug::TokenIsTheWorker,
+    ];
+    let goes_on = unowned.into_iter().any(|bug| context.protocol.has(bug));
+    let config = context.config;
+    if goes_on || config.failovers > 0 || !config.assume.clock_is_not_set_back {
+        return Ok(());
+    }
+    let me = &world.workers[worker];
+    let stands = match &world.cells[me.cell] {
+        Cell::Record(record) | Cell::Unreadable(record) => {
+            record.token() == me.token
+                && matches!(record.state(), State::Claimed { .. } | State::Processing { .. })
+        }
+        Cell::Empty | Cell::Moved => false,
+    };
+    if stands { Ok(()) } else { Err(Violation::SentAfterGivenUp) }
 }
 
 /// Whether nothing is pending for the key: the states that every way must be able to lead to. (That a request then

@@ -8,7 +8,7 @@
 //! falsified.
 //!
 //! Where to begin: `world` is one state, `step` everything that can happen in it, [`invariant`] what must
-//! hold, [`explore`](mod@explore) the search, [`catalogue`] what is searched.
+//! hold, [`explore`](mod@explore) the search, [`catalogue`] what is searched, [`showcase`] what must be found.
 
 pub mod bug;
 pub mod catalogue;
@@ -18,7 +18,9 @@ pub mod history;
 mod ink;
 pub mod invariant;
 mod protocol;
+pub mod showcase;
 mod step;
 pub mod stopwatch;
+mod tamper;
 pub mod tell;
 mod world;

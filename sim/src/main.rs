@@ -7,6 +7,7 @@ use semel_sim::catalogue;
 use semel_sim::config::Config;
 use semel_sim::explore::{Report, explore};
 use semel_sim::invariant::Violation;
+use semel_sim::showcase;
 use semel_sim::stopwatch::Stopwatch;
 use semel_sim::tell::grouped;
 use std::process::ExitCode;
@@ -77,14 +78,14 @@ fn main() -> ExitCode {
     }
     if everything && options.only.is_none() || options.assumptions {
         println!("\nAssumptions, each switched off to see what it is good for:");
-        for (assumption, config, expected) in catalogue::without_assumptions() {
+        for (assumption, config, expected) in showcase::without_assumptions() {
             good &= show(assumption, &config, None, expected, options.trace);
         }
     }
     if everything && options.only.is_none() || options.bugs {
         println!("\nSeeded bugs, each to be caught:");
         for bug in Bug::ALL {
-            let (config, expected) = catalogue::showcase(bug);
+            let (config, expected) = showcase::of(bug);
             let name = format!("{bug:?}: {}", bug.sentence());
             good &= show(&name, &config, Some(bug), expected, options.trace);
         }

@@ -1,9 +1,13 @@
 //! The real machine, or the real machine with one bug put into its mouth.
 //!
 //! Without a bug every function here is the one of `semel_core::machine` and nothing else: the model explores
-//! the code that runs.
+//! the code that runs. A transition that its own check refuses stops the exploration: no legal one may break a rule.
 
 use crate::bug::Bug;
+use crate::tamper::{
+    as_if_dead, as_if_remembered_for_ever, decided_of, remembered_longer, tampered, under, with_policy_of,
+    without_doubt,
+};
 use semel_core::classify::{Answer, Ending, Rules};
 use semel_core::machine::{
     self, Command, Decision, Due, Expect, Found, Refusal, Reply, Route, Stage, Stamp, Ticket, Verdict, Write,
@@ -89,7 +93,43 @@ impl Protocol {
                 tampered(real(), |next| next.set_fence(1))
             }
             (Some(Bug::EarlierDoubtForgotten), _) => tampered(real(), |next| next.set_earlier_doubt(false)),
+            (Some(Bug::LeaseDeadWithoutSkew), Found::Record(record)) => {
+                let hasty = under(record, |policy| policy.skew = Duration::ZERO);
+                decided_of(&hasty, record, command, ticket, stamp).unwrap_or_else(real)
+            }
+            (Some(Bug::WindowWithoutSkew), Found::Record(record)) => {
+                decided_of(&remembered_longer(record), record, command, ticket, stamp).unwrap_or_else(real)
+            }
+            (Some(Bug::SelectionKeptOnRelease), Found::Record(record)) => match record.state() {
+                State::FailedNotReplayable { bound: false, .. } => tampered(real(), |next| {
+                    let selection = record.policy().selection.clone();
+                    next.set_policy(Arc::new(Policy { selection, ..Policy::clone(next.policy()) }));
+                }),
+                _ => real(),
+            },
+            (None, Found::Record(record)) => {
+                let decision = real();
+                let refused = decision == Decision::Answer(Reply::Unreadable);
+                assert!(!refused, "the machine refuses its own decision about {record:?}");
+                decision
+            }
             _ => real(),
+        }
+    }
+
+    pub(crate) fn start(self, record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+        let write = self.sound(machine::start(record, token, stamp));
+        if self.has(Bug::DoubtForgottenOnStart) { write.map(without_doubt) } else { write }
+    }
+
+    pub(crate) fn renew(self, record: &Record, token: Token, now: Time) -> Result<Write, Refusal> {
+        match self.bug {
+            Some(Bug::DoubtForgottenOnRenewal) => machine::renew(record, token, now).map(without_doubt),
+            Some(Bug::RenewalShortensLease) => {
+                let hasty = under(record, |policy| policy.skew = Duration::ZERO);
+                machine::renew(&hasty, token, now).map(|write| with_policy_of(record, write))
+            }
+            _ => self.sound(machine::renew(record, token, now)),
         }
     }
 
@@ -101,6 +141,14 @@ impl Protocol {
             Some(Bug::DedupWindowIgnored) => {
                 matches!(record.state(), State::Processing { lease_until } if now < *lease_until)
             }
+            Some(Bug::SentWithinSkew) => {
+                let mut longer = record.clone();
+                if let State::Processing { lease_until } = *record.state() {
+                    longer.set_state(State::Processing { lease_until: lease_until + record.policy().skew });
+                }
+                machine::may_send(&longer, token, now)
+            }
+            Some(Bug::WindowWithoutSkew) => machine::may_send(&remembered_longer(record), token, now),
             _ => machine::may_send(record, token, now),
         }
     }
@@ -123,13 +171,13 @@ impl Protocol {
                 let write = machine::finish(&open, token, ending, stamp)?;
                 Ok(Write { expect: Expect::unchanged(record), ..write })
             }
-            (Some(Bug::EffectBeforeStart), State::Claimed { lease_until }) => {
+            (Some(Bug::EffectBeforeStart | Bug::OutcomeWithoutStart), State::Claimed { lease_until }) => {
                 let mut started = record.clone();
                 started.set_state(State::Processing { lease_until: *lease_until });
                 let write = machine::finish(&started, token, ending, stamp)?;
                 Ok(Write { expect: Expect::unchanged(record), ..write })
             }
-            _ => machine::finish(record, token, ending, stamp),
+            _ => self.sound(machine::finish(record, token, ending, stamp)),
         }
     }
 
@@ -162,6 +210,10 @@ impl Protocol {
     pub(crate) fn due(self, record: &Record, now: Time) -> Due {
         match (self.bug, record.state()) {
             (Some(Bug::LeaseAsTtl), State::Processing { lease_until }) if now >= *lease_until => Due::Purge,
+            (
+                Some(Bug::LeaseDeadWithoutSkew),
+                State::Claimed { lease_until } | State::Processing { lease_until },
+            ) if now >= *lease_until => Due::Lapsed,
             (Some(Bug::UnknownPurged), State::Unknown { since, .. })
                 if now >= *since + record.policy().ttl =>
             {
@@ -199,7 +251,30 @@ impl Protocol {
             (Some(Bug::NotFoundJudgedWhenAnswered), Verdict::NotApplied { .. }) => {
                 machine::reconcile(record, Verdict::NotApplied { asked_at: stamp.now.at }, stamp)
             }
-            _ => machine::reconcile(record, verdict, stamp),
+            (Some(Bug::QuietWithoutSkew | Bug::QuietWithoutDeadline), _) => {
+                self.settle(machine::reconcile, record, verdict, stamp)
+            }
+            _ => self.sound(machine::reconcile(record, verdict, stamp)),
+        }
+    }
+
+    /// With a quiet period that is too short, where that makes a difference.
+    fn settle(
+        self,
+        by: fn(&Record, Verdict, Stamp<'_>) -> Result<Write, Refusal>,
+        record: &Record,
+        verdict: Verdict,
+        stamp: Stamp<'_>,
+    ) -> Result<Write, Refusal> {
+        match by(record, verdict.clone(), stamp) {
+            Err(Refusal::QuietUntil(_)) => {
+                let hasty = under(record, |policy| match self.bug {
+                    Some(Bug::QuietWithoutSkew) => policy.skew = Duration::ZERO,
+                    _ => policy.work_deadline = Duration::ZERO,
+                });
+                by(&hasty, verdict, stamp).map(|write| with_policy_of(record, write))
+            }
+            result => result,
         }
     }
 
@@ -213,44 +288,49 @@ impl Protocol {
             (Some(Bug::OperatorNeedNotWait), Verdict::NotApplied { .. }) => {
                 machine::resolve(record, Verdict::Refused, stamp)
             }
-            _ => machine::resolve(record, verdict, stamp),
+            (Some(Bug::ResolvedWhileOwned), _) => {
+                let result = machine::resolve(record, verdict.clone(), stamp);
+                as_if_dead(record, result, |dead| machine::resolve(dead, verdict, stamp))
+            }
+            (Some(Bug::QuietWithoutSkew | Bug::QuietWithoutDeadline), _) => {
+                self.settle(machine::resolve, record, verdict, stamp)
+            }
+            _ => self.sound(machine::resolve(record, verdict, stamp)),
         }
+    }
+
+    pub(crate) fn release(self, record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+        let result = self.sound(machine::release(record, stamp));
+        if self.has(Bug::ReleasedWhileOwned) {
+            return as_if_dead(record, result, |dead| machine::release(dead, stamp));
+        }
+        result
+    }
+
+    pub(crate) fn lapse(self, record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+        let result = self.sound(machine::lapse(record, stamp));
+        if self.has(Bug::LeaseDeadWithoutSkew) {
+            return as_if_dead(record, result, |dead| machine::lapse(dead, stamp));
+        }
+        result
+    }
+
+    pub(crate) fn expire(self, record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+        self.sound(machine::expire(record, stamp))
+    }
+
+    /// No legal transition breaks a rule of every write.
+    fn sound(self, result: Result<Write, Refusal>) -> Result<Write, Refusal> {
+        let refused = matches!(result, Err(Refusal::Inconsistent(_)));
+        assert!(!(refused && self.bug.is_none()), "the machine refuses its own transition: {result:?}");
+        result
     }
 
     pub(crate) fn route(self, stage: Stage, under_old: Found<'_>) -> Route {
         match (self.bug, stage, under_old) {
-            (Some(Bug::LookUnderBothOnSecretChange), Stage::Moving, Found::Nothing) => Route::New,
+            (Some(Bug::LookUnderBothOnSecretChange), Stage::Moving, Found::Nothing)
+            | (Some(Bug::UnreadablePassedBy), Stage::Moving, Found::Unreadable) => Route::New,
             _ => machine::route(stage, under_old),
         }
-    }
-}
-
-/// What would be decided if the provider deduplicated and never forgot.
-fn as_if_remembered_for_ever<'a>(
-    record: &Record,
-    command: &Command<'_>,
-    ticket: Ticket,
-    stamp: Stamp<'_>,
-) -> Option<Decision<'a>> {
-    let real = Arc::clone(record.policy());
-    let mut other = record.clone();
-    let class = Class::Downstream;
-    other.set_policy(Arc::new(Policy { class, dedup_window: Duration::from_hours(1), ..(*real).clone() }));
-    match machine::decide(Found::Record(&other), command, ticket, stamp) {
-        Decision::Run(mut write) => {
-            write.next.set_policy(real);
-            Some(Decision::Run(write))
-        }
-        _ => None,
-    }
-}
-
-fn tampered(decision: Decision<'_>, tamper: impl FnOnce(&mut Record)) -> Decision<'_> {
-    match decision {
-        Decision::Run(mut write) => {
-            tamper(&mut write.next);
-            Decision::Run(write)
-        }
-        other => other,
     }
 }

@@ -11,8 +11,11 @@ use std::fmt;
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut before = [String::from("nothing"), String::from("nothing")];
-        for (number, (step, world)) in self.0.iter().enumerate() {
-            write!(f, "  {:>2}. t={:<4} {}", number + 1, world.now, sentence(*step))?;
+        for (number, (taken, world)) in self.0.iter().enumerate() {
+            write!(f, "  {:>2}. t={:<4} {}", number + 1, world.now, sentence(taken.step))?;
+            if taken.ahead > 0 {
+                write!(f, " (by a clock that says {})", world.now + taken.ahead)?;
+            }
             for (index, cell) in world.cells.iter().enumerate() {
                 let now = describe(cell);
                 if now != before[index] {
@@ -131,6 +134,7 @@ fn sentence(step: Step) -> String {
             format!("{} claims under the new secret from now on", worker(index))
         }
         Step::OldSecretIsDropped => "the old secret is dropped, and its markers".into(),
+        Step::Accepted(forbidden) => forbidden.sentence().into(),
     }
 }
 

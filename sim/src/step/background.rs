@@ -1,7 +1,7 @@
 //! Sweeper, reconciler, operator, and the change of the hashing secret.
 
 use super::store::apply;
-use super::{Context, Step, outcome, stamp, time};
+use super::{Context, Step, outcome, time};
 use crate::world::{Cell, Chore, Message, Phase, Question, World};
 use semel_core::machine::{self, Due, Verdict};
 use semel_core::record::{Doubt, Record, State};
@@ -33,12 +33,12 @@ fn sweeper_looks(world: &World, cell: usize, record: &Arc<Record>, context: &mut
     if !context.config.sweeper || world.chore.is_some() {
         return;
     }
-    let now = time(world.now);
+    let (now, stamp) = (context.time(world), context.stamp(world));
     let message = match context.protocol.due(record, now) {
-        Due::Lapsed => machine::lapse(record, stamp(world.now)).map(Arc::new).map(Message::Swap),
-        Due::Expire => machine::expire(record, stamp(world.now)).map(Arc::new).map(Message::Swap),
+        Due::Lapsed => context.protocol.lapse(record, stamp).map(Arc::new).map(Message::Swap),
+        Due::Expire => context.protocol.expire(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Purge => context.protocol.purge(record, now).map(|_| Message::Remove(Arc::clone(record))),
-        Due::Redate => machine::redate(record, stamp(world.now)).map(Arc::new).map(Message::Swap),
+        Due::Redate => machine::redate(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Probe | Due::Nothing => return,
     };
     if let Ok(message) = message {
@@ -61,9 +61,10 @@ fn reconciler_asks(world: &World, cell: usize, record: &Arc<Record>, context: &m
         return;
     }
     let found = effect_seen(world, cell, record);
+    let asked_at = context.now(world);
     let ask = |found| {
         let mut next = world.clone();
-        next.question = Some(Question { cell, record: Arc::clone(record), asked_at: world.now, found });
+        next.question = Some(Question { cell, record: Arc::clone(record), asked_at, found });
         next
     };
     context.push(Step::ReconcilerAsks(cell), Ok(ask(found)));
@@ -90,7 +91,7 @@ fn reconciler_writes(world: &World, question: &Question, context: &mut Context<'
     };
     let mut next = world.clone();
     next.question = None;
-    let result = match context.protocol.reconcile(&question.record, verdict, stamp(world.now)) {
+    let result = match context.protocol.reconcile(&question.record, verdict, context.stamp(world)) {
         Ok(write) => {
             let message = Message::Swap(Arc::new(write));
             apply(&mut next, question.cell, &message, context.protocol, context.config).map(|_| next)
@@ -126,16 +127,16 @@ fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut
             // All that an operator knows is that it happened; the answer itself is gone.
             Verdict::Applied(None)
         } else {
-            Verdict::NotApplied { asked_at: time(world.now) }
+            Verdict::NotApplied { asked_at: context.time(world) }
         };
-        if let Ok(write) = context.protocol.resolve(record, verdict, stamp(world.now)) {
+        if let Ok(write) = context.protocol.resolve(record, verdict, context.stamp(world)) {
             let mut next = acted.clone();
             let message = Message::Swap(Arc::new(write));
             let result = apply(&mut next, cell, &message, context.protocol, context.config);
             context.push(Step::OperatorResolves { cell, applied }, result.map(|_| next));
         }
     }
-    if let Ok(write) = machine::release(record, stamp(world.now)) {
+    if let Ok(write) = context.protocol.release(record, context.stamp(world)) {
         let mut next = acted;
         let message = Message::Swap(Arc::new(write));
         let result = apply(&mut next, cell, &message, context.protocol, context.config).map(|applied| {

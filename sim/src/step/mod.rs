@@ -2,6 +2,7 @@
 
 mod background;
 mod effect;
+pub(crate) mod forbidden;
 mod store;
 mod worker;
 
@@ -9,13 +10,14 @@ use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::{Violation, check, other_payload_is_refused, request_gets_on};
 use crate::protocol::Protocol;
+use crate::step::forbidden::Forbidden;
 use crate::world::{Budget, Cell, Held, Observer, Phase, Worker, World};
-use semel_core::fingerprint::Fingerprint;
+use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{Begin, Command, Stamp};
 use semel_core::outcome::{Body, Fields, Outcome, Status};
 use semel_core::policy::{Class, Policy};
-use semel_core::record::{State, Token};
+use semel_core::record::{Record, State, Token};
 use semel_core::time::Time;
 use std::sync::{Arc, LazyLock};
 
@@ -67,40 +69,88 @@ pub(crate) enum Step {
     FailOverToReplica,
     NodeMovesToNewSecret(usize),
     OldSecretIsDropped,
+    Accepted(Forbidden),
+}
+
+impl Step {
+    /// Whether somebody reads a clock in it, so that it makes a difference what that clock says.
+    fn reads_clock(self) -> bool {
+        matches!(
+            self,
+            Self::Request { .. }
+                | Self::LocalRequestFails { .. }
+                | Self::RereadAfterDoubt(_)
+                | Self::Start(_)
+                | Self::Renew(_)
+                | Self::RenewalUnseen(_)
+                | Self::Send(_)
+                | Self::LeaseLapsedSoNothingIsSent(_)
+                | Self::StoreOutcome(_)
+                | Self::SweeperLooks(_)
+                | Self::ReconcilerAsks(_)
+                | Self::ReconcilerIsLiedTo(_)
+                | Self::ReconcilerHasItRefusedForGood(_)
+                | Self::ReconcilerWrites
+                | Self::OperatorResolves { .. }
+                | Self::OperatorReleases(_)
+                | Self::Accepted(_)
+        )
+    }
+}
+
+/// A step, and by how much the clock that was read in it ran ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) step: Step,
+    pub(crate) ahead: u16,
 }
 
 /// A step and what it leads to.
-pub(crate) type Successor = (Step, Result<World, Violation>);
+pub(crate) type Successor = (Taken, Result<World, Violation>);
 
 /// What a transition is computed in.
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a Config,
     pub(crate) protocol: Protocol,
-    pub(crate) policy: Arc<Policy>,
+    policies: &'a [Arc<Policy>; 2],
+    /// By how much whatever clock is read runs ahead of the true time.
+    ahead: u16,
     out: Vec<Successor>,
 }
 
 impl Context<'_> {
-    /// Notes a step; its result is checked like every state.
+    /// Notes a step.
     fn push(&mut self, step: Step, result: Result<World, Violation>) {
-        let checked = result.and_then(|world| {
-            check(&world, self.config)?;
-            other_payload_is_refused(&world, self)?;
-            request_gets_on(&world, self)?;
-            Ok(world)
-        });
-        self.out.push((step, checked));
+        // Where no clock is read, what a clock says makes no difference.
+        if self.ahead > 0 && !step.reads_clock() {
+            return;
+        }
+        self.out.push((Taken { step, ahead: self.ahead }, result));
     }
 
-    pub(crate) fn command<'a>(&self, payload: &'a Fingerprint) -> Command<'a> {
+    /// What the clock says that is read in this step.
+    fn now(&self, world: &World) -> u16 {
+        world.now + self.ahead
+    }
+
+    fn time(&self, world: &World) -> Time {
+        time(self.now(world))
+    }
+
+    fn stamp(&self, world: &World) -> Stamp<'static> {
+        stamp(self.now(world))
+    }
+
+    pub(crate) fn command<'a>(&self, payload: &'a Content) -> Command<'a> {
+        let policy = &self.policies[usize::from(payload.0)];
         Command {
             id: CommandId::from_bytes([0; 32]),
             operation_id: OperationId::from_bytes([0; 16]),
             key_hash: KeyHash::from_bytes([0; 32]),
             caller_hash: CallerHash::from_bytes([0; 32]),
             operation: OPERATION.clone(),
-            policy: Arc::clone(&self.policy),
-            fingerprint: *payload,
+            policy: Arc::clone(policy),
+            fingerprint: payload.under(&policy.selection),
             payload,
             generation: 0,
         }
@@ -115,8 +165,30 @@ impl Context<'_> {
 static OPERATION: LazyLock<Arc<str>> = LazyLock::new(|| "charge".into());
 
 /// The payload of that number.
-pub(crate) fn payload(number: u8) -> Fingerprint {
-    Fingerprint::from_bytes([number; 32])
+pub(crate) struct Content(pub(crate) u8);
+
+impl Content {
+    fn under(&self, selection: &Selection) -> Fingerprint {
+        let mut bytes = [self.0; 32];
+        bytes[1] = selection_number(selection);
+        Fingerprint::from_bytes(bytes)
+    }
+
+    /// The payload that a record is bound to.
+    pub(crate) fn of(record: &Record) -> Self {
+        Self(record.fingerprint().as_bytes()[0])
+    }
+}
+
+impl Payload for Content {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
+        Ok(self.under(selection))
+    }
+}
+
+/// Which of the model's selections this is.
+pub(crate) fn selection_number(selection: &Selection) -> u8 {
+    u8::from(!selection.headers().is_empty())
 }
 
 pub(crate) fn stamp(now: u16) -> Stamp<'static> {
@@ -190,18 +262,40 @@ pub(crate) fn initial(config: &Config) -> World {
     }
 }
 
-/// Everything that can happen in `world`.
-pub(crate) fn successors(world: &World, config: &Config, protocol: Protocol) -> Vec<Successor> {
-    let policy = Arc::clone(&world.policy(config));
-    let mut context = Context { config, protocol, policy, out: Vec::with_capacity(16) };
-    for worker in 0..world.workers.len() {
-        worker::steps(world, worker, &mut context);
+/// Everything that can happen in `world`, whatever the clocks say that are read meanwhile.
+pub(crate) fn successors(
+    world: &World,
+    config: &Config,
+    protocol: Protocol,
+    policies: &[Arc<Policy>; 2],
+) -> Vec<Successor> {
+    let mut context = Context { config, protocol, policies, ahead: 0, out: Vec::with_capacity(16) };
+    for ahead in 0..=config.skew {
+        context.ahead = ahead;
+        for worker in 0..world.workers.len() {
+            worker::steps(world, worker, &mut context);
+        }
+        background::steps(world, &mut context);
+        forbidden::steps(world, &mut context);
     }
+    context.ahead = 0;
     store::steps(world, &mut context);
     effect::steps(world, &mut context);
-    background::steps(world, &mut context);
     clock_steps(world, &mut context);
     context.out
+}
+
+/// Whether every promise holds that can be seen in one state.
+pub(crate) fn promises_hold(
+    world: &World,
+    config: &Config,
+    protocol: Protocol,
+    policies: &[Arc<Policy>; 2],
+) -> Result<(), Violation> {
+    let context = Context { config, protocol, policies, ahead: 0, out: Vec::new() };
+    check(world, config)?;
+    other_payload_is_refused(world, &context)?;
+    request_gets_on(world, &context)
 }
 
 /// When the clock has jumped: far beyond every lease, deadline and retention.
@@ -262,12 +356,6 @@ fn clock_steps(world: &World, context: &mut Context<'_>) {
 }
 
 impl World {
-    /// The policy of the records that stand there, so that it is made once and shared.
-    fn policy(&self, config: &Config) -> Arc<Policy> {
-        let stored = self.cells.iter().find_map(Cell::record).map(|record| Arc::clone(record.policy()));
-        stored.unwrap_or_else(|| config.policy())
-    }
-
     /// The retention period that an attempt belongs to.
     pub(crate) fn period_of(&self, token: Token) -> u8 {
         let token = crate::world::small(token);

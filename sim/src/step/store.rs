@@ -134,7 +134,8 @@ fn final_stays_final(
     let becomes_tombstone =
         matches!(message, Message::Swap(write) if matches!(write.next.state(), State::Expired { .. }));
     let kept = if becomes_tombstone { config.ttl } else { config.retention() };
-    if world.now >= settled_at + kept { Ok(()) } else { Err(Violation::FinalOutcomeChanged) }
+    // By the first clock that says so.
+    if world.now + config.skew >= settled_at + kept { Ok(()) } else { Err(Violation::FinalOutcomeChanged) }
 }
 
 /// Keeps the observer's book about a write that landed.
@@ -144,7 +145,8 @@ fn observe(world: &mut World, replaced: Option<&Record>, next: &Record, config: 
     let token = small(next.token());
     let begins = replaced.is_none_or(|replaced| replaced.token() != next.token());
     if begins {
-        let over = observer.settled_at.is_some_and(|settled_at| now >= settled_at + config.retention());
+        let latest = now + config.skew;
+        let over = observer.settled_at.is_some_and(|settled_at| latest >= settled_at + config.retention());
         if over {
             observer.period += 1;
             observer.settled_at = None;

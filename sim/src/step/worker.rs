@@ -1,12 +1,12 @@
 //! A worker: takes a request, claims, sends, stores the outcome, and crashes whenever it likes.
 
 use super::store::{apply, commit};
-use super::{Context, Step, is_local, outcome, payload, stamp, time};
+use super::{Content, Context, Step, is_local, outcome};
 use crate::bug::Bug;
-use crate::invariant::Violation;
+use crate::invariant::{Violation, attempt_stands};
 use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
 use semel_core::classify::Ending;
-use semel_core::machine::{self, Begin, Decision, Found, Route, Stage, Ticket, Write};
+use semel_core::machine::{Begin, Decision, Found, Route, Stage, Ticket, Write};
 use semel_core::outcome::Outcome;
 use semel_core::policy::Class;
 use semel_core::record::{Record, State};
@@ -91,10 +91,11 @@ fn request(
     };
     me.payload = number;
     me.token = context.token(world, worker);
-    let fingerprint = payload(number);
+    let payload = Content(number);
     let ticket = Ticket { token: me.token, begin };
     let found = world.cells[me.cell].found();
-    let decision = context.protocol.decide(found, &context.command(&fingerprint), ticket, stamp(world.now));
+    let stamp = context.stamp(world);
+    let decision = context.protocol.decide(found, &context.command(&payload), ticket, stamp);
     let (purpose, write) = match decision {
         Decision::Run(claim) if is_local(context.config) => {
             // Claim, effect and outcome are one transaction: only its end is ever seen.
@@ -105,7 +106,7 @@ fn request(
                 me.held = Held::Done(small(me.token));
                 Ending::Succeeded(outcome(small(me.token)))
             };
-            let ended = context.protocol.finish(&claim.next, me.token, ending, stamp(world.now)).ok()?;
+            let ended = context.protocol.finish(&claim.next, me.token, ending, stamp).ok()?;
             (Purpose::Finish, Write { expect: claim.expect, next: ended.next })
         }
         Decision::Run(write) => (Purpose::Claim, *write),
@@ -212,7 +213,9 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
         Purpose::Start => {
             next.workers[worker].phase = match found {
                 _ if context.protocol.landed(write, found) => Phase::Owning(Arc::new(write.next.clone())),
-                Found::Record(record) => machine::start(record, me.token, stamp(world.now))
+                Found::Record(record) => context
+                    .protocol
+                    .start(record, me.token, context.stamp(world))
                     .map_or(Phase::Idle, |write| {
                         Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write)))
                     }),
@@ -262,14 +265,14 @@ fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Cont
     let me = &world.workers[worker];
     renewals(world, worker, record, context);
     if let State::Claimed { .. } = record.state()
-        && let Ok(write) = machine::start(record, me.token, stamp(world.now))
+        && let Ok(write) = context.protocol.start(record, me.token, context.stamp(world))
     {
         let mut next = world.clone();
         next.workers[worker].phase = Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write)));
         context.push(Step::Start(worker), Ok(next));
     }
     let started = matches!(record.state(), State::Processing { .. });
-    if context.protocol.may_send(record, me.token, time(world.now)) {
+    if context.protocol.may_send(record, me.token, context.time(world)) {
         let mut next = world.clone();
         next.flights.push(Flight {
             token: small(me.token),
@@ -280,7 +283,7 @@ fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Cont
         });
         next.flights.sort_unstable();
         next.workers[worker].phase = Phase::Waiting(Arc::clone(record));
-        context.push(Step::Send(worker), Ok(next));
+        context.push(Step::Send(worker), attempt_stands(world, worker, context).map(|()| next));
         if context.config.provider.declines && started {
             let next = holding(world, worker, record, Held::NotApplied);
             context.push(Step::NothingCouldBeSent(worker), Ok(next));
@@ -303,7 +306,7 @@ fn renewals(world: &World, worker: usize, record: &Arc<Record>, context: &mut Co
     if world.budget.renewals == 0 {
         return;
     }
-    let Ok(write) = machine::renew(record, me.token, time(world.now)) else { return };
+    let Ok(write) = context.protocol.renew(record, me.token, context.time(world)) else { return };
     let renewed = Arc::new(write.next.clone());
     let message = Message::Swap(Arc::new(write));
     let mut next = world.clone();
@@ -375,7 +378,7 @@ fn finish_over(
     };
     let own_unknown = matches!(record.state(), State::Unknown { .. }) && record.token() == me.token;
     let certain = matches!(held, Held::Done(_) | Held::Declined);
-    match context.protocol.finish(record, me.token, ending, stamp(next.now)) {
+    match context.protocol.finish(record, me.token, ending, context.stamp(&next)) {
         Ok(write) if own_unknown && certain && !write.next.is_terminal() => Err(Violation::OwnerShutOut),
         Ok(write) => {
             let message = Message::Swap(Arc::new(write));

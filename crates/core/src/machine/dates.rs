@@ -97,6 +97,6 @@ pub(super) fn repeat_before(record: &Record, now: Now) -> Time {
 }
 
 /// By how much the clock that dated the record and the one that judges may differ.
-fn skew(record: &Record, now: Now) -> Duration {
+pub(super) fn skew(record: &Record, now: Now) -> Duration {
     now.skew.max(record.policy.skew)
 }

@@ -1,7 +1,7 @@
 //! What a request gets that meets a record: the table of states, fingerprints and leases.
 
 use super::dates::{is_created, is_repeat_open, lease_is_dead, repeat_before};
-use super::{Command, Expect, Found, Stamp, Write, remember, verdict};
+use super::{Command, Expect, Found, Stamp, Write, remember, rules, verdict};
 use crate::fingerprint::ErrorKind;
 use crate::history::History;
 use crate::outcome::Outcome;
@@ -60,7 +60,8 @@ pub enum Reply<'a> {
     Expired,
     /// Every attempt that the policy allows took no effect.
     AttemptsExhausted,
-    /// Something stands there that this node cannot read. Answered like [`Reply::Unknown`]; wants an alarm.
+    /// Something stands there that this node cannot read, or cannot follow without breaking a [`Rule`](super::Rule).
+    /// Answered like [`Reply::Unknown`]; wants an alarm.
     Unreadable,
     /// What the request needs depends on the time, and the clock is not trusted. Nothing was run; later may do.
     ClockNotTrusted,
@@ -98,19 +99,28 @@ pub enum Reply<'a> {
 /// assert_eq!(decide(found, &command(&six), ticket, stamp(1)), Decision::Answer(Reply::Mismatch));
 /// ```
 pub fn decide<'a>(found: Found<'a>, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Decision<'a> {
-    let run = |expect, next| Decision::Run(Box::new(Write { expect, next }));
     match judge(found, command, stamp.now) {
-        Judgement::Free => run(Expect::Absent, first_attempt(command, ticket, stamp)),
-        Judgement::Reuse(record) => run(Expect::unchanged(record), anew(record, command, ticket, stamp)),
+        Judgement::Free => {
+            let next = first_attempt(command, ticket, stamp);
+            Decision::Run(Box::new(Write { expect: Expect::Absent, next }))
+        }
+        Judgement::Reuse(record) => store(Decision::Run, record, anew(record, command, ticket, stamp)),
         Judgement::Again(record) => {
-            run(Expect::unchanged(record), next_attempt(record, command, ticket, stamp))
+            store(Decision::Run, record, next_attempt(record, command, ticket, stamp))
         }
         Judgement::Lapsed(record) => {
-            let next = verdict::lapsed_into_unknown(record, stamp);
-            Decision::MarkUnknown(Box::new(Write { expect: Expect::unchanged(record), next }))
+            store(Decision::MarkUnknown, record, verdict::lapsed_into_unknown(record, stamp))
         }
         Judgement::Final(reply) => Decision::Answer(reply),
         Judgement::Elsewhere => Decision::Follow,
+    }
+}
+
+/// Where `next` breaks a rule of every write, nothing is stored and nothing runs.
+fn store<'a>(decision: fn(Box<Write>) -> Decision<'a>, old: &Record, next: Record) -> Decision<'a> {
+    match rules::swap(old, next) {
+        Ok(write) => decision(Box::new(write)),
+        Err(_) => Decision::Answer(Reply::Unreadable),
     }
 }
 

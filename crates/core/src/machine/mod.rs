@@ -7,13 +7,15 @@
 //!
 //! The states and the ways between them are pictured at the [crate's front page](crate#the-states).
 //!
-//! Three rules hold everywhere:
+//! Three principles hold everywhere:
 //!
 //! 1. A write names the version, the token and the state of the record that it was computed from ([`Expect`]); the
 //!    store applies it only where all three still stand. A stale worker therefore changes nothing.
 //! 2. A final outcome changes only by the end of its retention.
 //! 3. What cannot be proven is `UNKNOWN`; only an outcome, a verdict, or (where the effect's own system
 //!    deduplicates) another attempt leads out of it.
+//!
+//! What can be seen of them in an old record and its successor is checked on the way out of every transition: [`Rule`].
 //!
 //! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are
 //! the owner's; [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated
@@ -25,6 +27,7 @@ mod judge;
 mod owner;
 mod retention;
 mod rotation;
+mod rules;
 mod verdict;
 
 pub use command::Command;
@@ -35,6 +38,7 @@ pub use owner::{
 };
 pub use retention::{Due, due, expire, purge};
 pub use rotation::{Route, Stage, route};
+pub use rules::Rule;
 pub use verdict::{Verdict, lapse, postpone, reconcile, redate, release, resolve};
 
 use crate::history;
@@ -151,6 +155,8 @@ pub enum Refusal {
     /// The clock is not trusted, or not yet trusted enough for this. What would be dated or judged by it could be
     /// wrong by any amount.
     ClockNotTrusted,
+    /// The transition would break a rule that every write keeps. This is a bug in Semel, worth an alarm.
+    Inconsistent(Rule),
 }
 
 impl fmt::Display for Refusal {
@@ -168,6 +174,12 @@ impl fmt::Display for Refusal {
             Self::NotBefore(time) => write!(f, "the record must be kept until {time:?}"),
             Self::ClockNotTrusted => {
                 f.write_str("the clock is not trusted enough for this; nothing was changed")
+            }
+            Self::Inconsistent(rule) => {
+                write!(
+                    f,
+                    "the change breaks the rule that {rule}; nothing was written; report this as a bug in Semel"
+                )
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What the owner of an attempt does: start it, renew its lease, end it, and recognise its own writes.
 
-use super::dates::is_repeat_open;
+use super::dates::{is_repeat_open, skew};
 use super::judge::Reply;
-use super::{Expect, Found, Refusal, Stamp, Write, written};
+use super::{Found, Refusal, Stamp, Write, rules, written};
 use crate::classify::{Ending, denies};
 use crate::outcome::Outcome;
 use crate::policy::Class;
@@ -15,25 +15,29 @@ pub fn start(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write, R
     own(record, token, stamp.now)?;
     let State::Claimed { .. } = record.state else { return Err(Refusal::WrongState) };
     let lease_until = stamp.now.at + record.policy.lease;
-    Ok(owners_write(record, State::Processing { lease_until }, stamp))
+    owners_write(record, State::Processing { lease_until }, stamp)
 }
 
-/// The owner is still at work: its lease is extended from now. Leaves no trace in the history.
+/// The owner is still at work: its lease is extended from now, and never shortened by a clock that went back within the
+/// skew. Leaves no trace in the history.
 pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write, Refusal> {
-    let now = now.into();
-    own(record, token, now)?;
-    let now = now.at;
+    let judged = now.into();
+    own(record, token, judged)?;
+    let now = judged.at;
+    // A clock that went back within the skew takes nothing back: an owner that never hears of this renewal acts on the
+    // lease that it knows, and others must not give it up before that.
+    let wrote_at = now.max(record.owner_wrote_at.min(now + skew(record, judged)));
     let mut next = record.clone();
     match &mut next.state {
         State::Claimed { lease_until } | State::Processing { lease_until } => {
-            *lease_until = now + record.policy.lease;
+            *lease_until = wrote_at + record.policy.lease;
         }
         _ => return Err(Refusal::WrongState),
     }
     next.version += 1;
     next.updated_at = now;
-    next.owner_wrote_at = now;
-    Ok(Write { expect: Expect::unchanged(record), next })
+    next.owner_wrote_at = wrote_at;
+    rules::swap(record, next)
 }
 
 /// Whether the effect may be sent at `now`: the attempt is started, its lease has not lapsed, and, where an
@@ -114,7 +118,7 @@ pub fn finish(record: &Record, token: Token, ending: Ending, stamp: Stamp<'_>) -
         | State::FailedReplayable { .. }
         | State::Expired { .. } => return Err(Refusal::Settled),
     };
-    Ok(owners_write(record, state, stamp))
+    owners_write(record, state, stamp)
 }
 
 /// The owner gives the attempt up before anything was sent: [`finish`] with nothing to show.
@@ -225,11 +229,11 @@ fn not_applied(record: &Record, outcome: Option<Outcome>, now: Time) -> State {
     State::FailedNotReplayable { outcome, proof: Proof::Owner, bound: true, expires_at: now + kept }
 }
 
-fn owners_write(record: &Record, state: State, stamp: Stamp<'_>) -> Write {
+fn owners_write(record: &Record, state: State, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let mut next = written(record, state, stamp);
     next.owner_wrote_at = stamp.now.at;
     if next.is_terminal() {
         next.earlier_doubt = false;
     }
-    Write { expect: Expect::unchanged(record), next }
+    rules::swap(record, next)
 }

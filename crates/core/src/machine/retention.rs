@@ -1,7 +1,7 @@
 //! How a record ends: an outcome becomes a tombstone, a tombstone goes.
 
 use super::dates::{is_dated_ahead, lease_is_dead};
-use super::{Expect, Refusal, Stamp, Write, written};
+use super::{Expect, Refusal, Stamp, Write, rules, written};
 use crate::record::{Record, State};
 use crate::time::Now;
 
@@ -58,7 +58,7 @@ pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
         return Err(Refusal::NotBefore(expires_at));
     }
     let until = record.tombstone_until(expires_at);
-    Ok(Write { expect: Expect::unchanged(record), next: written(record, State::Expired { until }, stamp) })
+    rules::swap(record, written(record, State::Expired { until }, stamp))
 }
 
 /// What must still stand in the store for the record to be removed: only one that is as good as gone, and

@@ -1,7 +1,7 @@
 //! What others do about an attempt whose owner is gone: mark it, ask about it, settle it, let go of it.
 
 use super::dates::{expect_dead_lease, expect_quiet_over, is_dated_ahead, is_owner_ahead};
-use super::{Expect, Refusal, Stamp, Write, written};
+use super::{Refusal, Stamp, Write, rules, written};
 use crate::outcome::{Outcome, Status};
 use crate::policy::Class;
 use crate::record::{Doubt, Proof, Record, State};
@@ -42,7 +42,7 @@ pub fn lapse(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
             State::FailedNotReplayable { outcome: None, proof: Proof::NeverBegan, bound: true, expires_at };
         written(record, state, stamp)
     };
-    Ok(Write { expect: Expect::unchanged(record), next })
+    rules::swap(record, next)
 }
 
 pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
@@ -71,7 +71,7 @@ pub fn redate(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     let state = State::Unknown { doubt, since: since.min(now), probes, next_probe_at: Some(now) };
     let mut next = written(record, state, stamp);
     next.owner_wrote_at = record.owner_wrote_at.min(now);
-    Ok(Write { expect: Expect::unchanged(record), next })
+    rules::swap(record, next)
 }
 
 /// A reconciler's verdict on an `UNKNOWN` record.
@@ -126,7 +126,7 @@ pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Resu
     *planned = next_probe_at;
     next.version += 1;
     next.updated_at = now;
-    Ok(Write { expect: Expect::unchanged(record), next })
+    rules::swap(record, next)
 }
 
 /// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead.
@@ -171,7 +171,7 @@ pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
         _ => return Err(Refusal::WrongState),
     };
     let state = State::FailedNotReplayable { outcome, proof, bound: false, expires_at };
-    Ok(Write { expect: Expect::unchanged(record), next: written(record, state, stamp) })
+    rules::swap(record, written(record, state, stamp))
 }
 
 fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
@@ -192,5 +192,5 @@ fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write,
     };
     let mut next = written(record, state, stamp);
     next.earlier_doubt = false;
-    Ok(Write { expect: Expect::unchanged(record), next })
+    rules::swap(record, next)
 }

@@ -200,11 +200,12 @@ fn given_up(unknown: &Record) -> Record {
 
 fn often_tried() -> Record {
     let policy = || Policy { history_entries_max: 3, ..Policy::new(Class::External) };
-    let mut record = claim(policy(), Begin::Processing);
-    for minute in 1..=3 {
-        record = next(machine::abandon(&record, TOKEN, stamp(after(60 * minute))));
-        record =
-            run(Found::Record(&record), policy(), ticket(TOKEN, Begin::Processing), after(60 * minute + 1));
+    let first = ticket(Token::from_random(1), Begin::Processing);
+    let mut record = run(Found::Nothing, policy(), first, MORNING);
+    for (minute, token) in [(1, Token::from_random(2)), (2, SECOND_TOKEN), (3, TOKEN)] {
+        record = next(machine::abandon(&record, record.token(), stamp(after(60 * minute))));
+        let ticket = ticket(token, Begin::Processing);
+        record = run(Found::Record(&record), policy(), ticket, after(60 * minute + 1));
     }
     record
 }

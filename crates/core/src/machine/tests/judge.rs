@@ -148,7 +148,8 @@ fn attempts_that_took_no_effect_are_limited_where_the_policy_says_so() {
     let now = Time::from_millis(5000);
     assert_eq!(attend(Found::Record(&second), &command, now), Reply::Replay(&busy()), "a result is a result");
     let third = release(&second, at(6000)).unwrap().next;
-    assert_eq!(next_attempt(&third, &command, 7000).next.attempt, 3, "an operator may allow one more");
+    let third = run(decide(Found::Record(&third), &command, ticket(THIRD, Begin::Processing), at(7000)));
+    assert_eq!(third.next.attempt, 3, "an operator may allow one more");
     let bare = next_attempt(&record, &command, 3000).next;
     let bare = abandon(&bare, OTHER, at(4000)).unwrap().next;
     assert_eq!(attend(Found::Record(&bare), &command, now), Reply::AttemptsExhausted);
@@ -270,7 +271,8 @@ fn a_claim_that_inherited_a_doubt_keeps_it() {
     let dead = processing(Class::Downstream);
     let second = run(decide(Found::Record(&dead), &command, claim, at(1000 + LEASE))).next;
     assert!(second.earlier_doubt);
-    let third = next_attempt(&second, &command, 1000 + 2 * LEASE).next;
+    let again = ticket(THIRD, Begin::Processing);
+    let third = run(decide(Found::Record(&second), &command, again, at(1000 + 2 * LEASE))).next;
     assert!(third.earlier_doubt, "taken over once more, still in doubt");
     marks(&second, &command, 1000 + 24 * 3_600_000);
 }
@@ -362,4 +364,21 @@ fn only_a_record_claimed_downstream_may_repeat_and_only_in_its_window() {
     let last = dates::repeat_before(&downstream, at(0).now).as_millis() - 1;
     assert!(may_repeat(&downstream, at(last).now) && !may_repeat(&downstream, at(last + 1).now));
     assert!(!may_repeat(&in_doubt(Class::External), at(0).now));
+}
+
+#[test]
+fn a_released_key_takes_the_next_requests_selection_too() {
+    let today = Policy {
+        selection: Selection::default().with_headers(["x-today"]).unwrap(),
+        ..policy(Class::External)
+    };
+    let mut request = command_under(today.clone(), &DIFFERENT);
+    request.payload = &Chosen;
+    let released = release(&not_applied(Class::External), at(2500)).unwrap().next;
+    let next = next_attempt(&released, &request, 3000).next;
+    assert_eq!(next.policy.selection, today.selection);
+    // The fingerprint and the selection that it was made under go together: the retry is recognised, and nothing else is.
+    let done = finish(&next, OTHER, Ending::Succeeded(paid()), at(3500)).unwrap().next;
+    assert_eq!(answer(&done, &request, 4000), Reply::Replay(&paid()));
+    assert_eq!(answer(&done, &command(Class::External), 4000), Reply::Mismatch);
 }

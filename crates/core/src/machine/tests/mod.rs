@@ -4,6 +4,8 @@ mod judge;
 mod owner;
 mod retention;
 mod rotation;
+mod rules;
+mod skew;
 mod trust;
 mod verdict;
 
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 const OWNER: Token = Token::from_random(1);
 const OTHER: Token = Token::from_random(2);
+const THIRD: Token = Token::from_random(3);
 const LEASE: u64 = 30_000;
 
 fn policy(class: Class) -> Policy {

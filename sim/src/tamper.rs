@@ -1,0 +1,91 @@
+//! What a bug makes of a record, a write or a decision before or after the real machine has seen it.
+
+use semel_core::machine::{self, Command, Decision, Found, Refusal, Stamp, Ticket, Write};
+use semel_core::policy::{Class, Policy};
+use semel_core::record::{Record, State};
+use semel_core::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What would be decided if the provider deduplicated and never forgot.
+pub(crate) fn as_if_remembered_for_ever<'a>(
+    record: &Record,
+    command: &Command<'_>,
+    ticket: Ticket,
+    stamp: Stamp<'_>,
+) -> Option<Decision<'a>> {
+    let other = under(record, |policy| {
+        policy.class = Class::Downstream;
+        policy.dedup_window = Duration::from_hours(1);
+    });
+    let decision = decided_of(&other, record, command, ticket, stamp);
+    decision.filter(|decision| matches!(decision, Decision::Run(_)))
+}
+
+/// The write that would be decided on if the record were another; `None` where that would be none.
+pub(crate) fn decided_of<'a>(
+    other: &Record,
+    record: &Record,
+    command: &Command<'_>,
+    ticket: Ticket,
+    stamp: Stamp<'_>,
+) -> Option<Decision<'a>> {
+    let restored = |write: Box<Write>| Box::new(with_policy_of(record, *write));
+    match machine::decide(Found::Record(other), command, ticket, stamp) {
+        Decision::Run(write) => Some(Decision::Run(restored(write))),
+        Decision::MarkUnknown(write) => Some(Decision::MarkUnknown(restored(write))),
+        Decision::Answer(_) | Decision::Follow => None,
+    }
+}
+
+/// The record as if it had been claimed under other terms.
+pub(crate) fn under(record: &Record, change: impl FnOnce(&mut Policy)) -> Record {
+    let mut policy = Policy::clone(record.policy());
+    change(&mut policy);
+    let mut other = record.clone();
+    other.set_policy(Arc::new(policy));
+    other
+}
+
+/// The record as if the provider remembered for so much longer that the skew makes no difference.
+pub(crate) fn remembered_longer(record: &Record) -> Record {
+    under(record, |policy| policy.dedup_window += policy.skew)
+}
+
+pub(crate) fn with_policy_of(record: &Record, mut write: Write) -> Write {
+    write.next.set_policy(Arc::clone(record.policy()));
+    write
+}
+
+pub(crate) fn without_doubt(mut write: Write) -> Write {
+    write.next.set_earlier_doubt(false);
+    write
+}
+
+/// What would come of a refused transition if the lease were dead.
+pub(crate) fn as_if_dead(
+    record: &Record,
+    result: Result<Write, Refusal>,
+    transition: impl FnOnce(&Record) -> Result<Write, Refusal>,
+) -> Result<Write, Refusal> {
+    if result != Err(Refusal::LeaseAlive) {
+        return result;
+    }
+    let mut dead = record.clone();
+    let lease_until = Time::default();
+    dead.set_state(match record.state() {
+        State::Claimed { .. } => State::Claimed { lease_until },
+        _ => State::Processing { lease_until },
+    });
+    transition(&dead)
+}
+
+pub(crate) fn tampered(decision: Decision<'_>, tamper: impl FnOnce(&mut Record)) -> Decision<'_> {
+    match decision {
+        Decision::Run(mut write) => {
+            tamper(&mut write.next);
+            Decision::Run(write)
+        }
+        other => other,
+    }
+}
