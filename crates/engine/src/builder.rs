@@ -216,7 +216,9 @@ impl Builder {
                 node.observe(&Event::SecretsBehind { error });
             }
         }));
-        change.into_iter().for_each(|change| node.clock_changed(change));
+        if let Some(change) = change {
+            node.clock_changed(change);
+        }
         time::begin(&node).await;
         sweep::begin(&node);
         reconcile::begin(&node);

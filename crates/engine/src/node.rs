@@ -241,7 +241,9 @@ impl Node {
     pub(crate) fn date(&self, time: &mut Time, asked: Duration) -> Now {
         let (at, change) = self.time.note(*time, asked, self.clock.uptime());
         *time = at;
-        change.into_iter().for_each(|change| self.clock_changed(change));
+        if let Some(change) = change {
+            self.clock_changed(change);
+        }
         self.at(at)
     }
 

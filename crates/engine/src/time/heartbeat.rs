@@ -92,8 +92,8 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
     let boot = node.clock.boot();
     // What was read before tells nothing new where this node may write nothing.
     let stands = match node.time.steady_since() {
-        None => mark::read(&*node.store).await?,
-        Some(_) => heartbeat.stands(),
+        Err(_) => mark::read(&*node.store).await?,
+        Ok(_) => heartbeat.stands(),
     };
     let written = mark::write(&*node.store, stands, |stands| {
         let mark = stands.unwrap_or(None);
@@ -103,7 +103,7 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
             notice(node, mark, told, asked, received);
             known = Some(mark.clone());
         }
-        let Some(steady_since) = node.time.steady_since() else { return Ok(None) };
+        let Ok(steady_since) = node.time.steady_since() else { return Ok(None) };
         let uptime = node.clock.uptime();
         let now = node.time.earliest(uptime).at;
         let beat = Beat { now, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };

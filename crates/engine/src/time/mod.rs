@@ -202,11 +202,11 @@ impl TrustedTime {
         }
     }
 
-    /// Since when time has passed without a gap, where this node trusts its time at all.
-    fn steady_since(&self) -> Option<Option<Time>> {
+    /// Since when time has passed without a gap. An error where this node does not trust its time at all.
+    fn steady_since(&self) -> Result<Option<Time>, Distrust> {
         match self.state().standing {
-            Standing::Untrusted { .. } => None,
-            Standing::Trusted { steady_since, .. } => Some(steady_since),
+            Standing::Untrusted { why, .. } => Err(why),
+            Standing::Trusted { steady_since, .. } => Ok(steady_since),
         }
     }
 

@@ -4,11 +4,11 @@ use super::world::{Bodies, KEY, Reply, Scratch, Server, charged, engine_on, post
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use semel::Engine;
 use semel::core::classify::{Meaning, Rules};
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::quota::{Quotas, Rate};
+use semel::{Engine, Settings};
 use semel_http::{Layer, Terms};
 use semel_testkit::faults::{Call, Fault, Faulty};
 use std::num::NonZeroU32;
@@ -80,7 +80,12 @@ async fn an_outcome_past_its_time_is_run_as_new_where_that_was_chosen() {
         ..Policy::new(Class::External)
     };
     let terms = Terms { policy, ..Terms::default() };
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("fit for use");
+    // Not only two minutes after the start.
+    let mut settings = Settings::default();
+    settings.clock.settle = Duration::ZERO;
+    let engine =
+        Engine::builder(scratch.store()).settings(settings).build().await.expect("the store answers");
+    let layer = Layer::new(engine, terms).expect("fit for use");
     let server = Server::under(layer, charged).await;
     let first = server.charge(5).await;
     assert_eq!(first.text(), "charge 1");
