@@ -195,6 +195,6 @@ mod tests {
             resource: Some(SECRET.to_owned()),
         };
         assert_hidden("Remnant", &remnant, SECRET.as_bytes());
-        assert_hidden("Body", &Body::from(bytes::Bytes::from_static(SECRET.as_bytes())), SECRET.as_bytes());
+        assert_hidden("Body", &Body::from(Bytes::from_static(SECRET.as_bytes())), SECRET.as_bytes());
     }
 }
