@@ -179,7 +179,7 @@ fn requests_keys_and_callers_are_hidden() {
     let request = Request { headers: &[("cookie", HEADER)], ..Request::new("POST", "pay", "/pay", BODY) };
     hides("Request", &request);
     hides("Request", &(request, Limits::default()));
-    let body = format!("{{\"id\":{:?}}}", KEY);
+    let body = format!("{{\"id\":{KEY:?}}}");
     let scalar = json::scalar_at(body.as_bytes(), &Pointer::parse("/id").expect("a pointer")).expect("JSON");
     assert_eq!(scalar, Scalar::Text(KEY.to_owned()));
     hides("Scalar", &scalar);

@@ -11,8 +11,9 @@ const SECRETS: [&str; 6] = ["HASHING", "NEXT", "SEALING", "JWT", "OTLP", "PROBE"
 
 /// The secret that the variable `name` holds: 32 bytes in hexadecimal digits, other ones for each name.
 fn secret(name: &str) -> String {
-    let bytes: Vec<u8> = name.bytes().cycle().take(28).collect();
-    bytes.iter().chain(&[0xfe, 0xdc, 0xba, 0x98]).map(|byte| format!("{byte:02x}")).collect()
+    let bytes = name.bytes().cycle().take(28).chain([0xfe, 0xdc, 0xba, 0x98]);
+    let digits: Vec<_> = bytes.map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 fn hides(what: &str, value: &dyn Debug) {
