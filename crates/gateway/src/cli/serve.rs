@@ -315,7 +315,8 @@ mod tests {
         assert_eq!(plan.listen.address.to_string(), "127.0.0.1:8080");
         assert_eq!(plan.store, Url::default());
         assert_eq!(plan.terms.key, KeyRule::Optional);
-        let policy = Policy { work_deadline: Duration::from_secs(66), ..Policy::new(Class::External) };
+        let (work_deadline, skew) = (Duration::from_secs(66), Duration::from_secs(5));
+        let policy = Policy { work_deadline, skew, ..Policy::new(Class::External) };
         assert_eq!(plan.terms.policy, policy);
         assert_eq!(plan.terms.wait, Some(Duration::from_secs(2)));
         assert_eq!(plan.terms.request_bytes_max, 10 << 20);
