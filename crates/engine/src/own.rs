@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::operator::{Looked, NotDone};
 use semel_core::id::{CallerHash, OperationId};
 use semel_core::key::Key;
+use semel_core::machine;
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
 use semel_core::scope::{Scope, Secret};
@@ -63,7 +64,8 @@ impl Engine {
         let numbered = secrets.find(|numbered| numbered.generation == record.generation());
         let secret: &Secret = &numbered.ok_or(NotDone::NotFound)?.secret;
         let is_past = |at: Option<Time>| now.can_expire() && at.is_some_and(|at| at <= now.at);
-        let (is_gone, is_expired) = (is_past(record.gone_at()), is_past(record.expires_at()));
+        let (is_gone, is_expired) =
+            (is_past(machine::gone_at(&record, now)), is_past(machine::expires_at(&record, now)));
         let scope = whose(record.operation()).ok_or(NotDone::NotFound)?;
         if is_gone || secret.caller_hash(&scope) != record.caller_hash() {
             return Err(NotDone::NotFound);

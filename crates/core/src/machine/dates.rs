@@ -96,6 +96,22 @@ pub(super) fn repeat_before(record: &Record, now: Now) -> Time {
     (record.created_at + policy.dedup_window) - policy.work_deadline.saturating_add(skew(record, now))
 }
 
+/// Until when the stored outcome is replayed, where there is one. Where the time was replaced since it was dated, it is
+/// kept for its whole time from then.
+pub fn expires_at(record: &Record, now: impl Into<Now>) -> Option<Time> {
+    let expires_at = record.expires_at()?;
+    let replaced_at = now.into().replaced_at.filter(|replaced_at| record.updated_at < *replaced_at);
+    Some(replaced_at.map_or(expires_at, |replaced_at| expires_at.max(replaced_at + record.policy.ttl)))
+}
+
+/// From when on the key is as free as one never seen.
+pub fn gone_at(record: &Record, now: impl Into<Now>) -> Option<Time> {
+    match expires_at(record, now) {
+        Some(expires_at) => Some(record.tombstone_until(expires_at)),
+        None => record.gone_at(),
+    }
+}
+
 /// By how much the clock that dated the record and the one that judges may differ.
 pub(super) fn skew(record: &Record, now: Now) -> Duration {
     now.skew.max(record.policy.skew)

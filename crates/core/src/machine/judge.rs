@@ -1,6 +1,6 @@
 //! What a request gets that meets a record: the table of states, fingerprints and leases.
 
-use super::dates::{is_created, is_repeat_open, lease_is_dead, repeat_before};
+use super::dates::{expires_at, gone_at, is_created, is_repeat_open, lease_is_dead, repeat_before};
 use super::{Command, Expect, Found, Stamp, Write, remember, rules, verdict};
 use crate::fingerprint::ErrorKind;
 use crate::history::History;
@@ -182,7 +182,7 @@ fn judge_by_the_clock<'a>(found: Found<'a>, command: &Command<'_>, now: Now) -> 
         Found::Unreadable => return Judgement::Final(Reply::Unreadable),
         Found::Record(record) => record,
     };
-    let is_gone = record.gone_at().is_some_and(|gone_at| now.at >= gone_at);
+    let is_gone = gone_at(record, now).is_some_and(|gone_at| now.at >= gone_at);
     if is_gone && now.can_expire() {
         return Judgement::Reuse(record);
     }
@@ -190,7 +190,7 @@ fn judge_by_the_clock<'a>(found: Found<'a>, command: &Command<'_>, now: Now) -> 
         // A tombstone that only seems to be over still refuses.
         return Judgement::Final(Reply::Expired);
     }
-    if record.expires_at().is_some_and(|expires_at| now.at >= expires_at) {
+    if expires_at(record, now).is_some_and(|expires_at| now.at >= expires_at) {
         let is_certain = now.can_expire();
         return Judgement::Final(if is_certain { Reply::Expired } else { Reply::ClockNotTrusted });
     }

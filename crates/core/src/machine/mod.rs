@@ -31,7 +31,7 @@ mod rules;
 mod verdict;
 
 pub use command::Command;
-pub use dates::{is_dated_ahead, is_lease_dead, quiet_until};
+pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, quiet_until};
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
 pub use owner::{
     abandon, claim_landed, contradicts, finish, landed, may_send, outlived, overtaken, renew, start,

@@ -1,6 +1,6 @@
 //! How a record ends: an outcome becomes a tombstone, a tombstone goes.
 
-use super::dates::{is_dated_ahead, lease_is_dead};
+use super::dates::{expires_at, gone_at, is_dated_ahead, lease_is_dead};
 use super::{Expect, Refusal, Stamp, Write, rules, written};
 use crate::record::{Record, State};
 use crate::time::Now;
@@ -38,19 +38,15 @@ pub fn due(record: &Record, now: impl Into<Now>) -> Due {
             Due::Probe
         }
         _ if !now.can_expire() => Due::Nothing,
-        _ if record.gone_at().is_some_and(|gone_at| now.at >= gone_at) => Due::Purge,
-        State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. }
-            if now.at >= expires_at =>
-        {
-            Due::Expire
-        }
+        _ if gone_at(record, now).is_some_and(|gone_at| now.at >= gone_at) => Due::Purge,
+        _ if expires_at(record, now).is_some_and(|expires_at| now.at >= expires_at) => Due::Expire,
         _ => Due::Nothing,
     }
 }
 
 /// An outcome past its time becomes a tombstone, which refuses a late retry until it goes itself.
 pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
-    let expires_at = record.expires_at().ok_or(Refusal::WrongState)?;
+    let expires_at = expires_at(record, stamp.now).ok_or(Refusal::WrongState)?;
     if !stamp.now.can_expire() {
         return Err(Refusal::ClockNotTrusted);
     }
@@ -65,7 +61,7 @@ pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 /// only as it was read. What is claimed, running or unknown is never removed.
 pub fn purge(record: &Record, now: impl Into<Now>) -> Result<Expect, Refusal> {
     let now = now.into();
-    let gone_at = record.gone_at().ok_or(Refusal::WrongState)?;
+    let gone_at = gone_at(record, now).ok_or(Refusal::WrongState)?;
     if !now.can_expire() {
         Err(Refusal::ClockNotTrusted)
     } else if now.at < gone_at {

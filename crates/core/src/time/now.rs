@@ -40,6 +40,9 @@ pub struct Now {
     /// Since when time has passed without a gap; `None` where no gap is known. What was dated before this moment
     /// may be off by any amount, so its lease and its quiet period are counted from here at the earliest.
     pub steady_since: Option<Time>,
+    /// When the time was last replaced by another one; `None` where it never was. An outcome that was dated before
+    /// this moment is kept for its whole time from here: how old it really is, nobody knows.
+    pub replaced_at: Option<Time>,
 }
 
 impl Now {
@@ -68,7 +71,7 @@ impl Now {
 /// A moment that is trusted without reserve: a clock that never jumps and that everybody shares.
 impl From<Time> for Now {
     fn from(at: Time) -> Self {
-        Self { at, trust: Trust::Trusted, skew: Duration::ZERO, steady_since: None }
+        Self { at, trust: Trust::Trusted, skew: Duration::ZERO, steady_since: None, replaced_at: None }
     }
 }
 

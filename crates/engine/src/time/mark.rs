@@ -104,6 +104,11 @@ impl Mark {
         self.steady_since_ms.map(Time::from_millis)
     }
 
+    /// When somebody last confirmed the clock: what was dated before that may be off.
+    pub(super) fn replaced_at(&self) -> Option<Time> {
+        self.confirmed.as_ref().map(Confirmed::at)
+    }
+
     /// How often somebody has confirmed the clock.
     pub(super) fn confirmations(&self) -> u64 {
         self.confirmed.as_ref().map_or(0, |confirmed| confirmed.count)

@@ -98,6 +98,8 @@ enum Standing {
         /// Until when nothing is expired, re-used or purged.
         settling_until: Duration,
         steady_since: Option<Time>,
+        /// When this time took the place of another one.
+        replaced_at: Option<Time>,
     },
 }
 
@@ -153,7 +155,7 @@ impl TrustedTime {
     pub(crate) fn confirm(&self, told: Time, asked: Duration, received: Duration) {
         let mut state = self.state();
         state.watch.accept(told, received);
-        state.begin_anew(&self.settings, told, received);
+        state.replace(&self.settings, told, received);
         state.last = Sample { at: told, asked, received };
     }
 
@@ -242,7 +244,7 @@ impl State {
             News::Followed(by) => ClockChange::Followed { by_ms: clamped(by) },
         });
         if let Some(ClockChange::Followed { .. }) = change {
-            self.begin_anew(settings, told, received);
+            self.replace(settings, told, received);
         }
         (at, change)
     }
@@ -253,7 +255,23 @@ impl State {
             starting_until: uptime + settings.peers_seen_within(),
             settling_until: uptime + settings.settle.max(settings.peers_seen_within()),
             steady_since: Some(at),
+            replaced_at: self.replaced_at(),
         };
+    }
+
+    /// From `at` on another time counts than before.
+    fn replace(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
+        self.begin_anew(settings, at, uptime);
+        if let Standing::Trusted { replaced_at, .. } = &mut self.standing {
+            *replaced_at = Some(at);
+        }
+    }
+
+    fn replaced_at(&self) -> Option<Time> {
+        match &self.standing {
+            Standing::Trusted { replaced_at, .. } => *replaced_at,
+            Standing::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_at),
+        }
     }
 
     fn earliest(&self, uptime: Duration) -> Time {
@@ -263,8 +281,8 @@ impl State {
     fn now(&self, settings: &ClockSettings, at: Time, uptime: Duration) -> Now {
         let skew = settings.skew;
         match self.standing {
-            Standing::Untrusted { .. } => Now { at, trust: Trust::Untrusted, skew, steady_since: None },
-            Standing::Trusted { starting_until, settling_until, steady_since } => {
+            Standing::Untrusted { .. } => Now { trust: Trust::Untrusted, skew, ..at.into() },
+            Standing::Trusted { starting_until, settling_until, steady_since, replaced_at } => {
                 let trust = if uptime < starting_until {
                     Trust::Starting
                 } else if uptime < settling_until {
@@ -272,7 +290,7 @@ impl State {
                 } else {
                     Trust::Trusted
                 };
-                Now { at, trust, skew, steady_since }
+                Now { at, trust, skew, steady_since, replaced_at }
             }
         }
     }

@@ -85,10 +85,12 @@ pub(super) fn start(
         standing: Standing::Untrusted { why, mark, since: received },
         change: Some(ClockChange::Distrusted(why)),
     };
+    let replaced_at = remembered.as_ref().ok().and_then(Option::as_ref).and_then(Mark::replaced_at);
     let trusted = |starting: Duration, steady_since| Standing::Trusted {
         starting_until: received + starting,
         settling_until: received + settings.settle.max(starting),
         steady_since,
+        replaced_at,
     };
     let mark = match remembered {
         Err(()) => return untrusted(Distrust::Unreadable, None),

@@ -172,10 +172,36 @@ async fn a_person_who_confirms_the_clock_is_believed_by_every_node() {
     assert_eq!(one.clock_status(), ClockStatus::Trusted);
     world.pass(secs(11)).await;
     assert_eq!(other.clock_status(), ClockStatus::Trusted);
-    assert!(is_refused(&other, intent("k", "5")).await, "not while time settles");
     world.pass(SETTLE + 2 * SWEEP).await;
     for engine in [&one, &other] {
-        assert!(engine.run(intent("k", "5"), charge).await.is_ok(), "a month later, the key is free");
+        assert!(replays(engine, "k").await, "a month old, or two minutes: nobody knows");
+    }
+    world.skip(DAY).await;
+    for engine in [&one, &other] {
+        assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Expired)));
+    }
+}
+
+#[tokio::test]
+async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time() {
+    let world = World::new();
+    let mut settings = Settings::default();
+    settings.clock.settle = Duration::ZERO;
+    let short = Policy { ttl: secs(3_600), tombstone: secs(3_600), ..Policy::new(Class::External) };
+    let asks = |key: &str| intent_under(short.clone(), key, "5");
+    let engine = world.engine_with(|builder| builder.settings(settings.clone())).await;
+    world.pass(secs(11)).await;
+    engine.run(asks("before"), charge).await.expect("a value");
+    forward(&world, 3 * secs(3_600));
+    confirm_clock(&*world.store, &world.clock, "ann", "it was three hours behind").await.expect("confirmed");
+    // The node has not heard of it yet.
+    engine.run(asks("after"), charge).await.expect("a value");
+    world.pass(secs(40)).await;
+    let restarted = world.engine_with(|builder| builder.settings(settings)).await;
+    for engine in [&engine, &restarted] {
+        for key in ["before", "after"] {
+            assert!(engine.run(asks(key), never).await.expect("its outcome").replayed, "{key}");
+        }
     }
 }
 

@@ -203,6 +203,28 @@ fn no_repeat_window_is_open_that_begins_in_the_future() {
 }
 
 #[test]
+fn an_outcome_from_before_the_time_was_replaced_is_kept_from_then() {
+    let replaced = |millis| {
+        let now = Now { replaced_at: Some(Time::from_millis(YEAR)), ..at(millis).now };
+        Stamp { now, ..at(millis) }
+    };
+    let outcome = succeeded(); // a year old, as it seems, or a minute
+    let end = YEAR + 24 * HOUR;
+    for moment in [YEAR, end - 1] {
+        assert_eq!(decided(&outcome, &SAME, replaced(moment)), Decision::Answer(Reply::Replay(&paid())));
+        assert_eq!(due(&outcome, replaced(moment).now), Due::Nothing);
+        assert_eq!(expire(&outcome, replaced(moment)), Err(Refusal::NotBefore(Time::from_millis(end))));
+        assert!(purge(&outcome, replaced(moment).now).is_err());
+    }
+    assert_eq!(decided(&outcome, &SAME, replaced(end)), Decision::Answer(Reply::Expired));
+    let tombstone = expire(&outcome, replaced(end)).unwrap().next;
+    assert_eq!(tombstone.gone_at(), Some(Time::from_millis(end + 30 * 24 * HOUR)));
+    let later =
+        finish(&processing(Class::External), OWNER, Ending::Succeeded(paid()), replaced(YEAR)).unwrap();
+    assert_eq!(expires_at(&later.next, replaced(YEAR).now), later.next.expires_at(), "dated since");
+}
+
+#[test]
 fn the_larger_skew_counts_for_leases_quiet_periods_and_repeats() {
     let skewed = |millis| Stamp { now: Now { skew: Duration::from_secs(5), ..at(millis).now }, ..at(millis) };
     let record = processing(Class::External);
