@@ -1,6 +1,7 @@
 //! What was read, in words that do not change when a type's debug output does.
 
-use semel_core::codec::Error;
+use bytes::Bytes;
+use semel_core::codec::{self, Error};
 use semel_core::history;
 use semel_core::outcome::{Body, Fields, Outcome};
 use semel_core::policy::Policy;
@@ -119,11 +120,15 @@ fn describe_outcome(outcome: &Outcome, line: &mut Line<'_>) {
     }
 }
 
-/// A record tells of its extensions in its debug output only: nothing but the codec has a use for them.
+/// Nothing but the codec has a use for extensions, so a record tells only how long they are. They are the last that is written, but for
+/// four bytes of a checksum.
 fn extensions(record: &Record) -> String {
     let debug = format!("{record:?}");
-    let (_, extensions) = debug.rsplit_once("extensions: ").unwrap();
-    extensions.trim_end_matches(" }").to_owned()
+    let (_, told) = debug.rsplit_once("extensions: ").unwrap();
+    let length: usize = told.split(' ').next().unwrap().parse().unwrap();
+    let written = codec::encode_record(record);
+    let end = written.len() - 4;
+    format!("{:?}", Bytes::copy_from_slice(&written[end - length..end]))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
