@@ -85,8 +85,8 @@ fn a_clock_that_becomes_plausible_is_trusted_step_by_step() {
     let set_right = START + S(500);
     assert_eq!(time.note(set_right, S(30), S(30)), (set_right, Some(ClockChange::Plausible)));
     let levels = [30, 54, 55, 149, 150].map(|uptime| trust(&time, uptime));
-    use Trust::{Settling, Starting, Trusted};
-    assert_eq!(levels, [Starting, Starting, Settling, Settling, Trusted]);
+    let (starting, settling) = (Trust::Starting, Trust::Settling);
+    assert_eq!(levels, [starting, starting, settling, settling, Trust::Trusted]);
     assert_eq!(time.earliest(S(30)).steady_since, Some(set_right));
 }
 

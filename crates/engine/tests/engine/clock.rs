@@ -146,9 +146,9 @@ async fn a_step_of_a_second_costs_nothing() {
     engine.run(intent("k", "5"), charge).await.expect("a value");
     for step in [true, false, true, false] {
         if step {
-            forward(&world, secs(1))
+            forward(&world, secs(1));
         } else {
-            back(&world, secs(1))
+            back(&world, secs(1));
         }
         world.pass(secs(1)).await;
         assert!(replays(&engine, "k").await);

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// No clock is wrong for longer than this, and no node down.
-const DISTRUST_MAX: Duration = Duration::from_secs(60);
+const DISTRUST_MAX: Duration = Duration::from_mins(1);
 
 impl Audit {
     /// Somebody calls. Yields the call's name.
