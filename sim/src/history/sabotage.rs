@@ -81,7 +81,8 @@ impl Sabotage {
             Self::BlankReads => Promise::OnlyNewKeys,
             Self::Miscounted => Promise::CapHolds,
             Self::BlindSwap => Promise::FinalIsFinal,
-            Self::RepeatedTokens => Promise::FenceGrows,
+            // The machine refuses a second attempt with the first one's token, and its record is answered as unreadable.
+            Self::RepeatedTokens => Promise::DoubtNeedsAFault,
             Self::BlindInsert | Self::LeaseAsTtl | Self::UnreadableAsAbsent => Promise::NothingForgotten,
             Self::LostWrites => Promise::DurableBeforeTold,
             Self::CancelledWithCaller => Promise::DoubtNeedsAFault,
