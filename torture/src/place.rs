@@ -5,7 +5,7 @@
 
 use crate::sabotage::{AnswersEarly, Sabotage};
 use semel::core::store::Store;
-use semel::{Engine, Settings, Sweep};
+use semel::{ClockSettings, Engine, Settings, Sweep};
 use semel_sql::sqlite;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,6 +107,8 @@ impl Open {
         let settings = Settings {
             wait: Duration::from_millis(60),
             cache_bytes_max: 1 << 20,
+            // One machine's clock, which nobody sets; and outcomes that expire between two kills.
+            clock: ClockSettings { skew: Duration::ZERO, settle: Duration::ZERO, ..ClockSettings::default() },
             sweep: Sweep { every: Duration::from_millis(50), ..Sweep::default() },
             ..Settings::default()
         };
