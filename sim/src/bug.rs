@@ -49,11 +49,16 @@ pub enum Bug {
     ResolvedWhileOwned,
     OutcomeWithoutStart,
     ReleasedWhileOwned,
+    TrustIgnored,
+    GapForgotten,
+    LeaseHeldByItsDate,
+    ReplacedTimeForgotten,
+    OldDatesBelieved,
 }
 
 impl Bug {
     /// Every one of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 50] = [
         Self::TokenLeftOutOfSwap,
         Self::VersionLeftOutOfSwap,
         Self::StateLeftOutOfSwap,
@@ -99,6 +104,11 @@ impl Bug {
         Self::ResolvedWhileOwned,
         Self::OutcomeWithoutStart,
         Self::ReleasedWhileOwned,
+        Self::TrustIgnored,
+        Self::GapForgotten,
+        Self::LeaseHeldByItsDate,
+        Self::ReplacedTimeForgotten,
+        Self::OldDatesBelieved,
     ];
 
     /// What the bug is, in a sentence.
@@ -163,6 +173,15 @@ impl Bug {
             Self::ResolvedWhileOwned => "an operator settles an attempt whose owner may still act",
             Self::OutcomeWithoutStart => "an owner reports an outcome of an attempt that it never started",
             Self::ReleasedWhileOwned => "an operator releases a claim whose owner may still start",
+            Self::TrustIgnored => "nodes that start with a clock far off go by it all the same",
+            Self::GapForgotten => "leases of before a change of time are judged by the new one at once",
+            Self::LeaseHeldByItsDate => "an owner goes by its lease's date after the clock was set back",
+            Self::ReplacedTimeForgotten => {
+                "outcomes of before a change of time expire by the new one at once"
+            }
+            Self::OldDatesBelieved => {
+                "a first attempt that an earlier time dated ahead counts as made on that date"
+            }
         }
     }
 }

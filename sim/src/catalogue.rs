@@ -41,6 +41,9 @@ pub fn quick() -> Vec<Config> {
         clocks_disagree(),
         owners_clock_goes_back(),
         memory_by_other_clocks(),
+        replaced_clock(),
+        memory_by_replaced_clock(),
+        wrong_start(),
         slow_effects(),
         inherited_doubt(),
         Config { begin: CLAIMED, workers: 3, horizon: 2, ..Config::base("three claims", Downstream) },
@@ -171,6 +174,9 @@ fn clocks_and_doubts() -> Vec<Config> {
             ..Config::base("expiry by clocks that disagree", External)
         },
         Config { sweeper: true, workers: 1, attempts_each: 2, crashes: 1, ..memory_by_other_clocks() },
+        Config { workers: 2, attempts_each: 1, horizon: 3, ..replaced_clock() },
+        Config { skew: 1, ..replaced_clock() },
+        Config { horizon: 3, ..wrong_start() },
         Config { answer_faults: 1, horizon: 6, ..slow_effects() },
         Config { begin: &[Begin::Processing], horizon: 4, ..inherited_doubt() },
         Config { begin: CLAIMED, workers: 3, horizon: 3, ..Config::base("three claims", Downstream) },
@@ -212,6 +218,36 @@ pub(crate) fn owners_clock_goes_back() -> Config {
 pub(crate) fn memory_by_other_clocks() -> Config {
     let name = "a provider's memory by other clocks";
     Config { skew: 1, window: 5, horizon: 6, sweeper: false, ..Config::base(name, Class::Downstream) }
+}
+
+/// The clock that everybody goes by is replaced, by a little, both ways: a lease, a quiet period and an outcome span the moment.
+pub(crate) fn replaced_clock() -> Config {
+    Config {
+        workers: 1,
+        attempts_each: 2,
+        replacements: 1,
+        jump: 3,
+        horizon: 3,
+        after_expiry: AfterExpiry::RunAsNew,
+        tombstone: 0,
+        ..Config::base("a clock that is replaced", Class::External)
+    }
+}
+
+/// A provider's memory spans the moment at which the clock is replaced.
+pub(crate) fn memory_by_replaced_clock() -> Config {
+    Config {
+        replacements: 1,
+        jump: 3,
+        horizon: 5,
+        sweeper: false,
+        ..Config::base("a provider's memory by a replaced clock", Class::Downstream)
+    }
+}
+
+/// All nodes start again with a clock that is off, and somebody may confirm it.
+pub(crate) fn wrong_start() -> Config {
+    Config { wrong_starts: 1, horizon: 2, name: "a start with a wrong clock", ..replaced_clock() }
 }
 
 /// An effect that is still on its way when its owner's lease is long dead.

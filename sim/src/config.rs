@@ -20,6 +20,8 @@ pub struct Assumptions {
     pub provider_remembers: bool,
     /// The store's clock is not set back across a purge.
     pub clock_is_not_set_back: bool,
+    /// A clock that is wrong when all nodes start is further off than a stop may last.
+    pub wrong_start_is_noticed: bool,
 }
 
 impl Assumptions {
@@ -30,6 +32,7 @@ impl Assumptions {
         once_is_per_retention: true,
         provider_remembers: true,
         clock_is_not_set_back: true,
+        wrong_start_is_noticed: true,
     };
 }
 
@@ -81,6 +84,12 @@ pub struct Config {
     pub window: u16,
     /// By how many ticks clocks may disagree: whoever reads one reads anything from the true time to this much later.
     pub skew: u16,
+    /// How many times the clock that everybody goes by may be replaced by one that shows another time.
+    pub replacements: u8,
+    /// How many times all nodes may start again with a clock that is wrong.
+    pub wrong_starts: u8,
+    /// By how many ticks it differs then, either way.
+    pub jump: u16,
     /// What a key comes to after its retention.
     pub after_expiry: AfterExpiry,
     /// How many times a worker may crash.
@@ -127,6 +136,9 @@ impl Config {
             tombstone: 2,
             window: 4,
             skew: 0,
+            replacements: 0,
+            wrong_starts: 0,
+            jump: 0,
             after_expiry: AfterExpiry::Refuse,
             crashes: 0,
             write_faults: 0,
@@ -168,6 +180,16 @@ impl Config {
             history_entries_max: 0,
             ..Policy::new(self.class)
         }
+    }
+
+    /// Whether dates in records can be of another time than the true one.
+    pub(crate) fn clock_may_be_wrong(&self) -> bool {
+        self.replacements + self.wrong_starts > 0
+    }
+
+    /// Whether a record's dates alone say nothing about it.
+    pub(crate) fn dates_may_be_wrong(&self) -> bool {
+        self.clock_may_be_wrong() || !self.assume.clock_is_not_set_back
     }
 
     /// For how many ticks after an outcome became final the key must not run again.

@@ -1,7 +1,9 @@
 //! A state of the world as bytes, by which states are told apart.
 
 use crate::step::selection_number;
-use crate::world::{Budget, Cell, Flight, Held, Message, Observer, Phase, Worker, World, effect_of, small};
+use crate::world::{
+    Budget, Cell, Clock, Flight, Held, Message, Observer, Phase, Worker, World, effect_of, small,
+};
 use semel_core::machine::Expect;
 use semel_core::record::{Doubt, Proof, Record, State};
 use semel_core::time::Time;
@@ -125,6 +127,8 @@ impl Ink {
                 self.record(record);
             }
         }
+        self.number(u64::from(worker.dating_at));
+        self.number(u64::from(worker.dated_at));
         // What an idle worker remembers of its last request means nothing any more.
         self.byte(small(worker.token));
         self.byte(worker.payload << 4 | u8::try_from(worker.cell).unwrap_or(0));
@@ -148,6 +152,16 @@ impl Ink {
         self.number(u64::from(flight.sent_at));
     }
 
+    fn clock(&mut self, clock: Clock) {
+        let Clock { offset, offset_before, trust, steady_since, replaced_at, replaced_up_to } = clock;
+        self.number(u64::from(offset));
+        self.number(u64::from(offset_before));
+        self.byte(trust as u8);
+        self.maybe(steady_since.map(u64::from));
+        self.maybe(replaced_at.map(u64::from));
+        self.maybe(replaced_up_to.map(u64::from));
+    }
+
     /// The whole world.
     pub(crate) fn world(&mut self, world: &World) {
         self.number(u64::from(world.now));
@@ -167,6 +181,8 @@ impl Ink {
             failovers,
             operator_acts,
             set_backs,
+            replacements,
+            wrong_starts,
         } = world.budget;
         self.0.extend([
             crashes,
@@ -177,7 +193,10 @@ impl Ink {
             failovers,
             operator_acts,
             set_backs,
+            replacements,
+            wrong_starts,
         ]);
+        self.clock(world.clock);
         world.cells.iter().for_each(|cell| self.cell(cell));
         self.byte(u8::from(world.backup.is_some()));
         world.backup.iter().flatten().for_each(|cell| self.cell(cell));
@@ -224,6 +243,12 @@ impl Ink {
             self.number(u64::from(until));
         }
         self.maybe(observer.bound.map(u64::from));
+        self.number(observer.dated.len() as u64);
+        for (token, clock, at) in &observer.dated {
+            self.byte(*token);
+            self.number(u64::from(*clock));
+            self.number(u64::from(*at));
+        }
         self.number(observer.periods.len() as u64);
         for (token, period) in &observer.periods {
             self.byte(*token);

@@ -15,7 +15,7 @@ use semel_core::machine::{
 use semel_core::outcome::{Outcome, Status};
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, State, Token};
-use semel_core::time::Time;
+use semel_core::time::{Now, Trust};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,22 @@ pub(crate) struct Protocol {
 impl Protocol {
     pub(crate) fn has(self, bug: Bug) -> bool {
         self.bug == Some(bug)
+    }
+
+    /// What a node takes for the present.
+    pub(crate) fn present(self, now: Now) -> Now {
+        match self.bug {
+            Some(Bug::TrustIgnored) => Now { trust: Trust::Trusted, ..now },
+            Some(Bug::GapForgotten) => Now { steady_since: None, ..now },
+            Some(Bug::OldDatesBelieved) => Now { replaced_up_to: None, ..now },
+            Some(Bug::ReplacedTimeForgotten) => Now { replaced_at: None, ..now },
+            _ => now,
+        }
+    }
+
+    /// How long ago an owner takes itself to have dated its last stored write.
+    pub(crate) fn held_for(self, really: Duration) -> Duration {
+        if self.has(Bug::LeaseHeldByItsDate) { Duration::ZERO } else { really }
     }
 
     /// Whether the store applies a write.
@@ -122,7 +138,7 @@ impl Protocol {
         if self.has(Bug::DoubtForgottenOnStart) { write.map(without_doubt) } else { write }
     }
 
-    pub(crate) fn renew(self, record: &Record, token: Token, now: Time) -> Result<Write, Refusal> {
+    pub(crate) fn renew(self, record: &Record, token: Token, now: Now) -> Result<Write, Refusal> {
         match self.bug {
             Some(Bug::DoubtForgottenOnRenewal) => machine::renew(record, token, now).map(without_doubt),
             Some(Bug::RenewalShortensLease) => {
@@ -133,23 +149,25 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn may_send(self, record: &Record, token: Token, now: Time) -> bool {
+    pub(crate) fn may_send(self, record: &Record, token: Token, now: Now, held_for: Duration) -> bool {
         match self.bug {
             Some(Bug::EffectBeforeStart) => matches!(record.state(), State::Claimed { .. }),
             Some(Bug::LeaseNotCheckedBeforeSending) => matches!(record.state(), State::Processing { .. }),
             // Sends whatever it has in hand, as long as the lease holds.
             Some(Bug::DedupWindowIgnored) => {
-                matches!(record.state(), State::Processing { lease_until } if now < *lease_until)
+                matches!(record.state(), State::Processing { lease_until } if now.at < *lease_until)
             }
             Some(Bug::SentWithinSkew) => {
                 let mut longer = record.clone();
                 if let State::Processing { lease_until } = *record.state() {
                     longer.set_state(State::Processing { lease_until: lease_until + record.policy().skew });
                 }
-                machine::may_send(&longer, token, now)
+                machine::may_send(&longer, token, now, held_for)
             }
-            Some(Bug::WindowWithoutSkew) => machine::may_send(&remembered_longer(record), token, now),
-            _ => machine::may_send(record, token, now),
+            Some(Bug::WindowWithoutSkew) => {
+                machine::may_send(&remembered_longer(record), token, now, held_for)
+            }
+            _ => machine::may_send(record, token, now, held_for),
         }
     }
 
@@ -207,28 +225,30 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn due(self, record: &Record, now: Time) -> Due {
+    pub(crate) fn due(self, record: &Record, now: Now) -> Due {
         match (self.bug, record.state()) {
-            (Some(Bug::LeaseAsTtl), State::Processing { lease_until }) if now >= *lease_until => Due::Purge,
+            (Some(Bug::LeaseAsTtl), State::Processing { lease_until }) if now.at >= *lease_until => {
+                Due::Purge
+            }
             (
                 Some(Bug::LeaseDeadWithoutSkew),
                 State::Claimed { lease_until } | State::Processing { lease_until },
-            ) if now >= *lease_until => Due::Lapsed,
+            ) if now.at >= *lease_until => Due::Lapsed,
             (Some(Bug::UnknownPurged), State::Unknown { since, .. })
-                if now >= *since + record.policy().ttl =>
+                if now.at >= *since + record.policy().ttl =>
             {
                 Due::Purge
             }
             (
                 Some(Bug::OutcomeForgottenWithoutTombstone),
                 State::Succeeded { expires_at, .. } | State::FailedReplayable { expires_at, .. },
-            ) if now >= *expires_at => Due::Purge,
+            ) if now.at >= *expires_at => Due::Purge,
             _ => machine::due(record, now),
         }
     }
 
     /// Whether the sweeper removes the record: asked only where [`due`](Self::due) says so.
-    pub(crate) fn purge(self, record: &Record, now: Time) -> Result<Expect, Refusal> {
+    pub(crate) fn purge(self, record: &Record, now: Now) -> Result<Expect, Refusal> {
         match self.bug {
             Some(Bug::LeaseAsTtl | Bug::UnknownPurged | Bug::OutcomeForgottenWithoutTombstone) => {
                 Ok(Expect::unchanged(record))

@@ -146,6 +146,11 @@ pub fn of(bug: Bug) -> (Config, Violation) {
         Bug::ResolvedWhileOwned | Bug::OutcomeWithoutStart | Bug::ReleasedWhileOwned => {
             (catalogue::releases(), Violation::ForbiddenMoveAccepted)
         }
+        Bug::TrustIgnored => (catalogue::wrong_start(), Violation::FinalOutcomeChanged),
+        Bug::LeaseHeldByItsDate => (catalogue::replaced_clock(), Violation::SentAfterGivenUp),
+        Bug::GapForgotten => (catalogue::replaced_clock(), Violation::SentAfterGivenUp),
+        Bug::ReplacedTimeForgotten => (catalogue::replaced_clock(), Violation::FinalOutcomeChanged),
+        Bug::OldDatesBelieved => (catalogue::memory_by_replaced_clock(), Violation::SecondEffectDownstream),
     }
 }
 
@@ -196,6 +201,15 @@ pub fn without_assumptions() -> Vec<(&'static str, Config, Violation)> {
             "the store's clock is not set back across a purge",
             purged_early(Assumptions { clock_is_not_set_back: false, ..all }),
             Violation::StaleAttemptActed,
+        ),
+        (
+            "a clock that is wrong when all nodes start is further off than a stop may last",
+            Config {
+                assume: Assumptions { wrong_start_is_noticed: false, ..all },
+                replacements: 0,
+                ..catalogue::wrong_start()
+            },
+            Violation::FinalOutcomeChanged,
         ),
     ]
 }

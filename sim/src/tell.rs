@@ -13,8 +13,9 @@ impl fmt::Display for Trace {
         let mut before = [String::from("nothing"), String::from("nothing")];
         for (number, (taken, world)) in self.0.iter().enumerate() {
             write!(f, "  {:>2}. t={:<4} {}", number + 1, world.now, sentence(taken.step))?;
-            if taken.ahead > 0 {
-                write!(f, " (by a clock that says {})", world.now + taken.ahead)?;
+            let shown = world.shown() + taken.ahead;
+            if shown != world.now {
+                write!(f, " (the clock says {shown})")?;
             }
             for (index, cell) in world.cells.iter().enumerate() {
                 let now = describe(cell);
@@ -65,6 +66,15 @@ fn sentence(step: Step) -> String {
         Step::Tick => "time passes".into(),
         Step::ClockJumpsFarAhead => "a long time passes".into(),
         Step::ClockIsSetBack => "the store's clock is set back".into(),
+        Step::ClockIsReplaced { ahead } => {
+            format!("somebody confirms a clock that is {}", if ahead { "ahead" } else { "behind" })
+        }
+        Step::NodesStartWithAnotherClock { ahead } => {
+            format!("all nodes start again, with a clock that is {}", if ahead { "ahead" } else { "behind" })
+        }
+        Step::ClockComesBack => "the clock is right again".into(),
+        Step::NothingIsDatedAhead => "the sweeper has found every date that had not come yet".into(),
+        Step::TrustGrows => "the clock has been steady for a while".into(),
         Step::Request { worker: index, payload, begin } => {
             let payload = char::from(b'A' + payload);
             let begin = if begin == Begin::Claimed { ", to claim first" } else { "" };

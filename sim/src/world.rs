@@ -3,6 +3,7 @@
 use semel_core::machine::{Found, Write};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
+use semel_core::time::Trust;
 use std::sync::Arc;
 
 /// What stands under one command id.
@@ -99,6 +100,10 @@ pub(crate) struct Worker {
     pub(crate) held: Held,
     /// Whether it claims under the new secret already.
     pub(crate) moving: bool,
+    /// When it dated the write that is under way, and its last stored one, by the true time. Kept only where the clock may be
+    /// wrong.
+    pub(crate) dating_at: u16,
+    pub(crate) dated_at: u16,
 }
 
 /// An effect on its way to the provider.
@@ -134,6 +139,7 @@ pub(crate) struct Chore {
 pub(crate) struct Question {
     pub(crate) cell: usize,
     pub(crate) record: Arc<Record>,
+    /// By the clock that was read, less what the clock is off by as a whole.
     pub(crate) asked_at: u16,
     /// The effect that the provider found; `None`: it found nothing.
     pub(crate) found: Option<u8>,
@@ -150,6 +156,8 @@ pub(crate) struct Budget {
     pub(crate) failovers: u8,
     pub(crate) operator_acts: u8,
     pub(crate) set_backs: u8,
+    pub(crate) replacements: u8,
+    pub(crate) wrong_starts: u8,
 }
 
 /// What nobody inside the model knows, and the invariants are checked against.
@@ -163,6 +171,8 @@ pub(crate) struct Observer {
     pub(crate) acknowledged: Option<(Option<u8>, u16)>,
     /// The payload that the key was bound to first.
     pub(crate) bound: Option<u8>,
+    /// When final outcomes were really dated, where the clock may be wrong: the attempt, what the clock said, the true time.
+    pub(crate) dated: Vec<(u8, u16, u16)>,
     /// Claims that landed, and in which period.
     pub(crate) periods: Vec<(u8, u8)>,
     /// Something went wrong that may end in UNKNOWN.
@@ -171,9 +181,24 @@ pub(crate) struct Observer {
     pub(crate) released: bool,
 }
 
+/// The clock that every node goes by, and what they conclude from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// What it shows when the true time is zero.
+    pub(crate) offset: u16,
+    /// What it showed then before it went wrong at a start.
+    pub(crate) offset_before: u16,
+    pub(crate) trust: Trust,
+    pub(crate) steady_since: Option<u16>,
+    pub(crate) replaced_at: Option<u16>,
+    pub(crate) replaced_up_to: Option<u16>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct World {
+    /// The true time.
     pub(crate) now: u16,
+    pub(crate) clock: Clock,
     pub(crate) cells: [Cell; 2],
     pub(crate) backup: Option<[Cell; 2]>,
     pub(crate) workers: Vec<Worker>,
@@ -207,4 +232,20 @@ pub(crate) fn effect_of(outcome: &Outcome) -> Option<u8> {
 /// The model's tokens are small numbers.
 pub(crate) fn small(token: Token) -> u8 {
     u8::try_from(token.bits()).unwrap_or(u8::MAX)
+}
+
+impl World {
+    /// What the clock shows.
+    pub(crate) fn shown(&self) -> u16 {
+        self.now + self.clock.offset
+    }
+}
+
+impl Observer {
+    /// When an outcome was really dated on which the clock put `shown`.
+    pub(crate) fn dated_at(&self, token: Token, shown: u16) -> u16 {
+        let token = small(token);
+        let known = self.dated.iter().find(|(dated, clock, _)| (*dated, *clock) == (token, shown));
+        known.map_or(shown, |(_, _, at)| *at)
+    }
 }

@@ -57,6 +57,7 @@
 //! use semel_core::record::Token;
 //! use semel_core::scope::{Identity, Operation, Scope, Secret};
 //! use semel_core::time::Time;
+//! use std::time::Duration;
 //!
 //! // Who asks for what, under which key?
 //! let secret = Secret::from_bytes(b"an example; take 32 random bytes")?;
@@ -80,7 +81,7 @@
 //!
 //! // The effect is sent and answered.
 //! // A store would now swap the record for `done.next`, if it is unchanged.
-//! assert!(machine::may_send(&claim.next, token, stamp.now));
+//! assert!(machine::may_send(&claim.next, token, stamp.now, Duration::ZERO));
 //! let answer = Answer::new(Status::Http(201));
 //! let outcome = Outcome::http(201, [("location", "/charges/7")], "{\"id\":7}");
 //! let ending = Ending::of(Class::External, &answer, &Rules::default(), outcome.clone());

@@ -76,16 +76,27 @@ enum Again {
     Locate,
 }
 
+/// Who claims what.
+#[derive(Clone, Copy)]
+struct Claiming<'a> {
+    node: &'a Arc<Node>,
+    recognised: &'a Recognised,
+    /// Every claim was dated after this, by the uptime.
+    begun: Duration,
+}
+
 /// Claims what was recognised, or tells what stands in its way.
 pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<Claim, Unclaimed> {
+    let begun = node.clock.uptime();
     let mut recognised = recognised.clone();
     let mut loose = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        let again = match claim_where_it_is(node, &recognised, &mut loose).await {
-            Ok(Some(claim)) => return Ok(claim),
-            Ok(None) => recognised.again(node),
-            Err(error) => Err(error),
-        };
+        let again =
+            match claim_where_it_is(Claiming { node, recognised: &recognised, begun }, &mut loose).await {
+                Ok(Some(claim)) => return Ok(claim),
+                Ok(None) => recognised.again(node),
+                Err(error) => Err(error),
+            };
         match again {
             Ok(again) => recognised = again,
             // Where a claim may stand in the store, nobody is to think that the store was never reached.
@@ -99,11 +110,8 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
 }
 
 /// Claims the command where it is kept at this moment. `None` where that has changed meanwhile.
-async fn claim_where_it_is(
-    node: &Arc<Node>,
-    recognised: &Recognised,
-    loose: &mut Vec<Loose>,
-) -> Result<Option<Claim>, Error> {
+async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<Option<Claim>, Error> {
+    let Claiming { node, recognised, .. } = by;
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
     let command = located.command;
@@ -112,7 +120,7 @@ async fn claim_where_it_is(
     let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.now()));
     for _ in 0..ROUNDS_MAX {
         // Any of them: one whose answer was lost may have arrived since, and be what the next was refused by.
-        if let Some(claim) = landed(node, recognised, loose, command.id, &reading) {
+        if let Some(claim) = landed(by, loose, command.id, &reading) {
             return Ok(Some(claim));
         }
         let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
@@ -156,7 +164,7 @@ async fn claim_where_it_is(
             return Ok(None);
         }
         let is_first = reading.found() == Found::Nothing;
-        let put = put(node, recognised, command.id, write, run, permit, loose).await;
+        let put = put(by, command.id, write, run, permit, loose).await;
         match put.map_err(|error| if is_first { error } else { error.after_another() })? {
             Ok(claim) => return Ok(Some(claim)),
             Err(Again::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
@@ -203,37 +211,37 @@ async fn admit(
 
 /// Stores a claim, or the mark that a dead owner's attempt is in doubt.
 async fn put(
-    node: &Arc<Node>,
-    recognised: &Recognised,
+    by: Claiming<'_>,
     id: CommandId,
     write: Box<Write>,
     run: bool,
     permit: Option<Permit>,
     loose: &mut Vec<Loose>,
 ) -> Result<Result<Claim, Again>, Error> {
-    let written = node.write(id, &write).await;
+    let written = by.node.write(id, &write).await;
     if let (Some(permit), true) = (permit, nothing_was_written(&written)) {
         permit.refund();
     }
     match written {
-        Ok(Written::Done { now }) if run => Ok(Ok(owned(node, recognised, id, write.next, now))),
+        Ok(Written::Done { now }) if run => Ok(Ok(owned(by, id, write.next, now))),
         Ok(Written::Done { .. }) => Ok(Ok(Claim::MarkedUnknown(id))),
         Ok(Written::Refused(reading)) => Ok(Err(again(reading))),
         Err(error) if error.is_ambiguous() => {
             if run {
                 loose.push(Loose { id, write });
             }
-            let reading = node.get(id).await?;
-            Ok(landed(node, recognised, loose, id, &reading).ok_or_else(|| again(reading)))
+            let reading = by.node.get(id).await?;
+            Ok(landed(by, loose, id, &reading).ok_or_else(|| again(reading)))
         }
         Err(error) => Err(error.into()),
     }
 }
 
 /// A claim that stood in the store at `now`.
-fn owned(node: &Arc<Node>, recognised: &Recognised, id: CommandId, record: Record, now: Time) -> Claim {
-    let is_held = telling::is_held(&record, now);
-    let ownership = Ownership::new(Arc::clone(node), id, record, recognised.intent.seal);
+fn owned(by: Claiming<'_>, id: CommandId, record: Record, now: Time) -> Claim {
+    // Where the time was replaced while the claim was under way, its dates are another time's.
+    let is_held = telling::is_held(&record, now) && !machine::is_dated_ahead(&record, by.node.at(now));
+    let ownership = Ownership::new(Arc::clone(by.node), id, record, by.begun, by.recognised.intent.seal);
     // One that was so long under way that its lease is over: a later attempt may have come and been purged, whose fence
     // was higher. And where somebody has taken the owner for dead, it knows better: nothing was sent.
     if is_held { Claim::Owned(ownership) } else { Claim::Lapsed(ownership) }
@@ -252,16 +260,10 @@ fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
 }
 
 /// A claim whose answer was lost, if it stands in the store after all.
-fn landed(
-    node: &Arc<Node>,
-    recognised: &Recognised,
-    loose: &[Loose],
-    id: CommandId,
-    reading: &Reading,
-) -> Option<Claim> {
+fn landed(by: Claiming<'_>, loose: &[Loose], id: CommandId, reading: &Reading) -> Option<Claim> {
     let mut tried = loose.iter().filter(|loose| loose.id == id);
     let record = tried.find_map(|loose| machine::claim_landed(&loose.write, reading.found()))?;
-    Some(owned(node, recognised, id, Record::clone(record), reading.now))
+    Some(owned(by, id, Record::clone(record), reading.now))
 }
 
 /// Gives back claims that may stand in the store although nobody could tell, or may still arrive there: nothing was sent
@@ -289,7 +291,7 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
     for Loose { id, write } in loose {
         let give_up_at = begun.saturating_add(write.next.policy().lease);
         let Some((record, place)) = look_for(node, id, &write, give_up_at).await else { continue };
-        let ownership = Ownership::new(Arc::clone(node), id, record, Seal::default());
+        let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));
         // One that cannot be stored must not keep the place from others for ever.
         if node.within(node.settings.store_timeout, &mut abandoned).await.is_none() {

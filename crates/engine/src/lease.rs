@@ -19,7 +19,7 @@ use crate::wait;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Found, Reply};
-use semel_core::record::{State, Token};
+use semel_core::record::{Record, State, Token};
 use semel_core::store;
 use semel_core::time::Time;
 use std::fmt;
@@ -73,10 +73,15 @@ impl Engine {
     /// A lease that was claimed before, by its command and its token: for a worker that comes back in another request.
     /// `None` where the command's record is no longer that attempt's.
     pub async fn lease(&self, id: CommandId, token: Token) -> Result<Option<Lease>, store::Error> {
+        let asked = self.node.clock.uptime();
         let reading = self.node.get(id).await?;
         let record = reading.record().filter(|record| record.token() == token).cloned();
         // What it was claimed with is not known any more: sealed, wherever there are keys.
-        let ownership = |record| Ownership::new(Arc::clone(&self.node), id, record, Seal::default());
+        let ownership = |record: Record| {
+            // How long ago its owner wrote is known from the dates alone, since that may have been in another process.
+            let held_since = asked.saturating_sub(reading.now.since(record.owner_wrote_at()));
+            Ownership::new(Arc::clone(&self.node), id, record, held_since, Seal::default())
+        };
         Ok(record.map(|record| Lease { ownership: Arc::new(ownership(record)) }))
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Ownership {
     /// Whether the outcome is sealed.
     pub(crate) seal: Seal,
     known: Mutex<Arc<Record>>,
+    /// When this owner dated its last stored write, by the uptime: not later than that.
+    held_since: Mutex<Duration>,
     /// One write at a time.
     writing: tokio::sync::Mutex<()>,
     /// The lease is lost, or the attempt is over: nothing may be sent any more.
@@ -68,13 +70,32 @@ pub(crate) enum Finished {
 }
 
 impl Ownership {
-    pub(crate) fn new(node: Arc<Node>, id: CommandId, record: Record, seal: Seal) -> Self {
+    /// `held_since`: when the record was dated by its owner, by the uptime, or any moment before.
+    pub(crate) fn new(
+        node: Arc<Node>,
+        id: CommandId,
+        record: Record,
+        held_since: Duration,
+        seal: Seal,
+    ) -> Self {
         let token = record.token();
-        let known = Mutex::new(Arc::new(record));
+        let (known, held_since) = (Mutex::new(Arc::new(record)), Mutex::new(held_since));
         let writing = tokio::sync::Mutex::default();
         let (closed, deadline) = (AtomicBool::new(false), Mutex::default());
         let (deadline_moved, renewed_enough) = (Notify::new(), Notify::new());
-        Self { node, id, token, seal, known, writing, closed, deadline, deadline_moved, renewed_enough }
+        Self {
+            node,
+            id,
+            token,
+            seal,
+            known,
+            held_since,
+            writing,
+            closed,
+            deadline,
+            deadline_moved,
+            renewed_enough,
+        }
     }
 
     /// The record as it was last known to be stored.
@@ -86,10 +107,18 @@ impl Ownership {
         *self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = record;
     }
 
+    /// A write that was dated at the uptime `dated` or later is stored.
+    fn hold(&self, dated: Duration) {
+        *self.held_since.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = dated;
+    }
+
     /// Whether the effect may be sent right now.
     pub(crate) fn may_send(&self) -> bool {
         let closed = self.closed.load(Ordering::Acquire);
-        !closed && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest())
+        // Before the record: a renewal meanwhile makes what is known of the lease better, never worse.
+        let held_since = *self.held_since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let held_for = self.node.clock.uptime().saturating_sub(held_since);
+        !closed && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest(), held_for)
     }
 
     /// Nothing may be sent from here on, not by a clone of the attempt that its work has let out of its hands either.
@@ -227,6 +256,7 @@ impl Ownership {
         transition: impl Fn(&Record, Time) -> Result<Write, Refusal>,
     ) -> Result<Arc<Record>, Unwritten> {
         let _one_at_a_time = self.writing.lock().await;
+        let begun = self.node.clock.uptime();
         let mut now = self.node.now();
         let mut shown: Option<Reading> = None;
         for _ in 0..ROUNDS_MAX {
@@ -244,6 +274,7 @@ impl Ownership {
                 Ok(Written::Done { .. }) => {
                     let record = Arc::new(write.next);
                     self.learn(Arc::clone(&record));
+                    self.hold(begun);
                     return Ok(record);
                 }
                 Ok(Written::Refused(reading)) => reading,
@@ -268,6 +299,7 @@ impl Ownership {
             }
             self.learn(Arc::clone(&current));
             if landed {
+                self.hold(begun);
                 return Ok(current);
             }
             shown = Some(reading);

@@ -192,9 +192,9 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
         return;
     }
     // Before the question: whoever moves its time on is the one who asks. A node that dies over it costs one pause.
-    let asked_at = reading.now;
-    let next = next_probe(pace, since.max(from), probes, asked_at);
-    let Some(record) = postpone(node, id, record, next, asked_at).await else { return };
+    let (now, asked) = (reading.now, node.clock.uptime());
+    let next = next_probe(pace, since.max(from), probes, now);
+    let Some(record) = postpone(node, id, record, next, now).await else { return };
     let operation_id = record.operation_id();
     let record = Arc::new(record);
     let case = Case { operation_id, record: Arc::clone(&record) };
@@ -206,11 +206,16 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     let verdict = match finding {
         Finding::Applied(outcome) => Verdict::Applied(outcome),
         Finding::Failed(outcome) => Verdict::Failed(outcome),
-        Finding::NotFound => Verdict::NotApplied { asked_at },
+        Finding::NotFound => Verdict::NotApplied { asked_at: asked_at(node, asked) },
         Finding::Refused => Verdict::Refused,
         Finding::NoAnswer => return left_to_operator(node, &record),
     };
     settle(node, id, &record, verdict, pace.quiet).await;
+}
+
+/// When a question was put, at the uptime `asked`, by the time that the node goes by now: that may be another one than then.
+fn asked_at(node: &Node, asked: Duration) -> Time {
+    node.now() - node.clock.uptime().saturating_sub(asked)
 }
 
 /// Stores what the answer is worth. Another node that asks as well only moves the time of the next question: the answer

@@ -91,11 +91,14 @@ pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
         return Ok(swept);
     }
     if node.look_for_future_dates.swap(false, Ordering::AcqRel) {
+        let replaced_up_to = node.time.replaced_up_to();
         let all_settled = sweep_unsettled(node, &mut swept).await;
         if !matches!(all_settled, Ok(true)) {
             node.look_for_future_dates.store(true, Ordering::Release);
         }
-        all_settled?;
+        if all_settled? {
+            node.time.no_dates_are_ahead(replaced_up_to, node.clock.uptime());
+        }
     }
     sweep_due(node, &mut swept).await?;
     Ok(swept)

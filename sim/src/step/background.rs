@@ -33,7 +33,7 @@ fn sweeper_looks(world: &World, cell: usize, record: &Arc<Record>, context: &mut
     if !context.config.sweeper || world.chore.is_some() {
         return;
     }
-    let (now, stamp) = (context.time(world), context.stamp(world));
+    let (now, stamp) = (context.present(world), context.stamp(world));
     let message = match context.protocol.due(record, now) {
         Due::Lapsed => context.protocol.lapse(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Expire => context.protocol.expire(record, stamp).map(Arc::new).map(Message::Swap),
@@ -61,7 +61,7 @@ fn reconciler_asks(world: &World, cell: usize, record: &Arc<Record>, context: &m
         return;
     }
     let found = effect_seen(world, cell, record);
-    let asked_at = context.now(world);
+    let asked_at = context.now(world) - world.clock.offset;
     let ask = |found| {
         let mut next = world.clone();
         next.question = Some(Question { cell, record: Arc::clone(record), asked_at, found });
@@ -87,12 +87,13 @@ fn reconciler_writes(world: &World, question: &Question, context: &mut Context<'
     let verdict = match question.found {
         Some(token) => Verdict::Applied(Some(outcome(token))),
         None if world.refused => Verdict::Refused,
-        None => Verdict::NotApplied { asked_at: time(question.asked_at) },
+        None => Verdict::NotApplied { asked_at: time(question.asked_at + world.clock.offset) },
     };
     let mut next = world.clone();
     next.question = None;
     let result = match context.protocol.reconcile(&question.record, verdict, context.stamp(world)) {
         Ok(write) => {
+            context.note_date(&mut next, &write.next);
             let message = Message::Swap(Arc::new(write));
             apply(&mut next, question.cell, &message, context.protocol, context.config).map(|_| next)
         }
@@ -127,10 +128,11 @@ fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut
             // All that an operator knows is that it happened; the answer itself is gone.
             Verdict::Applied(None)
         } else {
-            Verdict::NotApplied { asked_at: context.time(world) }
+            Verdict::NotApplied { asked_at: context.stamp(world).now.at }
         };
         if let Ok(write) = context.protocol.resolve(record, verdict, context.stamp(world)) {
             let mut next = acted.clone();
+            context.note_date(&mut next, &write.next);
             let message = Message::Swap(Arc::new(write));
             let result = apply(&mut next, cell, &message, context.protocol, context.config);
             context.push(Step::OperatorResolves { cell, applied }, result.map(|_| next));

@@ -1,6 +1,7 @@
 //! Everything that can happen next in a given state, each with the state it leads to.
 
 mod background;
+mod clock;
 mod effect;
 pub(crate) mod forbidden;
 mod store;
@@ -11,15 +12,16 @@ use crate::config::Config;
 use crate::invariant::{Violation, check, other_payload_is_refused, request_gets_on};
 use crate::protocol::Protocol;
 use crate::step::forbidden::Forbidden;
-use crate::world::{Budget, Cell, Held, Observer, Phase, Worker, World};
+use crate::world::{Budget, Cell, Clock, Held, Observer, Phase, Worker, World, small};
 use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{Begin, Command, Stamp};
 use semel_core::outcome::{Body, Fields, Outcome, Status};
 use semel_core::policy::{Class, Policy};
-use semel_core::record::{Record, State, Token};
-use semel_core::time::Time;
+use semel_core::record::{Record, Token};
+use semel_core::time::{Now, Time, Trust};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,11 @@ pub(crate) enum Step {
     Tick,
     ClockJumpsFarAhead,
     ClockIsSetBack,
+    ClockIsReplaced { ahead: bool },
+    NodesStartWithAnotherClock { ahead: bool },
+    ClockComesBack,
+    TrustGrows,
+    NothingIsDatedAhead,
     Request { worker: usize, payload: u8, begin: Begin },
     LocalRequestFails { worker: usize, payload: u8 },
     StoreAcknowledges(usize),
@@ -130,15 +137,44 @@ impl Context<'_> {
 
     /// What the clock says that is read in this step.
     fn now(&self, world: &World) -> u16 {
-        world.now + self.ahead
+        world.shown() + self.ahead
     }
 
-    fn time(&self, world: &World) -> Time {
-        time(self.now(world))
+    /// The present, as a node judges by it.
+    fn present(&self, world: &World) -> Now {
+        let Clock { trust, steady_since, replaced_at, replaced_up_to, .. } = world.clock;
+        let now = Now {
+            trust,
+            steady_since: steady_since.map(time),
+            replaced_at: replaced_at.map(time),
+            replaced_up_to: replaced_up_to.map(time),
+            ..time(self.now(world)).into()
+        };
+        self.protocol.present(now)
     }
 
     fn stamp(&self, world: &World) -> Stamp<'static> {
-        stamp(self.now(world))
+        Stamp::new(self.present(world), "", "")
+    }
+
+    /// The worker dates a write of its own.
+    fn date(&self, world: &mut World, worker: usize) {
+        world.workers[worker].dating_at = if self.config.clock_may_be_wrong() { world.now } else { 0 };
+    }
+
+    /// How long ago the worker dated its last stored write.
+    fn held_for(&self, world: &World, worker: usize) -> Duration {
+        let ticks =
+            if self.config.clock_may_be_wrong() { world.now - world.workers[worker].dated_at } else { 0 };
+        self.protocol.held_for(Duration::from_millis(u64::from(ticks)))
+    }
+
+    /// Keeps the true date of an outcome that is about to be written.
+    fn note_date(&self, world: &mut World, next: &Record) {
+        let entry = (small(next.token()), shown(next.updated_at()), world.now);
+        if self.config.clock_may_be_wrong() && next.is_terminal() && !world.observer.dated.contains(&entry) {
+            world.observer.dated.push(entry);
+        }
     }
 
     pub(crate) fn command<'a>(&self, payload: &'a Content) -> Command<'a> {
@@ -199,6 +235,11 @@ pub(crate) fn time(now: u16) -> Time {
     Time::from_millis(u64::from(now))
 }
 
+/// What the clock showed at a moment that stands in a record.
+pub(crate) fn shown(moment: Time) -> u16 {
+    u16::try_from(moment.as_millis()).unwrap_or(u16::MAX)
+}
+
 /// The outcome that tells of the effect of an attempt.
 pub(crate) fn outcome(token: u8) -> Outcome {
     static NAMES: [u8; 256] = {
@@ -232,9 +273,20 @@ pub(crate) fn initial(config: &Config) -> World {
         cell: 0,
         held: Held::NoAnswer,
         moving: false,
+        dating_at: 0,
+        dated_at: 0,
     };
     World {
         now: 1,
+        // Far enough from zero to be set back as often as it may be.
+        clock: Clock {
+            offset: config.jump * u16::from(config.replacements + config.wrong_starts),
+            offset_before: 0,
+            trust: Trust::Trusted,
+            steady_since: None,
+            replaced_at: None,
+            replaced_up_to: None,
+        },
         cells: [Cell::Empty, Cell::Empty],
         backup: None,
         workers: vec![idle; config.workers],
@@ -257,6 +309,8 @@ pub(crate) fn initial(config: &Config) -> World {
             failovers: config.failovers,
             operator_acts: config.operator_acts,
             set_backs: u8::from(!config.assume.clock_is_not_set_back),
+            replacements: config.replacements,
+            wrong_starts: config.wrong_starts,
         },
         observer: Observer::default(),
     }
@@ -281,7 +335,7 @@ pub(crate) fn successors(
     context.ahead = 0;
     store::steps(world, &mut context);
     effect::steps(world, &mut context);
-    clock_steps(world, &mut context);
+    clock::steps(world, &mut context);
     context.out
 }
 
@@ -298,67 +352,10 @@ pub(crate) fn promises_hold(
     request_gets_on(world, &context)
 }
 
-/// When the clock has jumped: far beyond every lease, deadline and retention.
-const FAR_AHEAD: u16 = 1000;
-/// And once more, after every owner has had its say.
-const FARTHER: u16 = 2000;
-
-fn clock_steps(world: &World, context: &mut Context<'_>) {
-    let config = context.config;
-    // A provider at work is done within the deadline.
-    let held_up = config.assume.effects_are_timely
-        && world.busy.is_some_and(|flight| world.now >= flight.sent_at + config.deadline);
-    if held_up {
-        return;
-    }
-    let at = |now: u16| {
-        let mut next = world.clone();
-        next.now = now;
-        if config.assume.effects_are_timely {
-            next.flights.retain(|flight| now <= flight.sent_at + config.deadline);
-        }
-        // Somebody was too slow for the lease, or is not there any more.
-        let lapsed = |cell: &Cell| match cell {
-            Cell::Record(record) | Cell::Unreadable(record) => match record.state() {
-                State::Claimed { lease_until } | State::Processing { lease_until } => {
-                    *lease_until <= time(now)
-                }
-                _ => false,
-            },
-            Cell::Empty | Cell::Moved => false,
-        };
-        next.observer.fault |= next.cells.iter().any(lapsed) || next.flights.len() < world.flights.len();
-        next
-    };
-    if world.ended {
-        let quiet = world.workers.iter().all(|worker| matches!(worker.phase, Phase::Idle));
-        if quiet && world.now < FARTHER && world.busy.is_none() {
-            context.push(Step::ClockJumpsFarAhead, Ok(at(FARTHER)));
-        }
-        return;
-    }
-    if world.now < config.horizon {
-        context.push(Step::Tick, Ok(at(world.now + 1)));
-    } else if world.busy.is_none() {
-        // Only to see that nothing is wedged: nothing new goes wrong from here on.
-        let mut next = at(FAR_AHEAD);
-        next.ended = true;
-        next.limbo.clear();
-        next.backup = None;
-        next.budget = Budget::default();
-        context.push(Step::ClockJumpsFarAhead, Ok(next));
-    }
-    if world.budget.set_backs > 0 && world.now > 1 {
-        let mut next = at(1);
-        next.budget.set_backs -= 1;
-        context.push(Step::ClockIsSetBack, Ok(next));
-    }
-}
-
 impl World {
     /// The retention period that an attempt belongs to.
     pub(crate) fn period_of(&self, token: Token) -> u8 {
-        let token = crate::world::small(token);
+        let token = small(token);
         let known = self.observer.periods.iter().rev().find(|(known, _)| *known == token);
         known.map_or(self.observer.period, |(_, period)| *period)
     }

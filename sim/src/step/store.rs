@@ -1,6 +1,6 @@
 //! The store: applies writes, late ones included, loses them, becomes unreadable, fails over.
 
-use super::{Context, Step, is_local, time};
+use super::{Context, Step, is_local, shown, time};
 use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::Violation;
@@ -125,9 +125,7 @@ fn final_stays_final(
     // A store that falls back to an older state takes the observer's book along only in part; the record's own
     // word stands.
     let settled_at = match (replaced.expires_at(), world.observer.settled_at) {
-        (Some(expires_at), _) if config.failovers > 0 => {
-            u16::try_from(expires_at.as_millis()).unwrap_or(u16::MAX).saturating_sub(config.ttl)
-        }
+        (Some(expires_at), _) if config.failovers > 0 => shown(expires_at).saturating_sub(config.ttl),
         (_, Some(settled_at)) if config.failovers == 0 => settled_at,
         _ => return Ok(()),
     };
@@ -140,7 +138,7 @@ fn final_stays_final(
 
 /// Keeps the observer's book about a write that landed.
 fn observe(world: &mut World, replaced: Option<&Record>, next: &Record, config: &Config) {
-    let now = world.now;
+    let (now, clock) = (world.now, world.shown());
     let observer = &mut world.observer;
     let token = small(next.token());
     let begins = replaced.is_none_or(|replaced| replaced.token() != next.token());
@@ -160,11 +158,11 @@ fn observe(world: &mut World, replaced: Option<&Record>, next: &Record, config: 
     }
     if let State::Claimed { lease_until } | State::Processing { lease_until } = next.state() {
         // The write took longer than the lease that it asked for.
-        observer.fault |= *lease_until <= time(now);
+        observer.fault |= *lease_until <= time(clock);
     }
     if let State::Succeeded { .. } | State::FailedReplayable { .. } = next.state() {
         // Counted from the moment that the outcome was stamped with, however long the write took.
-        let stamped = u16::try_from(next.updated_at().as_millis()).unwrap_or(u16::MAX);
+        let stamped = observer.dated_at(next.token(), shown(next.updated_at()));
         observer.settled_at.get_or_insert(stamped);
     }
 }

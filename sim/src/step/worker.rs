@@ -1,12 +1,13 @@
 //! A worker: takes a request, claims, sends, stores the outcome, and crashes whenever it likes.
 
 use super::store::{apply, commit};
-use super::{Content, Context, Step, is_local, outcome};
+use super::{Content, Context, Step, is_local, outcome, shown};
 use crate::bug::Bug;
+use crate::config::Config;
 use crate::invariant::{Violation, attempt_stands};
 use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
 use semel_core::classify::Ending;
-use semel_core::machine::{Begin, Decision, Found, Route, Stage, Ticket, Write};
+use semel_core::machine::{self, Begin, Decision, Found, Route, Stage, Ticket, Write};
 use semel_core::outcome::Outcome;
 use semel_core::policy::Class;
 use semel_core::record::{Record, State};
@@ -35,16 +36,21 @@ pub(super) fn steps(world: &World, worker: usize, context: &mut Context<'_>) {
         let mut next = world.clone();
         next.budget.crashes -= 1;
         next.observer.fault = true;
-        if let Phase::Writing(purpose, _) | Phase::Unsure(purpose, _) = &me.phase {
-            let token_is_out = *purpose == Purpose::Claim || is_local(context.config);
-            next.workers[worker].begun += u8::from(token_is_out);
-        }
-        // What it had sent to the store may still arrive.
-        if let Phase::Writing(_, message) = &me.phase {
-            next.limbo.push((me.cell, message.clone()));
-        }
-        next.workers[worker].phase = Phase::Idle;
+        crash(&mut next, worker, context.config);
         context.push(Step::Crash(worker), Ok(next));
+    }
+}
+
+/// The worker is gone. What it had sent to the store may still arrive.
+pub(super) fn crash(world: &mut World, worker: usize, config: &Config) {
+    let me = &mut world.workers[worker];
+    let phase = std::mem::replace(&mut me.phase, Phase::Idle);
+    if let Phase::Writing(purpose, _) | Phase::Unsure(purpose, _) = &phase {
+        let token_is_out = *purpose == Purpose::Claim || is_local(config);
+        me.begun += u8::from(token_is_out);
+    }
+    if let Phase::Writing(_, message) = phase {
+        world.limbo.push((me.cell, message));
     }
 }
 
@@ -114,6 +120,7 @@ fn request(
         Decision::Answer(_) | Decision::Follow => return None,
     };
     me.phase = Phase::Writing(purpose, Message::Swap(Arc::new(write)));
+    context.date(&mut next, worker);
     Some(next)
 }
 
@@ -124,7 +131,7 @@ fn deliveries(world: &World, worker: usize, purpose: Purpose, message: &Message,
         if applied {
             only_the_owner_writes(world, worker, purpose)?;
         }
-        acknowledged(&mut next, worker, purpose, message, applied);
+        acknowledged(&mut next, worker, purpose, message, applied, context);
         Ok(next)
     });
     context.push(Step::StoreAcknowledges(worker), result);
@@ -160,13 +167,33 @@ fn only_the_owner_writes(before: &World, worker: usize, purpose: Purpose) -> Res
     }
 }
 
-fn acknowledged(world: &mut World, worker: usize, purpose: Purpose, message: &Message, applied: bool) {
+fn acknowledged(
+    world: &mut World,
+    worker: usize,
+    purpose: Purpose,
+    message: &Message,
+    applied: bool,
+    context: &Context<'_>,
+) {
+    let present = context.present(world);
+    let is_dated_by_another_time = context.config.clock_may_be_wrong()
+        && matches!(message, Message::Swap(write) if machine::is_dated_ahead(&write.next, present));
     let phase = match (purpose, message, applied) {
         (Purpose::Claim, Message::Swap(write), true) => {
-            world.workers[worker].begun += 1;
+            let me = &mut world.workers[worker];
+            (me.begun, me.dated_at) = (me.begun + 1, me.dating_at);
+            if is_dated_by_another_time {
+                // The time was replaced meanwhile, and nothing has been sent.
+                me.held = Held::NotApplied;
+                Phase::Holding(Arc::new(write.next.clone()))
+            } else {
+                Phase::Owning(Arc::new(write.next.clone()))
+            }
+        }
+        (Purpose::Start, Message::Swap(write), true) => {
+            world.workers[worker].dated_at = world.workers[worker].dating_at;
             Phase::Owning(Arc::new(write.next.clone()))
         }
-        (Purpose::Start, Message::Swap(write), true) => Phase::Owning(Arc::new(write.next.clone())),
         (Purpose::Finish, Message::Swap(write), true) => {
             world.workers[worker].begun += u8::from(write.next.policy().class == Class::Local);
             acknowledge(world, &write.next);
@@ -184,7 +211,8 @@ fn acknowledge(world: &mut World, stored: &Record) {
     if let State::Succeeded { outcome, expires_at } | State::FailedReplayable { outcome, expires_at } =
         stored.state()
     {
-        let until = u16::try_from(expires_at.as_millis()).unwrap_or(u16::MAX);
+        let dated = shown(stored.updated_at());
+        let until = world.observer.dated_at(stored.token(), dated) + (shown(*expires_at) - dated);
         world.observer.acknowledged = Some((crate::world::effect_of(outcome), until));
     }
 }
@@ -269,10 +297,11 @@ fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Cont
     {
         let mut next = world.clone();
         next.workers[worker].phase = Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write)));
+        context.date(&mut next, worker);
         context.push(Step::Start(worker), Ok(next));
     }
     let started = matches!(record.state(), State::Processing { .. });
-    if context.protocol.may_send(record, me.token, context.time(world)) {
+    if context.protocol.may_send(record, me.token, context.present(world), context.held_for(world, worker)) {
         let mut next = world.clone();
         next.flights.push(Flight {
             token: small(me.token),
@@ -306,7 +335,7 @@ fn renewals(world: &World, worker: usize, record: &Arc<Record>, context: &mut Co
     if world.budget.renewals == 0 {
         return;
     }
-    let Ok(write) = context.protocol.renew(record, me.token, context.time(world)) else { return };
+    let Ok(write) = context.protocol.renew(record, me.token, context.present(world)) else { return };
     let renewed = Arc::new(write.next.clone());
     let message = Message::Swap(Arc::new(write));
     let mut next = world.clone();
@@ -314,6 +343,8 @@ fn renewals(world: &World, worker: usize, record: &Arc<Record>, context: &mut Co
     let result = apply(&mut next, me.cell, &message, context.protocol, context.config);
     let seen = result.map(|applied| {
         if applied {
+            context.date(&mut next, worker);
+            next.workers[worker].dated_at = next.workers[worker].dating_at;
             match &mut next.workers[worker].phase {
                 Phase::Owning(record) | Phase::Waiting(record) => *record = renewed,
                 _ => {}
@@ -381,6 +412,7 @@ fn finish_over(
     match context.protocol.finish(record, me.token, ending, context.stamp(&next)) {
         Ok(write) if own_unknown && certain && !write.next.is_terminal() => Err(Violation::OwnerShutOut),
         Ok(write) => {
+            context.note_date(&mut next, &write.next);
             let message = Message::Swap(Arc::new(write));
             next.workers[worker].phase = Phase::Writing(Purpose::Finish, message);
             Ok(next)

@@ -71,15 +71,28 @@ pub(super) fn expect_quiet_over(record: &Record, asked_at: Time, now: Now) -> Re
 }
 
 /// Whether an effect in doubt may be sent again at `now`: so early that it arrives while the downstream system
-/// still remembers the very first attempt. Never where the first attempt has a date that has not come yet: then
-/// nobody knows how long ago it was.
+/// still remembers the very first attempt. Never where nobody knows how long ago that was.
 pub(super) fn is_repeat_open(record: &Record, now: Now) -> bool {
-    now.can_claim() && is_created(record, now) && now.at < repeat_before(record, now)
+    now.can_claim() && is_age_known(record, now) && now.at < repeat_before(record, now)
 }
 
-/// Whether the date of the first attempt has come.
-pub(super) fn is_created(record: &Record, now: Now) -> bool {
-    !now.is_before(record.created_at, record.policy.skew)
+/// Whether the date of the first attempt tells how long ago it was: it has come, and no other time can have given it.
+pub(super) fn is_age_known(record: &Record, now: Now) -> bool {
+    let created_at = record.created_at;
+    let is_since = now.replaced_at.is_none_or(|replaced_at| created_at >= replaced_at);
+    let is_beyond = now.replaced_up_to.is_none_or(|up_to| created_at > up_to);
+    is_since && is_beyond && !is_first_ahead(record, now)
+}
+
+/// Whether the first attempt has a date that has not come yet.
+fn is_first_ahead(record: &Record, now: Now) -> bool {
+    now.is_before(record.created_at, record.policy.skew)
+}
+
+/// The date of the first attempt for whoever writes the record at `now`. One that has not come yet is replaced by one so long ago
+/// that the downstream system may have forgotten it: how long ago it was, nobody knows.
+pub(super) fn first_date(record: &Record, now: Now) -> Time {
+    if is_first_ahead(record, now) { now.at - record.policy.dedup_window } else { record.created_at }
 }
 
 /// Whether a wrong clock dated this unsettled record ahead: a moment that has not come yet stands in it.
@@ -87,7 +100,8 @@ pub fn is_dated_ahead(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     let is_settled =
         !matches!(record.state, State::Claimed { .. } | State::Processing { .. } | State::Unknown { .. });
-    !is_settled && (is_owner_ahead(record, now) || now.is_before(record.updated_at, record.policy.skew))
+    let is_ahead = |date: Time| now.is_before(date, record.policy.skew);
+    !is_settled && [record.created_at, record.owner_wrote_at, record.updated_at].into_iter().any(is_ahead)
 }
 
 /// When the last repeat is safe: before this moment.

@@ -1,6 +1,8 @@
 //! What a request gets that meets a record: the table of states, fingerprints and leases.
 
-use super::dates::{expires_at, gone_at, is_created, is_repeat_open, lease_is_dead, repeat_before};
+use super::dates::{
+    expires_at, first_date, gone_at, is_age_known, is_repeat_open, lease_is_dead, repeat_before,
+};
 use super::{Command, Expect, Found, Stamp, Write, remember, rules, verdict};
 use crate::fingerprint::ErrorKind;
 use crate::history::History;
@@ -267,7 +269,7 @@ pub fn may_repeat(record: &Record, now: impl Into<Now>) -> bool {
 pub fn to_be_asked_from(record: &Record, now: impl Into<Now>) -> Time {
     let now = now.into();
     match record.policy.class {
-        Class::Downstream if is_created(record, now) => repeat_before(record, now),
+        Class::Downstream if is_age_known(record, now) => repeat_before(record, now),
         Class::Downstream | Class::External | Class::Local => record.created_at.min(now.at),
     }
 }
@@ -324,6 +326,7 @@ fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stam
     next.token = ticket.token;
     next.attempt = next.attempt.saturating_add(1);
     next.fence = next_fence(old, stamp.now.at);
+    next.created_at = first_date(old, stamp.now);
     next.updated_at = stamp.now.at;
     next.owner_wrote_at = stamp.now.at;
     next.state = begun(ticket.begin, &next.policy, stamp.now.at);

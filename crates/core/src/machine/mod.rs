@@ -192,6 +192,7 @@ impl std::error::Error for Refusal {}
 fn written(record: &Record, state: State, stamp: Stamp<'_>) -> Record {
     let mut next = record.clone();
     next.version += 1;
+    next.created_at = dates::first_date(record, stamp.now);
     next.updated_at = stamp.now.at;
     next.state = state;
     remember(&mut next, stamp);

@@ -1,6 +1,6 @@
 //! What the owner of an attempt does: start it, renew its lease, end it, and recognise its own writes.
 
-use super::dates::{is_repeat_open, skew};
+use super::dates::{first_date, is_repeat_open, skew};
 use super::judge::Reply;
 use super::{Found, Refusal, Stamp, Write, rules, written};
 use crate::classify::{Ending, denies};
@@ -8,6 +8,7 @@ use crate::outcome::Outcome;
 use crate::policy::Class;
 use crate::record::{Doubt, Proof, Record, State, Token};
 use crate::time::{Now, Time};
+use std::time::Duration;
 
 /// The effect is about to begin: `CLAIMED` becomes `PROCESSING`. Must be stored before the effect's first byte
 /// leaves.
@@ -35,6 +36,7 @@ pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write
         _ => return Err(Refusal::WrongState),
     }
     next.version += 1;
+    next.created_at = first_date(record, judged);
     next.updated_at = now;
     next.owner_wrote_at = wrote_at;
     rules::swap(record, next)
@@ -46,11 +48,15 @@ pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write
 /// To be asked right before the first byte leaves, of the last record that is known to be stored. `now` must not
 /// lie behind the store's clock: where it is not read from the store, take the time of its last answer plus what has
 /// passed since the *question* was sent, on a clock that counts suspended time.
-pub fn may_send(record: &Record, token: Token, now: impl Into<Now>) -> bool {
+///
+/// `held_for` is how long ago, on that same clock, the owner dated its last stored write. Dates alone do not do: when
+/// the clock is set back, a lease that is long over for everybody looks alive again.
+pub fn may_send(record: &Record, token: Token, now: impl Into<Now>, held_for: Duration) -> bool {
     let now = now.into();
     let State::Processing { lease_until } = record.state else { return false };
     let remembered = !record.earlier_doubt || is_repeat_open(record, now);
-    record.token == token && now.at < lease_until && remembered
+    let is_held = now.at < lease_until && held_for < record.policy.lease;
+    record.token == token && is_held && remembered
 }
 
 /// The attempt has ended. The owner may answer its client once this is stored, and not before.

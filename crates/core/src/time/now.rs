@@ -43,6 +43,9 @@ pub struct Now {
     /// When the time was last replaced by another one; `None` where it never was. An outcome that was dated before
     /// this moment is kept for its whole time from here: how old it really is, nobody knows.
     pub replaced_at: Option<Time>,
+    /// The latest date that the replaced time gave, as long as records with such dates may be left; `None` where none
+    /// are. A first attempt that is dated up to here may have been long before.
+    pub replaced_up_to: Option<Time>,
 }
 
 impl Now {
@@ -71,7 +74,8 @@ impl Now {
 /// A moment that is trusted without reserve: a clock that never jumps and that everybody shares.
 impl From<Time> for Now {
     fn from(at: Time) -> Self {
-        Self { at, trust: Trust::Trusted, skew: Duration::ZERO, steady_since: None, replaced_at: None }
+        let (steady_since, replaced_at, replaced_up_to) = (None, None, None);
+        Self { at, trust: Trust::Trusted, skew: Duration::ZERO, steady_since, replaced_at, replaced_up_to }
     }
 }
 

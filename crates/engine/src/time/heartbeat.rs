@@ -122,7 +122,7 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
         let is_this_clock = told + clock.skew >= confirmed.at()
             && told.since(confirmed.at()) <= CONFIRMATION_AGE_MAX.max(clock.peers_seen_within());
         if is_this_clock {
-            node.time.confirm(told, asked, received);
+            node.time.confirm(told, mark.replaced_up_to(), asked, received);
             node.clock_changed(ClockChange::Confirmed);
             return;
         }

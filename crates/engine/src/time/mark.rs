@@ -45,6 +45,9 @@ pub(super) struct Confirmed {
     /// How many there have been.
     pub(super) count: u64,
     at_ms: u64,
+    /// The latest time that any node had gone by before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before_ms: Option<u64>,
     who: String,
     why: String,
 }
@@ -81,7 +84,8 @@ impl Mark {
     pub(super) fn confirmed(before: Option<&Self>, beat: &Beat<'_>, who: &str, why: &str) -> Self {
         let at_ms = beat.now.as_millis();
         let count = before.and_then(|mark| mark.confirmed.as_ref()).map_or(0, |last| last.count) + 1;
-        let confirmed = Some(Confirmed { count, at_ms, who: who.to_owned(), why: why.to_owned() });
+        let before_ms = before.map(|mark| mark.at_ms);
+        let confirmed = Some(Confirmed { count, at_ms, before_ms, who: who.to_owned(), why: why.to_owned() });
         Self { at_ms, steady_since_ms: Some(at_ms), confirmed, ..Self::after(before, beat) }
     }
 
@@ -107,6 +111,11 @@ impl Mark {
     /// When somebody last confirmed the clock: what was dated before that may be off.
     pub(super) fn replaced_at(&self) -> Option<Time> {
         self.confirmed.as_ref().map(Confirmed::at)
+    }
+
+    /// Up to which date nodes may have written by the time that was replaced then.
+    pub(super) fn replaced_up_to(&self) -> Option<Time> {
+        self.confirmed.as_ref()?.before_ms.map(Time::from_millis)
     }
 
     /// How often somebody has confirmed the clock.

@@ -100,6 +100,8 @@ enum Standing {
         steady_since: Option<Time>,
         /// When this time took the place of another one.
         replaced_at: Option<Time>,
+        /// The latest date that the other one gave, as long as records with such dates may be left.
+        replaced_up_to: Option<Time>,
     },
 }
 
@@ -152,11 +154,29 @@ impl TrustedTime {
     }
 
     /// Somebody confirmed that the clock, which showed `told`, is right.
-    pub(crate) fn confirm(&self, told: Time, asked: Duration, received: Duration) {
+    /// Dates up to `before` have been given until now.
+    pub(crate) fn confirm(&self, told: Time, before: Option<Time>, asked: Duration, received: Duration) {
         let mut state = self.state();
         state.watch.accept(told, received);
+        let before = before.max(Some(state.earliest(received))).max(state.replaced_up_to());
         state.replace(&self.settings, told, received);
+        state.expect_dates_up_to(before.map(|before| before + self.settings.peers_seen_within()));
         state.last = Sample { at: told, asked, received };
+    }
+
+    /// The latest date that a time gave which no longer counts, as long as records with such dates may be left.
+    pub(crate) fn replaced_up_to(&self) -> Option<Time> {
+        self.state().replaced_up_to()
+    }
+
+    /// Every unsettled record whose date had not come by now has been brought back to the present, as long as
+    /// [`replaced_up_to`](Self::replaced_up_to) still is what it was when that began. Later dates are of this time.
+    pub(crate) fn no_dates_are_ahead(&self, replaced_up_to: Option<Time>, uptime: Duration) {
+        let mut state = self.state();
+        if state.replaced_up_to() == replaced_up_to {
+            let now = state.earliest(uptime) + self.settings.skew;
+            state.expect_dates_up_to(replaced_up_to.map(|up_to| up_to.min(now)));
+        }
     }
 
     /// Another node that is alive goes by another time: no lease is judged dead until that has been over for a while.
@@ -256,7 +276,14 @@ impl State {
             settling_until: uptime + settings.settle.max(settings.peers_seen_within()),
             steady_since: Some(at),
             replaced_at: self.replaced_at(),
+            replaced_up_to: self.replaced_up_to(),
         };
+    }
+
+    fn expect_dates_up_to(&mut self, moment: Option<Time>) {
+        if let Standing::Trusted { replaced_up_to, .. } = &mut self.standing {
+            *replaced_up_to = moment;
+        }
     }
 
     /// From `at` on another time counts than before.
@@ -274,6 +301,13 @@ impl State {
         }
     }
 
+    fn replaced_up_to(&self) -> Option<Time> {
+        match &self.standing {
+            Standing::Trusted { replaced_up_to, .. } => *replaced_up_to,
+            Standing::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_up_to),
+        }
+    }
+
     fn earliest(&self, uptime: Duration) -> Time {
         self.last.at + uptime.saturating_sub(self.last.received)
     }
@@ -282,7 +316,13 @@ impl State {
         let skew = settings.skew;
         match self.standing {
             Standing::Untrusted { .. } => Now { trust: Trust::Untrusted, skew, ..at.into() },
-            Standing::Trusted { starting_until, settling_until, steady_since, replaced_at } => {
+            Standing::Trusted {
+                starting_until,
+                settling_until,
+                steady_since,
+                replaced_at,
+                replaced_up_to,
+            } => {
                 let trust = if uptime < starting_until {
                     Trust::Starting
                 } else if uptime < settling_until {
@@ -290,7 +330,7 @@ impl State {
                 } else {
                     Trust::Trusted
                 };
-                Now { at, trust, skew, steady_since, replaced_at }
+                Now { at, trust, skew, steady_since, replaced_at, replaced_up_to }
             }
         }
     }

@@ -85,12 +85,16 @@ pub(super) fn start(
         standing: Standing::Untrusted { why, mark, since: received },
         change: Some(ClockChange::Distrusted(why)),
     };
-    let replaced_at = remembered.as_ref().ok().and_then(Option::as_ref).and_then(Mark::replaced_at);
+    let known = remembered.as_ref().ok().and_then(Option::as_ref);
+    let replaced_at = known.and_then(Mark::replaced_at);
+    let replaced_up_to =
+        known.and_then(Mark::replaced_up_to).map(|up_to| up_to + settings.peers_seen_within());
     let trusted = |starting: Duration, steady_since| Standing::Trusted {
         starting_until: received + starting,
         settling_until: received + settings.settle.max(starting),
         steady_since,
         replaced_at,
+        replaced_up_to,
     };
     let mark = match remembered {
         Err(()) => return untrusted(Distrust::Unreadable, None),

@@ -138,11 +138,34 @@ fn a_jump_while_running_moves_nothing_until_it_is_confirmed() {
     assert_eq!(change, Some(ClockChange::Moved { by_ms: 32 * 86_400_000 }));
     assert_eq!(time.note(ahead + S(20), S(120), S(120)), (START + S(20), None), "told once");
     assert_eq!(trust(&time, 400), Trust::Trusted, "time goes on, and is trusted");
-    time.confirm(ahead + S(300), S(400), S(400));
+    time.confirm(ahead + S(300), None, S(400), S(400));
     let now = time.earliest(S(400));
     assert_eq!((now.at, now.trust, now.steady_since), (ahead + S(300), Trust::Starting, Some(now.at)));
     assert_eq!((trust(&time, 425), trust(&time, 520)), (Trust::Settling, Trust::Trusted));
     assert_eq!(time.status(), ClockStatus::Trusted);
+}
+
+#[test]
+fn dates_of_a_time_that_was_set_back_are_expected_until_they_have_been_looked_for() {
+    let time = start(None, START + DAY, 100);
+    time.confirm(START, Some(START + 2 * DAY), S(200), S(200));
+    let seen = time.replaced_up_to();
+    assert_eq!(seen, Some(START + 2 * DAY + S(25)), "what others may have written before they heard of it");
+    assert_eq!(time.earliest(S(200)).replaced_up_to, seen);
+    time.no_dates_are_ahead(None, S(210));
+    assert_eq!(time.replaced_up_to(), seen, "it was replaced while somebody looked");
+    time.no_dates_are_ahead(seen, S(210));
+    assert_eq!(time.replaced_up_to(), Some(START + S(15)), "later dates, beyond the skew, are of this time");
+}
+
+#[test]
+fn a_node_that_starts_after_a_confirmation_knows_which_dates_it_replaced() {
+    let before = mark(None);
+    let beat = Beat { now: START - DAY, node: "b", boot: None, uptime: S(1), steady_since: None };
+    let confirmed = Mark::confirmed(Some(&before), &beat, "somebody", "it was a day ahead");
+    let time = start(Some(confirmed), START - DAY + S(30), 500);
+    let now = time.earliest(S(500));
+    assert_eq!((now.replaced_at, now.replaced_up_to), (Some(START - DAY), Some(START + S(25))));
 }
 
 #[test]

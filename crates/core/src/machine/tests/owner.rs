@@ -14,7 +14,7 @@ fn peer_bug_a_stale_worker_finishes_renews_or_deletes_its_successors_attempt() {
         assert_eq!(renew(&successor, OWNER, Time::from_millis(5000)), Err(Refusal::Superseded));
         assert_eq!(abandon(&successor, OWNER, at(5000)), Err(Refusal::Superseded));
         assert_eq!(ended(&successor, Ending::Succeeded(paid())), Err(Refusal::Superseded));
-        assert!(!may_send(&successor, OWNER, Time::from_millis(2001)));
+        assert!(!may_send(&successor, OWNER, Time::from_millis(2001), Duration::ZERO));
     }
 }
 
@@ -56,10 +56,19 @@ fn a_renewal_extends_the_lease_and_changes_nothing_else() {
 fn the_effect_is_sent_only_by_its_owner_started_and_within_its_lease() {
     let record = processing(Class::External);
     let lapses = 1000 + LEASE;
-    assert!(may_send(&record, OWNER, Time::from_millis(lapses - 1)));
-    assert!(!may_send(&record, OWNER, Time::from_millis(lapses)));
-    assert!(!may_send(&record, OTHER, Time::from_millis(2000)));
-    assert!(!may_send(&claimed(Class::External), OWNER, Time::from_millis(2000)));
+    assert!(may_send(&record, OWNER, Time::from_millis(lapses - 1), Duration::ZERO));
+    assert!(!may_send(&record, OWNER, Time::from_millis(lapses), Duration::ZERO));
+    assert!(!may_send(&record, OTHER, Time::from_millis(2000), Duration::ZERO));
+    assert!(!may_send(&claimed(Class::External), OWNER, Time::from_millis(2000), Duration::ZERO));
+}
+
+#[test]
+fn an_owner_that_wrote_a_lease_ago_sends_nothing_whatever_the_clock_shows() {
+    let record = processing(Class::External);
+    let lease = record.policy.lease;
+    let set_back = Time::from_millis(1_500);
+    assert!(may_send(&record, OWNER, set_back, lease - Duration::from_millis(1)));
+    assert!(!may_send(&record, OWNER, set_back, lease));
 }
 
 #[test]
@@ -71,10 +80,10 @@ fn an_effect_in_doubt_is_sent_again_only_while_the_provider_remembers() {
     };
     let mut record = claimed_under(policy, Begin::Processing);
     let last = Time::from_millis(1000 + 24 * 3_600_000 - 65_000);
-    assert!(may_send(&record, OWNER, last), "a first attempt has nothing to be remembered");
+    assert!(may_send(&record, OWNER, last, Duration::ZERO), "a first attempt has nothing to be remembered");
     record.earlier_doubt = true;
-    assert!(may_send(&record, OWNER, last - Duration::from_millis(1)));
-    assert!(!may_send(&record, OWNER, last));
+    assert!(may_send(&record, OWNER, last - Duration::from_millis(1), Duration::ZERO));
+    assert!(!may_send(&record, OWNER, last, Duration::ZERO));
 }
 
 #[test]

@@ -87,9 +87,9 @@ fn a_sweeper_comes_for_a_lease_only_after_the_skew() {
 #[test]
 fn an_owner_may_not_send_within_the_skew_after_its_lease() {
     let record = record(Class::External, Begin::Processing);
-    assert!(may_send(&record, OWNER, time(LAPSES - 1)));
+    assert!(may_send(&record, OWNER, time(LAPSES - 1), Duration::ZERO));
     for late in [LAPSES, LAPSES + 1, DEAD - 1, DEAD] {
-        assert!(!may_send(&record, OWNER, time(late)), "at {late}");
+        assert!(!may_send(&record, OWNER, time(late), Duration::ZERO), "at {late}");
     }
 }
 
@@ -143,10 +143,13 @@ fn a_repeat_is_sent_only_while_every_clock_says_it_is_remembered() {
         ..skewed(Class::Downstream)
     };
     let mut record = claimed_under(patient, Begin::Processing);
-    assert!(may_send(&record, OWNER, time(FORGOTTEN)), "a first attempt has nothing to be remembered");
+    assert!(
+        may_send(&record, OWNER, time(FORGOTTEN), Duration::ZERO),
+        "a first attempt has nothing to be remembered"
+    );
     record.earlier_doubt = true;
-    assert!(may_send(&record, OWNER, time(FORGOTTEN - 1)));
-    assert!(!may_send(&record, OWNER, time(FORGOTTEN)));
+    assert!(may_send(&record, OWNER, time(FORGOTTEN - 1), Duration::ZERO));
+    assert!(!may_send(&record, OWNER, time(FORGOTTEN), Duration::ZERO));
 }
 
 #[test]

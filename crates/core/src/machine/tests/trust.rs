@@ -203,6 +203,39 @@ fn no_repeat_window_is_open_that_begins_in_the_future() {
 }
 
 #[test]
+fn a_first_attempt_that_was_dated_ahead_counts_as_forgotten_once_it_is_written() {
+    const NOW: u64 = 30 * 24 * HOUR;
+    let future = from_the_future(Class::Downstream, Begin::Processing);
+    let unknown = lapse(&future, at(YEAR + LEASE)).unwrap().next;
+    let renewed = renew(&future, OWNER, at(NOW).now).unwrap().next;
+    let left = lapse(&renewed, at(NOW + LEASE)).unwrap().next;
+    for redated in [redate(&unknown, at(NOW)).unwrap().next, redate(&future, at(NOW)).unwrap().next, left] {
+        for moment in [NOW + QUIET, NOW + HOUR, YEAR, YEAR + HOUR] {
+            assert_eq!(decided(&redated, &SAME, at(moment)), Decision::Answer(Reply::Unknown), "at {moment}");
+        }
+    }
+    let claimed = from_the_future(Class::Downstream, Begin::Claimed);
+    let second = run(decided(&claimed, &SAME, at(NOW))).next;
+    let doubt = finish(&second, OTHER, Ending::InDoubt, at(NOW + 1_000)).unwrap().next;
+    assert_eq!(decided(&doubt, &SAME, at(YEAR + HOUR)), Decision::Answer(Reply::Unknown), "nor the next");
+}
+
+#[test]
+fn nothing_is_repeated_whose_first_attempt_another_time_may_have_dated() {
+    let doubt = lapsed(Class::Downstream); // claimed at 1,000
+    let replaced = |at_ms: u64, up_to: Option<u64>, millis: u64| {
+        let replaced_at = Some(Time::from_millis(at_ms));
+        let now = Now { replaced_at, replaced_up_to: up_to.map(Time::from_millis), ..at(millis).now };
+        decided(&doubt, &SAME, Stamp { now, ..at(millis) })
+    };
+    let unknown = Decision::Answer(Reply::Unknown);
+    run(replaced(1_000, None, 40_000));
+    assert_eq!(replaced(1_001, None, 40_000), unknown, "before the time was replaced");
+    run(replaced(500, Some(999), 40_000));
+    assert_eq!(replaced(500, Some(1_000), 40_000), unknown, "set back to before its date");
+}
+
+#[test]
 fn an_outcome_from_before_the_time_was_replaced_is_kept_from_then() {
     let replaced = |millis| {
         let now = Now { replaced_at: Some(Time::from_millis(YEAR)), ..at(millis).now };
