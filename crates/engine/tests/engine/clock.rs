@@ -206,6 +206,25 @@ async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time()
 }
 
 #[tokio::test]
+async fn a_lease_that_is_over_does_not_come_back_with_a_clock_that_was_set_back() {
+    let world = World::new();
+    let engine = node(&world).await;
+    let policy = Policy { lease: secs(60), ..Policy::new(Class::External) };
+    let Claimed::Yours(lease) = engine.claim(&intent_under(policy, "k", "5")).await.expect("claimed") else {
+        panic!("nobody else has it")
+    };
+    world.pass(secs(11)).await;
+    lease.check().expect("a minute is not over");
+    back(&world, secs(3_600));
+    engine.confirm_clock("ann", "it was an hour ahead").await.expect("confirmed");
+    lease.check().expect("nor is it now");
+    world.pass(secs(50)).await;
+    assert!(lease.check().is_err(), "whatever the clock shows, a minute has passed");
+    lease.renew().await.expect("nobody has given it up yet");
+    lease.check().expect("from now on by the new time");
+}
+
+#[tokio::test]
 async fn a_person_can_confirm_the_clock_without_an_engine() {
     let world = World::new();
     node(&world).await.shutdown(secs(1)).await;
