@@ -111,6 +111,7 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
     });
     if let Some(stands) = written.await? {
         heartbeat.learn(stands);
+        node.time.beaten();
     }
     Ok(())
 }

@@ -109,6 +109,9 @@ struct State {
     last: Sample,
     watch: ClockWatch,
     standing: Standing,
+    /// Whether this node has written the time that it goes by into the store. Until then it may have missed what others
+    /// wrote, and judges nothing.
+    has_beaten: bool,
 }
 
 /// The time that a node goes by.
@@ -133,8 +136,14 @@ impl TrustedTime {
             last: Sample { at: started.now, asked, received },
             watch: started.watch,
             standing: started.standing,
+            has_beaten: false,
         };
         (Self { settings, state: Mutex::new(state) }, started.change)
+    }
+
+    /// The time that this node goes by is in the store, and what others had written there is known.
+    pub(crate) fn beaten(&self) {
+        self.state().has_beaten = true;
     }
 
     /// Takes note of an answer, and yields the time to judge it by.
@@ -323,7 +332,7 @@ impl State {
                 replaced_at,
                 replaced_up_to,
             } => {
-                let trust = if uptime < starting_until {
+                let trust = if uptime < starting_until || !self.has_beaten {
                     Trust::Starting
                 } else if uptime < settling_until {
                     Trust::Settling

@@ -17,7 +17,10 @@ fn mark(boot: Option<&str>) -> Mark {
 
 /// A node that starts at the uptime `uptime` with a clock that shows `told`.
 fn start(remembered: Option<Mark>, told: Time, uptime: u64) -> TrustedTime {
-    TrustedTime::start(settings(), Some("boot"), Ok(remembered), (told, S(uptime), S(uptime))).0
+    let answer = (told, S(uptime), S(uptime));
+    let (time, _) = TrustedTime::start(settings(), Some("boot"), Ok(remembered), answer);
+    time.beaten();
+    time
 }
 
 fn trust(time: &TrustedTime, uptime: u64) -> Trust {
@@ -166,6 +169,14 @@ fn a_node_that_starts_after_a_confirmation_knows_which_dates_it_replaced() {
     let time = start(Some(confirmed), START - DAY + S(30), 500);
     let now = time.earliest(S(500));
     assert_eq!((now.replaced_at, now.replaced_up_to), (Some(START - DAY), Some(START + S(25))));
+}
+
+#[test]
+fn nothing_is_judged_before_the_first_heartbeat() {
+    let (time, _) = TrustedTime::start(settings(), Some("boot"), Ok(None), (START, S(100), S(100)));
+    assert_eq!(trust(&time, 10_000), Trust::Starting, "another node may go by another time");
+    time.beaten();
+    assert_eq!(trust(&time, 10_000), Trust::Trusted);
 }
 
 #[test]
