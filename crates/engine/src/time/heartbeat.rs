@@ -119,6 +119,15 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
 /// Another node wrote `mark` since this one last looked.
 fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Duration) {
     let clock = &node.settings.clock;
+    let boot = node.clock.boot();
+    if let Some(change) = node.time.start_again(boot.as_deref(), mark, (told, asked, received)) {
+        // What it confirms was confirmed before this node started.
+        node.heartbeat.news(mark);
+        if let Some(change) = change {
+            node.clock_changed(change);
+        }
+        return;
+    }
     if let Some(confirmed) = node.heartbeat.news(mark) {
         let is_this_clock = told + clock.skew >= confirmed.at()
             && told.since(confirmed.at()) <= CONFIRMATION_AGE_MAX.max(clock.peers_seen_within());

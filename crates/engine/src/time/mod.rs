@@ -131,14 +131,25 @@ impl TrustedTime {
         remembered: Result<Option<Mark>, ()>,
         (told, asked, received): (Time, Duration, Duration),
     ) -> (Self, Option<ClockChange>) {
-        let started = start::start(&settings, boot, remembered, told, asked, received);
-        let state = State {
-            last: Sample { at: started.now, asked, received },
-            watch: started.watch,
-            standing: started.standing,
-            has_beaten: false,
-        };
-        (Self { settings, state: Mutex::new(state) }, started.change)
+        let (state, change) = State::start(&settings, boot, remembered, (told, asked, received));
+        (Self { settings, state: Mutex::new(state) }, change)
+    }
+
+    /// Before this node's first heartbeat the store turned out to remember `mark`: the clock is judged by that, as at a start.
+    /// Yields nothing where the first heartbeat is over, or the clock was not trusted anyway.
+    pub(crate) fn start_again(
+        &self,
+        boot: Option<&str>,
+        mark: &Mark,
+        answer: (Time, Duration, Duration),
+    ) -> Option<Option<ClockChange>> {
+        let mut state = self.state();
+        if state.has_beaten || matches!(state.standing, Standing::Untrusted { .. }) {
+            return None;
+        }
+        let (again, change) = State::start(&self.settings, boot, Ok(Some(mark.clone())), answer);
+        *state = again;
+        Some(change)
     }
 
     /// The time that this node goes by is in the store, and what others had written there is known.
@@ -248,6 +259,18 @@ impl TrustedTime {
 }
 
 impl State {
+    fn start(
+        settings: &ClockSettings,
+        boot: Option<&str>,
+        remembered: Result<Option<Mark>, ()>,
+        (told, asked, received): (Time, Duration, Duration),
+    ) -> (Self, Option<ClockChange>) {
+        let started = start::start(settings, boot, remembered, told, asked, received);
+        let last = Sample { at: started.now, asked, received };
+        let state = Self { last, watch: started.watch, standing: started.standing, has_beaten: false };
+        (state, started.change)
+    }
+
     fn judge(
         &mut self,
         settings: &ClockSettings,
