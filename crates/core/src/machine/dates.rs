@@ -33,7 +33,7 @@ pub(super) fn lease_is_dead(record: &Record, lease_until: Time, now: Now) -> boo
             return false;
         }
     }
-    now.at >= lease_until + skew || lease_until > now.at + lease + skew
+    now.at >= lease_until + skew || lease_until > now.latest + lease + skew
 }
 
 /// Nothing, where the lease is dead; otherwise why it cannot be said to be.

@@ -30,8 +30,10 @@ pub enum Trust {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Now {
-    /// The moment.
+    /// The moment: the earliest that it can be, so that nothing is over before its time.
     pub at: Time,
+    /// The latest that it can be. Only what is dated later than this was dated by a wrong clock.
+    pub latest: Time,
     /// What may be concluded from it.
     pub trust: Trust,
     /// By how much the clock that dated a record may differ from this one. Where the record's own policy names
@@ -67,7 +69,7 @@ impl Now {
     /// Whether `moment` lies further ahead than clocks may differ by: only a clock that was wrong can have made
     /// that date.
     pub(crate) fn is_before(&self, moment: Time, skew: Duration) -> bool {
-        moment > self.at + self.skew.max(skew)
+        moment > self.latest + self.skew.max(skew)
     }
 }
 
@@ -75,7 +77,15 @@ impl Now {
 impl From<Time> for Now {
     fn from(at: Time) -> Self {
         let (steady_since, replaced_at, replaced_up_to) = (None, None, None);
-        Self { at, trust: Trust::Trusted, skew: Duration::ZERO, steady_since, replaced_at, replaced_up_to }
+        Self {
+            at,
+            latest: at,
+            trust: Trust::Trusted,
+            skew: Duration::ZERO,
+            steady_since,
+            replaced_at,
+            replaced_up_to,
+        }
     }
 }
 

@@ -217,9 +217,7 @@ impl TrustedTime {
     /// The present, the latest that it can be: a lease that is alive then is alive.
     pub(crate) fn latest(&self, uptime: Duration) -> Now {
         let state = self.state();
-        // One more, since every clock here tells whole milliseconds and the truth may lie just above.
-        let at = state.last.at + uptime.saturating_sub(state.last.asked) + Duration::from_millis(1);
-        state.now(&self.settings, at, uptime)
+        state.now(&self.settings, state.latest(uptime), uptime)
     }
 
     /// The moment `at`, with what may be concluded from it now.
@@ -344,10 +342,17 @@ impl State {
         self.last.at + uptime.saturating_sub(self.last.received)
     }
 
+    fn latest(&self, uptime: Duration) -> Time {
+        // One more, since every clock here tells whole milliseconds and the truth may lie just above.
+        self.last.at + uptime.saturating_sub(self.last.asked) + Duration::from_millis(1)
+    }
+
     fn now(&self, settings: &ClockSettings, at: Time, uptime: Duration) -> Now {
         let skew = settings.skew;
+        // An answer that was long on its way is dated by when it was asked for, and what came with it may be younger.
+        let latest = at.max(self.latest(uptime));
         match self.standing {
-            Standing::Untrusted { .. } => Now { trust: Trust::Untrusted, skew, ..at.into() },
+            Standing::Untrusted { .. } => Now { latest, trust: Trust::Untrusted, skew, ..at.into() },
             Standing::Trusted {
                 starting_until,
                 settling_until,
@@ -362,7 +367,7 @@ impl State {
                 } else {
                     Trust::Trusted
                 };
-                Now { at, trust, skew, steady_since, replaced_at, replaced_up_to }
+                Now { at, latest, trust, skew, steady_since, replaced_at, replaced_up_to }
             }
         }
     }

@@ -191,6 +191,16 @@ fn nothing_is_judged_before_the_first_heartbeat() {
 }
 
 #[test]
+fn an_answer_that_was_long_on_its_way_does_not_make_dates_look_ahead() {
+    let time = start(None, START, 100);
+    time.note(START - DAY + S(10), S(110), S(110));
+    let (at, _) = time.note(START - DAY + S(40), S(120), S(140));
+    let now = time.at(at, S(140));
+    assert_eq!(now.at, START + S(20), "not earlier than the question");
+    assert!(now.latest >= START + S(40), "nor later than the answer: {now:?}");
+}
+
+#[test]
 fn a_step_of_a_second_is_followed_without_a_word() {
     let time = start(None, START, 100);
     for step in [S(0), S(1), S(0)] {

@@ -161,6 +161,15 @@ fn a_lease_that_ends_later_than_any_can_is_dead() {
 }
 
 #[test]
+fn a_date_between_the_earliest_and_the_latest_moment_is_not_ahead() {
+    let record = processing(Class::Downstream); // claimed at 1,000
+    let late_answer = Now { latest: Time::from_millis(1_000), ..at(10).now };
+    assert!(!is_lease_dead(&record, late_answer) && !is_dated_ahead(&record, late_answer));
+    let earlier = Now { latest: Time::from_millis(999), ..late_answer };
+    assert!(is_lease_dead(&record, earlier) && is_dated_ahead(&record, earlier));
+}
+
+#[test]
 fn an_owner_ahead_has_its_quiet_period_from_the_mark() {
     let future = from_the_future(Class::External, Begin::Processing);
     let Decision::MarkUnknown(marked) = decided(&future, &SAME, at(5_000)) else { panic!() };
