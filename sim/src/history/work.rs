@@ -10,7 +10,7 @@ use super::sabotage::Sabotage;
 use super::world::World;
 use semel::core::classify::Ending;
 use semel::core::policy::Policy;
-use semel::{Attempt, Claimed, Ended, Engine, Intent, Lease};
+use semel::{Attempt, Claimed, Ended, Engine, Intent, Lease, NotYours};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,7 +175,7 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
         }
     }
     // A worker that is not forgetful does not let its nap eat up the lease that the effect needs.
-    let renewed = forgetful || unchecked || lease.renew().await.is_ok();
+    let renewed = forgetful || unchecked || is_renewed(&world, &lease, &job).await;
     if !renewed || (lease.check().is_err() && !unchecked) {
         return ended(lease, Ending::NotApplied(None)).await;
     }
@@ -204,6 +204,15 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
     ended(lease, ending).await
 }
 
+async fn is_renewed(world: &World, lease: &Lease, job: &Job) -> bool {
+    let renewed = lease.renew().await;
+    if let Err(NotYours::ClockNotTrusted) = renewed {
+        // Whoever has to wait for a right clock may lose the lease over it.
+        world.audit().touch(Some(job.key));
+    }
+    renewed.is_ok()
+}
+
 /// The same attempt, as whichever node is up knows it by its token. `None` where it is no longer this worker's.
 async fn taken_up(world: &Arc<World>, lease: &Lease, job: &Job) -> Option<Lease> {
     let (id, token) = (lease.id(), lease.token());
@@ -216,6 +225,8 @@ async fn taken_up(world: &Arc<World>, lease: &Lease, job: &Job) -> Option<Lease>
                 return taken_up;
             }
         }
+        // The node is not up, or did not answer: the lease may be over before one does.
+        world.audit().touch(Some(job.key));
         nap(world).await;
     }
 }
