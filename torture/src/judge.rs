@@ -61,7 +61,7 @@ pub(crate) async fn run(case: Case) -> Result<(), Failure> {
 /// A store that does not exist yet, and a directory beside it.
 fn prepare(case: &Case) -> Result<Place, Failure> {
     let file = match &case.address {
-        Some(address) => address.file().to_path_buf(),
+        Some(address) => address.file(),
         None => std::env::temp_dir().join(format!("semel-torture-{}", std::process::id())).join("semel.db"),
     };
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -69,7 +69,7 @@ fn prepare(case: &Case) -> Result<Place, Failure> {
     std::fs::create_dir_all(&directory)?;
     let directory = directory.canonicalize()?;
     let name = file.file_name().ok_or("the store's path names no file")?;
-    let address = Address::Sqlite(directory.join(name));
+    let address = Address::embedded(&directory.join(name));
     if address.files().iter().any(|file| file.exists()) {
         return Err(format!("{} exists; a torture makes its own store", address.file().display()).into());
     }

@@ -9,7 +9,6 @@ use crate::journal::{Journal, Kind, Line, Tail};
 use crate::place::{self, Failure};
 use crate::worker::Orders;
 use semel::core::record::State;
-use semel::core::store::Store as _;
 use std::collections::BTreeMap;
 
 /// How many of the newest keys are looked at.
@@ -28,7 +27,7 @@ pub(crate) async fn run(orders: Orders) -> Result<(), Failure> {
     newest.sort_unstable_by(|one, other| other.cmp(one));
     newest.truncate(NEWEST);
     let answers = Journal::append_to(&place.answers())?;
-    let store = place::open(&place.address)?;
+    let store = place::open(&place.address).await?;
     for (_, key, operation_id) in newest {
         let asked = clock::now();
         let (now, item) = store.find(operation_id.parse()?).await?;

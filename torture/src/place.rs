@@ -4,9 +4,9 @@
 //! of the torture's own among the store's, where a modelled power cut would reach it.
 
 use crate::sabotage::{AnswersEarly, Sabotage};
-use semel::core::store::Store;
+use semel::core::store::{OpenOptions, Store};
 use semel::{ClockSettings, Engine, Settings, Sweep};
-use semel_sql::sqlite;
+use semel_gateway::stores::Url;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,42 +14,35 @@ use std::time::Duration;
 /// What the torture's own errors are.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The address of a store that can be tortured.
+/// The URL of a store that can be tortured: one that is made of files, which power cuts can be modelled on.
 #[derive(Debug, Clone)]
-pub(crate) enum Address {
-    /// A file of the embedded store.
-    Sqlite(PathBuf),
-}
+pub(crate) struct Address(Url);
 
 impl Address {
     pub(crate) fn read(url: &str) -> Result<Self, Failure> {
-        match url.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(PathBuf::from(path))),
-            _ => Err(format!("the store `{url}` cannot be tortured yet; name a file: sqlite:PATH").into()),
+        let store: Url = url.parse()?;
+        if store.files().is_empty() {
+            return Err(format!("{url} cannot be tortured: it is not made of files on this machine").into());
         }
+        Ok(Self(store))
     }
 
-    pub(crate) fn url(&self) -> String {
-        match self {
-            Self::Sqlite(path) => format!("sqlite:{}", path.display()),
-        }
+    pub(crate) fn embedded(path: &Path) -> Self {
+        Self(Url::embedded(path))
     }
 
-    /// The store's file, where it is one.
-    pub(crate) fn file(&self) -> &Path {
-        match self {
-            Self::Sqlite(path) => path,
-        }
+    pub(crate) fn url(&self) -> &Url {
+        &self.0
+    }
+
+    /// The file that holds the records.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.files().swap_remove(0)
     }
 
     /// Every file that the store may have.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let with = |suffix: &str| {
-            let mut name = self.file().as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        ["", "-wal", "-shm", "-journal"].map(with).to_vec()
+        self.0.files()
     }
 }
 
@@ -76,17 +69,17 @@ impl Place {
 }
 
 /// Opens the store alone.
-pub(crate) fn open(address: &Address) -> Result<sqlite::Store, Failure> {
-    let Address::Sqlite(path) = address;
+pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Store>, Failure> {
     // A log that is begun anew every few hundred commands, so that kills meet that moment too.
-    let options = sqlite::Options::default().readers(2).wal_bytes_max(1 << 20);
-    Ok(sqlite::Store::open(path.clone(), options)?)
+    let options = OpenOptions { connections: Some(2), log_bytes_max: Some(1 << 20) };
+    Ok(address.url().open_with(&options).await?)
 }
 
 /// An open store, and an engine on it.
 pub(crate) struct Open {
     pub(crate) engine: Engine,
-    sqlite: Arc<sqlite::Store>,
+    address: Address,
+    store: Arc<dyn Store>,
 }
 
 impl Open {
@@ -99,8 +92,8 @@ impl Open {
         if sabotage == Some(Sabotage::Forget) {
             address.files().iter().for_each(|file| drop(std::fs::remove_file(file)));
         }
-        let sqlite = Arc::new(open(address)?);
-        let mut store: Arc<dyn Store> = sqlite.clone();
+        let opened = open(address).await?;
+        let mut store = Arc::clone(&opened);
         if sabotage == Some(Sabotage::AnswerEarly) {
             store = Arc::new(AnswersEarly(store));
         }
@@ -113,17 +106,17 @@ impl Open {
             ..Settings::default()
         };
         let engine = Engine::builder(store).settings(settings).name(run).build().await?;
-        Ok(Self { engine, sqlite })
+        Ok(Self { engine, address: address.clone(), store: opened })
     }
 
     /// What is wrong with the store's file, a line each.
     pub(crate) async fn verify(&self) -> Result<Vec<String>, Failure> {
-        Ok(self.sqlite.verify().await?)
+        Ok(self.address.url().inspect().await?.verify().await?)
     }
 
     /// Ends what runs, and closes the store.
     pub(crate) async fn close(self) {
         self.engine.shutdown(Duration::from_secs(10)).await;
-        self.sqlite.close().await;
+        self.store.close().await;
     }
 }

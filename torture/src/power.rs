@@ -66,7 +66,7 @@ impl Power {
         }
         let undo = place.beside.join("undo");
         fs::create_dir_all(&undo)?;
-        let prefix = place.address.file().to_path_buf();
+        let prefix = place.address.file();
         Ok(Self { library, undo, prefix, lies: sabotage == Some(Sabotage::NoSync) })
     }
 

@@ -32,7 +32,7 @@ impl Victim {
         let errors = place.errors(run);
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .args(["worker", "--store", &place.address.url(), "--run", run])
+            .args(["worker", "--store", &place.address.url().to_string(), "--run", run])
             .args(["--seed", &seed.to_string(), "--round", &round.to_string()])
             .args(["--millis", &life.as_millis().to_string(), "--beside"])
             .arg(&place.beside)

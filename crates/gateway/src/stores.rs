@@ -1,89 +1,119 @@
-//! Which store an address means.
+//! Which stores there are, and which one a URL means.
 //!
-//! What lives here: store URLs and how each is opened. What must never: a rule about what a record means, or a fall-back to
-//! another store than the one that was named.
+//! What lives here: the one list of stores. What must never: a rule about what a record means, or a fall-back to another store
+//! than the one that was named.
 
-use semel::core::store::Store;
+use semel::core::store::{Backend, Error, Inspection, OpenOptions, Store};
 use semel::memory;
 use semel_sql::sqlite;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// Every store. A new one is a line here.
+static BACKENDS: [&dyn Backend; 2] = [&sqlite::Backend, &memory::Backend];
+
+/// The store that is there without a server.
+static EMBEDDED: &dyn Backend = &sqlite::Backend;
+
+/// How the URLs of all stores are written: `sqlite:PATH or memory:`.
+pub fn url_forms() -> String {
+    BACKENDS.map(Backend::url_form).join(" or ")
+}
+
+/// The libraries that stores are built with, with their versions, a line each.
+pub fn libraries() -> Vec<String> {
+    BACKENDS.iter().filter_map(|backend| backend.library()).collect()
+}
+
 /// Where records are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Url {
-    /// One file, `sqlite:PATH`.
-    Sqlite(PathBuf),
-    /// In this process, `memory:`. Gone when it ends.
-    Memory,
+#[derive(Clone)]
+pub struct Url {
+    backend: &'static dyn Backend,
+    address: String,
+}
+
+impl Url {
+    /// The embedded store in the file `path`.
+    pub fn embedded(path: &Path) -> Self {
+        Self { backend: EMBEDDED, address: path.to_string_lossy().into_owned() }
+    }
+
+    /// The kind of store.
+    pub fn backend(&self) -> &'static dyn Backend {
+        self.backend
+    }
+
+    /// The files on this machine that the store consists of, the one with the records first.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.backend.files(&self.address)
+    }
+
+    /// Whether the store is there; `false` where it ends with the process that made it.
+    pub async fn exists(&self) -> Result<bool, Error> {
+        self.backend.exists(&self.address).await
+    }
+
+    /// Opens the store for reading and writing.
+    pub async fn open(&self) -> Result<Arc<dyn Store>, String> {
+        self.open_with(&OpenOptions::default()).await
+    }
+
+    /// Opens the store for reading and writing, with options.
+    pub async fn open_with(&self, options: &OpenOptions) -> Result<Arc<dyn Store>, String> {
+        let opened = self.backend.open(&self.address, options).await;
+        opened.map_err(|error| format!("{self} cannot be opened: {error}"))
+    }
+
+    /// Opens a store that is there for reading only.
+    pub async fn inspect(&self) -> Result<Box<dyn Inspection>, Error> {
+        self.backend.inspect(&self.address).await
+    }
 }
 
 impl Default for Url {
     fn default() -> Self {
-        Self::Sqlite("semel.db".into())
+        Self::embedded(Path::new("semel.db"))
     }
 }
+
+impl PartialEq for Url {
+    fn eq(&self, other: &Self) -> bool {
+        (self.backend.scheme(), &self.address) == (other.backend.scheme(), &other.address)
+    }
+}
+
+impl Eq for Url {}
 
 impl FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((scheme, rest)) = text.split_once(':') else {
-            return Err(format!("`{text}` names no store: write sqlite:PATH or memory:"));
+        let forms = url_forms();
+        let Some((scheme, address)) = text.split_once(':') else {
+            return Err(format!("`{text}` names no store: write {forms}"));
         };
-        match (scheme, rest) {
-            ("sqlite", "") => Err("sqlite: needs the path of its file, as in sqlite:semel.db".to_owned()),
-            ("sqlite", path) if path.starts_with("//") => Err(format!(
-                "`{text}`: write the path right after the colon, as in sqlite:semel.db or sqlite:/var/lib/semel.db"
-            )),
-            ("sqlite", path) => Ok(Self::Sqlite(path.into())),
-            ("memory", "") => Ok(Self::Memory),
-            ("memory", _) => Err("memory: takes nothing after its colon".to_owned()),
+        let Some(backend) = BACKENDS.into_iter().find(|backend| backend.scheme() == scheme) else {
             // The rest may hold a password: it is not repeated.
-            ("postgres" | "postgresql" | "mysql" | "redis" | "rediss" | "cassandra", _) => Err(format!(
-                "this version of Semel has no store for {scheme}: URLs yet; there are sqlite:PATH and memory:"
-            )),
-            _ => Err("there is no such kind of store; there are sqlite:PATH and memory:".to_owned()),
-        }
+            let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
+            let shown = if is_scheme { format!("{scheme}: URLs") } else { "such URLs".to_owned() };
+            return Err(format!("this version of Semel has no store for {shown}; there are {forms}"));
+        };
+        backend.check(address)?;
+        Ok(Self { backend, address: address.to_owned() })
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Memory => f.write_str("memory:"),
-        }
+        write!(f, "{}:{}", self.backend.scheme(), self.address)
     }
 }
 
-/// A store that was opened, and what it takes to close it in an orderly way.
-pub struct Opened {
-    /// The store.
-    pub store: Arc<dyn Store>,
-    file: Option<Arc<sqlite::Store>>,
-}
-
-impl Opened {
-    /// Opens the store that `url` names.
-    pub fn open(url: &Url) -> Result<Self, String> {
-        match url {
-            Url::Memory => Ok(Self { store: Arc::new(memory::Store::new()), file: None }),
-            Url::Sqlite(path) => {
-                let file = sqlite::Store::open(path, sqlite::Options::default());
-                let file = Arc::new(file.map_err(|error| format!("{url} cannot be opened: {error}"))?);
-                Ok(Self { store: Arc::clone(&file) as Arc<dyn Store>, file: Some(file) })
-            }
-        }
-    }
-
-    /// Closes it: what was written stands in the one file.
-    pub async fn close(self) {
-        if let Some(file) = self.file {
-            file.close().await;
-        }
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Url({self})")
     }
 }
 
@@ -94,10 +124,9 @@ mod tests {
     #[test]
     fn a_store_is_named_by_its_url() {
         assert_eq!("sqlite:semel.db".parse(), Ok(Url::default()));
-        assert_eq!("sqlite:/var/lib/a b.db".parse(), Ok(Url::Sqlite("/var/lib/a b.db".into())));
-        assert_eq!("memory:".parse(), Ok(Url::Memory));
-        for url in [Url::default(), Url::Memory] {
-            assert_eq!(url.to_string().parse(), Ok(url));
+        assert_eq!("sqlite:/var/lib/a b.db".parse(), Ok(Url::embedded(Path::new("/var/lib/a b.db"))));
+        for text in ["sqlite:semel.db", "sqlite:/var/lib/a b.db", "memory:"] {
+            assert_eq!(text.parse::<Url>().expect("a store").to_string(), text);
         }
     }
 
@@ -111,9 +140,26 @@ mod tests {
             "memory:x",
             "mongodb://u:hunter2@h/d",
             "redis://:hunter2@h",
+            "hunter2 x:y",
         ] {
             let told = bad.parse::<Url>().expect_err("no store");
             assert!(!told.contains("hunter2"), "{told}");
+            assert!(told.contains("sqlite:") || told.contains("memory:"), "{told}");
         }
+    }
+
+    #[tokio::test]
+    async fn every_store_can_be_opened_and_says_whether_it_is_there() {
+        let folder = std::env::temp_dir().join(format!("semel-stores-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for url in [Url::embedded(&folder.join("semel.db")), "memory:".parse().expect("a store")] {
+            assert!(!url.exists().await.expect("looked"), "{url}");
+            assert!(url.inspect().await.is_err(), "{url}");
+            let store = url.open().await.expect("opened");
+            assert_eq!(store.name(), url.to_string());
+            store.close().await;
+            assert_eq!(url.exists().await.expect("looked"), !url.backend().is_in_process(), "{url}");
+        }
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -17,10 +17,12 @@
 //!
 //! What stands there and cannot be read is handed out as such; it is never skipped, and never taken for absent.
 
+mod backend;
 mod error;
 mod query;
 mod traits;
 
+pub use backend::{Backend, Inspection, OpenOptions, SchemaVersion, StoreSize};
 pub use error::{Error, Kind};
 pub use query::{Callers, Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
 pub use traits::{Capabilities, Clock, Hazard, Severity};
@@ -190,6 +192,11 @@ pub trait Store: Send + Sync + 'static {
         expect: Option<&'a [u8]>,
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting>;
+
+    /// Lets no more questions in, and ends as soon as every write that was accepted is answered and nothing is held open.
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Ends once what stands under `id` may have changed since the call, where the store can tell: a waiter reads
     /// again. `None` where it cannot; the waiter then looks from time to time.

@@ -4,7 +4,10 @@
 //! other store would keep, so that what is read here went through the same codec.
 //! **What must never**: a clock of its own, or an iteration order that differs between two runs.
 
+mod backend;
 mod shelf;
+
+pub use backend::Backend;
 
 use crate::SystemClock;
 use bytes::Bytes;

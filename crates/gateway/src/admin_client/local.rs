@@ -7,16 +7,15 @@ use super::{ANSWER_BYTES_MAX, Reply, reply};
 use crate::admin::{self, Admin, Role, Token, TokenHash};
 use crate::serve::{Hashing, Next};
 use crate::shadow::Tally;
-use crate::stores::{Opened, Url};
+use crate::stores::Url;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full, Limited};
 use semel::core::history::WHO_BYTES_MAX;
-use semel::core::store::{Clock as _, Store as _};
+use semel::core::store::{Clock as _, Store};
 use semel::sealing::KeyRing;
 use semel::{BuildError, Engine, Random as _, Settings, Sweep, SystemClock, SystemRandom, secrets};
-use semel_sql::sqlite::{self, Look};
 use serde_json::Value;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -38,7 +37,7 @@ pub struct Keys {
 
 /// A store that was opened to be operated on.
 pub struct Local {
-    store: Opened,
+    store: Arc<dyn Store>,
     engine: Engine,
     admin: Admin,
     token: String,
@@ -48,14 +47,14 @@ impl Local {
     /// Opens the store, which has to be there and to have been worked on. `who` stands in the history of what is done. `keys`:
     /// what gateways on it are configured with; `with_bodies`: show stored answers.
     pub async fn open(url: &Url, keys: Keys, who: &str, with_bodies: bool) -> Result<Self, String> {
-        let Url::Sqlite(path) = url else {
+        if url.backend().is_in_process() {
             return Err(format!(
                 "{url} lives in the process that made it: ask its admin address, --admin URL"
             ));
-        };
+        }
         let unusable = |error: &dyn fmt::Display| format!("{url} cannot be used: {error}");
-        let look = Look::open(path, sqlite::Options::default()).map_err(|error| unusable(&error))?;
-        let schema = look.schema().map_err(|error| unusable(&error))?;
+        let look = url.inspect().await.map_err(|error| unusable(&error))?;
+        let schema = look.schema().await.map_err(|error| unusable(&error))?;
         if schema.have == 0 {
             return Err(format!("{url} holds no records of Semel, and nothing was changed in it"));
         }
@@ -67,14 +66,14 @@ impl Local {
                 "{url} holds no records: no gateway has worked on it yet, and nothing was changed in it"
             ));
         }
-        let store = Opened::open(url)?;
+        let store = url.open().await?;
         // What is past its time is archived and removed by those who are configured for it.
         let settings = Settings {
             sweep: Sweep { every: Duration::ZERO, ..Sweep::default() },
             cache_bytes_max: 0,
             ..Settings::default()
         };
-        let mut builder = Engine::builder(Arc::clone(&store.store)).settings(settings).name(named(who));
+        let mut builder = Engine::builder(Arc::clone(&store)).settings(settings).name(named(who));
         let Keys { sealing, hashing } = keys;
         if let Some(ring) = sealing {
             builder = builder.sealing(ring);

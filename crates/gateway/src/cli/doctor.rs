@@ -10,7 +10,7 @@ use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
 use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, Ask, Finding, Report, Severity};
 use crate::serve::say;
-use crate::stores::{Opened, Url};
+use crate::stores::Url;
 use semel::SystemClock;
 use semel::archive::rfc3339;
 use semel::core::history::WHY_BYTES_MAX;
@@ -25,7 +25,7 @@ const EXIT_CODES: &str = "Exit codes: 0 nothing that somebody has to act on (the
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct Args {
-    /// The store: sqlite:PATH. It is opened to be read only, also while gateways run on it
+    /// The store, such as sqlite:semel.db. It is opened for reading only, also while gateways run on it
     /// [default: the configuration's, or sqlite:semel.db without one]
     #[arg(long, value_name = "URL", env = "SEMEL_STORE")]
     store: Option<Url>,
@@ -96,14 +96,13 @@ async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
             "--reason needs a text of at most {WHY_BYTES_MAX} bytes without control characters"
         )));
     }
-    if let Url::Sqlite(path) = url
-        && !path.exists()
-    {
+    let exists = url.exists().await.map_err(|error| format!("nothing was confirmed: {error}"))?;
+    if !exists {
         return Err(format!("{url} does not exist; nothing was confirmed").into());
     }
-    let opened = Opened::open(url)?;
+    let opened = url.open().await?;
     let who = std::env::var("USER").map_or_else(|_| "doctor".to_owned(), |user| format!("doctor ({user})"));
-    let confirmed = semel::time::confirm_clock(&*opened.store, &SystemClock, &who, reason).await;
+    let confirmed = semel::time::confirm_clock(&*opened, &SystemClock, &who, reason).await;
     opened.close().await;
     let confirmed = confirmed.map_err(|error| format!("nothing was confirmed: {error}"))?;
     say(&format!(
@@ -160,7 +159,8 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
     fact("store", report.store.clone().unwrap_or_else(|| "none was looked at".to_owned()));
     if let (Some(file), Some(log)) = (report.file_bytes, report.log_bytes) {
         let text = |bytes: u64| size::text(usize::try_from(rounded(bytes)).unwrap_or(usize::MAX));
-        fact("file", format!("{}, its log {}; SQLite {}", text(file), text(log), report.sqlite));
+        let library = report.library.as_ref().map(|library| format!("; {library}")).unwrap_or_default();
+        fact("file", format!("{}, its log {}{library}", text(file), text(log)));
     }
     if let Some(schema) = report.schema {
         let fits = if schema.have == schema.wanted {

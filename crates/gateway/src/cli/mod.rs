@@ -21,6 +21,7 @@ pub mod span;
 mod stop;
 mod table;
 
+use crate::stores;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -76,7 +77,7 @@ enum Command {
 /// The version, and that of what records are kept with.
 fn long_version() -> &'static str {
     static TOLD: LazyLock<String> =
-        LazyLock::new(|| format!("{}\nSQLite {}", env!("CARGO_PKG_VERSION"), semel_sql::sqlite::version()));
+        LazyLock::new(|| format!("{}\n{}", env!("CARGO_PKG_VERSION"), stores::libraries().join("\n")));
     &TOLD
 }
 

@@ -5,62 +5,64 @@
 
 use super::stop::Stop;
 use crate::serve::say;
-use crate::stores::{Opened, Url};
+use crate::stores::Url;
 use clap::Subcommand;
-use semel_sql::sqlite::{self, Look};
-use std::path::Path;
+use semel::core::store::{self, SchemaVersion};
 use std::process::ExitCode;
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, and nothing was changed; 2 the command line is wrong";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print the tables as SQL, step by step. The store need not be there
+    /// Print the tables as SQL, step by step. The store need not exist
     #[command(after_help = EXIT_CODES)]
     Print {
-        /// The store: sqlite:PATH
+        /// The store, such as sqlite:semel.db
         #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
         store: Url,
     },
     /// Bring a store to this version's tables; one that has them is left as it is. `semel serve` does the same at start
     #[command(after_help = EXIT_CODES)]
     Apply {
-        /// The store: sqlite:PATH
+        /// The store, such as sqlite:semel.db
         #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
         store: Url,
     },
 }
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    runtime.block_on(run(command))
+}
+
+async fn run(command: &Command) -> Result<ExitCode, Stop> {
     match command {
         Command::Print { store } => {
-            file(store)?;
-            for (at, step) in sqlite::steps().iter().enumerate() {
+            for (at, step) in steps(store)?.iter().enumerate() {
                 say(&format!("-- schema {}\n{}", at + 1, step.trim_end()));
             }
         }
-        Command::Apply { store } => apply(store)?,
+        Command::Apply { store } => apply(store).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn file(url: &Url) -> Result<&Path, Stop> {
-    match url {
-        Url::Sqlite(path) => Ok(path),
-        Url::Memory => Err(Stop::usage("memory: has no tables")),
-    }
+fn steps(url: &Url) -> Result<&'static [&'static str], Stop> {
+    let steps = url.backend().schema_steps();
+    if steps.is_empty() { Err(Stop::usage(format!("{url} has no tables"))) } else { Ok(steps) }
 }
 
-fn apply(url: &Url) -> Result<(), Stop> {
-    let path = file(url)?;
-    let before = if path.exists() { Some(version(url, path)?.have) } else { None };
-    let wanted = sqlite::steps().len();
+async fn apply(url: &Url) -> Result<(), Stop> {
+    let wanted = steps(url)?.len();
+    let exists = url.exists().await.map_err(|error| unchanged(url, &error))?;
+    let before = if exists { Some(version(url).await?.have) } else { None };
     if before == Some(wanted) {
         say(&format!("{url} has schema {wanted} already: nothing to do"));
         return Ok(());
     }
-    drop(Opened::open(url)?);
-    let now = version(url, path)?.have;
+    url.open().await?.close().await;
+    let now = version(url).await?.have;
     let before = match before {
         None => "no file".to_owned(),
         Some(0) => "no tables".to_owned(),
@@ -70,8 +72,11 @@ fn apply(url: &Url) -> Result<(), Stop> {
     Ok(())
 }
 
-fn version(url: &Url, path: &Path) -> Result<sqlite::Schema, Stop> {
-    let look = Look::open(path, sqlite::Options::default());
-    let schema = look.and_then(|look| look.schema());
-    schema.map_err(|error| Stop::failed(format!("{url} was left as it is: {error}")))
+async fn version(url: &Url) -> Result<SchemaVersion, Stop> {
+    let look = url.inspect().await.map_err(|error| unchanged(url, &error))?;
+    look.schema().await.map_err(|error| unchanged(url, &error))
+}
+
+fn unchanged(url: &Url, error: &store::Error) -> Stop {
+    Stop::failed(format!("{url} was left as it is: {error}"))
 }

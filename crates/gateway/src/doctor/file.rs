@@ -2,38 +2,42 @@
 
 use super::{Finding, Report, Schema};
 use crate::stores::Url;
-use semel::core::store::{Error, Kind};
-use semel_sql::sqlite::{self, Look};
+use semel::core::store::{Error, Inspection, Kind, SchemaVersion, StoreSize};
 use std::path::Path;
 
 /// How many lines of damage are told.
 const LINES_MAX: usize = 5;
 
 /// The store, where it can be looked at.
-pub(super) fn open(url: &Url, report: &mut Report, found: &mut Vec<Finding>) -> Option<Look> {
-    let Url::Sqlite(path) = url else {
+pub(super) async fn open(
+    url: &Url,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Option<Box<dyn Inspection>> {
+    if url.backend().is_in_process() {
         found.push(Finding::error(
             "store-not-here",
             format!("{url} lives in the process that made it, and there is nothing to look at from here"),
             "ask the gateway's admin address",
         ));
         return None;
-    };
-    if !path.exists() {
+    }
+    if let Ok(false) = url.exists().await {
         found.push(Finding::error(
             "store-missing",
-            format!("there is no file {}", path.display()),
+            format!("{url} does not exist"),
             "look at the path and the working directory; `semel serve` and `semel schema apply` create it",
         ));
         return None;
     }
-    let look = Look::open(path, sqlite::Options::default());
+    let look = url.inspect().await;
     let look = look.map_err(|error| found.push(unopened(&error))).ok()?;
-    let (file, log) = look.bytes();
-    (report.file_bytes, report.log_bytes) = (Some(file), Some(log));
-    found.extend(readable_by_others(path));
-    match look.schema() {
-        Ok(sqlite::Schema { have, wanted }) => {
+    let StoreSize { data_bytes, log_bytes } = look.size();
+    (report.file_bytes, report.log_bytes) = (data_bytes, log_bytes);
+    found.extend(url.files().first().and_then(|path| readable_by_others(path)));
+    let schema = look.schema().await;
+    match schema {
+        Ok(SchemaVersion { have, wanted }) => {
             report.schema = Some(Schema { have, wanted });
             if have == wanted {
                 return Some(look);
@@ -90,8 +94,8 @@ fn readable_by_others(_: &Path) -> Option<Finding> {
 }
 
 /// Has all of it read.
-pub(super) fn verify(look: &Look, found: &mut Vec<Finding>) -> Result<(), Error> {
-    let lines = look.verify()?;
+pub(super) async fn verify(look: &dyn Inspection, found: &mut Vec<Finding>) -> Result<(), Error> {
+    let lines = look.verify().await?;
     if lines.is_empty() {
         return Ok(());
     }

@@ -15,11 +15,10 @@ pub use finding::{Finding, Severity};
 use crate::stores::Url;
 use semel::ClockSettings;
 use semel::archive::rfc3339;
-use semel::core::store::{self, Store as _};
+use semel::core::store::{self, Inspection};
 use semel::core::time::Time;
 use semel::sealing::KeyRing;
 use semel_http::Routes;
-use semel_sql::sqlite::Look;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -48,8 +47,8 @@ pub struct Report {
     /// Its time when it was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
-    /// Which SQLite this program has.
-    pub sqlite: &'static str,
+    /// What the store is built with: a library and its version.
+    pub library: Option<String>,
     /// Which schema the file has, where that is known, and which this program needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
@@ -101,7 +100,8 @@ pub struct Named {
 
 impl Report {
     fn of(url: &Url) -> Self {
-        Self { store: Some(url.to_string()), ..Self::of_no_store() }
+        let library = url.backend().library();
+        Self { store: Some(url.to_string()), library, ..Self::of_no_store() }
     }
 
     /// Nothing was looked at.
@@ -109,7 +109,7 @@ impl Report {
         Self {
             store: None,
             now: None,
-            sqlite: semel_sql::sqlite::version(),
+            library: None,
             schema: None,
             file_bytes: None,
             log_bytes: None,
@@ -141,8 +141,8 @@ impl Report {
 pub async fn examine(url: &Url, ask: &Ask) -> Report {
     let mut report = Report::of(url);
     let mut found = Vec::new();
-    if let Some(look) = file::open(url, &mut report, &mut found)
-        && let Err(error) = whole(&look, ask, &mut report, &mut found).await
+    if let Some(look) = file::open(url, &mut report, &mut found).await
+        && let Err(error) = whole(&*look, ask, &mut report, &mut found).await
     {
         found.push(unanswered(&error));
     }
@@ -153,7 +153,7 @@ pub async fn examine(url: &Url, ask: &Ask) -> Report {
 }
 
 async fn whole(
-    look: &Look,
+    look: &dyn Inspection,
     ask: &Ask,
     report: &mut Report,
     found: &mut Vec<Finding>,
@@ -161,7 +161,7 @@ async fn whole(
     found.extend(look.hazards().await?.into_iter().map(Finding::from));
     // Damage first: whatever is read after it may be told by it.
     if !ask.is_quick {
-        file::verify(look, found)?;
+        file::verify(look, found).await?;
     }
     clock::look(look, &ask.clock, found).await?;
     let now = records::count(look, report).await?;

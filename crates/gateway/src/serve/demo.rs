@@ -63,7 +63,7 @@ fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan
         listen: listen::Options { address, drain: DRAIN, ..listen::Options::default() },
         // It may run beside a gateway that has the usual address.
         admin: None,
-        store: stores::Url::Sqlite(folder.join("demo.db")),
+        store: stores::Url::embedded(&folder.join("demo.db")),
         ..Plan::new(target.map_err(|error| error.to_string())?)
     })
 }

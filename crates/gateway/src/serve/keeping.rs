@@ -3,8 +3,8 @@
 //! What lives here: what the engine is built from. What must never: a secret in debug output.
 
 use super::Plan;
-use crate::stores::Opened;
 use semel::archive::FileArchive;
+use semel::core::store::Store;
 use semel::{Builder, Engine, Settings};
 use semel_http::Layer;
 use std::fmt;
@@ -90,10 +90,10 @@ impl Default for Limits {
 }
 
 /// An engine to be, on `store`, as `plan` has it. Opens the archive, where there is one.
-pub(super) fn builder(plan: &Plan, store: &Opened) -> Result<Builder, String> {
+pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, String> {
     let Keeping { settings, archive, hashing } = &plan.keeping;
     let mut builder =
-        Engine::builder(Arc::clone(&store.store)).settings(settings.clone()).quotas(plan.quotas.clone());
+        Engine::builder(Arc::clone(store)).settings(settings.clone()).quotas(plan.quotas.clone());
     if let Some(ring) = &plan.sealing {
         builder = builder.sealing(ring.clone());
     }

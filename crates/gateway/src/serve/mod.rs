@@ -26,11 +26,10 @@ use crate::identity::Live;
 use crate::listen::{self, Bound, Credentials, Fresh};
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
-use crate::stores::Opened;
 use desk::{Desk, Seat};
 use entrance::Entrance;
 use ledgers::Ledgers;
-use semel::core::store::Clock as _;
+use semel::core::store::{Clock as _, Store};
 use semel::secrets::Bounded;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use sides::Sides;
@@ -49,7 +48,7 @@ pub struct Gateway {
     plan: Plan,
     bound: Bound,
     engine: Engine,
-    store: Opened,
+    store: Arc<dyn Store>,
     entrance: Entrance,
     directory: Directory,
     ledgers: Ledgers,
@@ -73,11 +72,11 @@ impl Gateway {
         let ledgers = Ledgers::new(&plan)?;
         let sides = Sides::of(&plan, &ledgers, None).await?;
         let live = sides.live.clone();
-        let store = Opened::open(&plan.store)?;
+        let store = plan.store.open().await?;
         let next = &plan.keeping.hashing.next;
         if *next == Next::Withdrawn {
             let timeout = plan.keeping.settings.store_timeout;
-            rotation::withdraw(Bounded::new(&*store.store, &SystemClock, timeout)).await?;
+            rotation::withdraw(Bounded::new(&*store, &SystemClock, timeout)).await?;
         }
         let metrics = Metrics::new(SystemClock.now());
         if let Some(tracer) = &plan.tracer {
@@ -100,7 +99,7 @@ impl Gateway {
         })?;
         if plan.sealing.is_none() {
             let timeout = plan.keeping.settings.store_timeout;
-            unsealed::warn_of_others(&*store.store, SystemClock.now(), timeout).await;
+            unsealed::warn_of_others(&*store, SystemClock.now(), timeout).await;
         }
         let is_draining = Arc::new(AtomicBool::new(false));
         let desk = desk
@@ -146,7 +145,7 @@ impl Gateway {
 
     /// What is printed at start.
     pub async fn announcement(&self) -> String {
-        let store = &self.store.store;
+        let store = &self.store;
         let desk = self.desk.as_ref().map(Desk::address);
         announce::text(&self.plan, self.address(), desk, store.capabilities(), store.hazards().await)
     }
@@ -162,7 +161,7 @@ impl Gateway {
         let rotation = match &plan.keeping.hashing.next {
             Next::Secret(next) => {
                 let timeout = plan.keeping.settings.store_timeout;
-                Some(tokio::spawn(rotation::run(Arc::clone(&store.store), timeout, next.clone())))
+                Some(tokio::spawn(rotation::run(Arc::clone(&store), timeout, next.clone())))
             }
             Next::None | Next::Withdrawn => None,
         };

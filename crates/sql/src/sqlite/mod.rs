@@ -24,15 +24,16 @@
 //! ```
 
 mod answers;
+mod backend;
 mod checkpoint;
 mod fault;
 mod files;
 mod hazards;
-mod look;
 mod open;
 mod options;
 mod pen;
 mod queue;
+mod read_only;
 mod reader;
 mod recent;
 mod row;
@@ -43,9 +44,9 @@ mod tally;
 mod write;
 mod writer;
 
-pub use look::Look;
+pub use backend::Backend;
 pub use options::Options;
-pub use schema::{Schema, steps};
+pub use read_only::ReadOnlyStore;
 
 use checkpoint::Pulse;
 use fault::Fault;

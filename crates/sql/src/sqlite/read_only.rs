@@ -1,12 +1,12 @@
-//! A look at a file that changes nothing in it: for whoever asks what is wrong with it.
+//! A store that is opened for reading only.
 //!
-//! What lives here: [`Look`], a store that answers questions and refuses every write. What must never: a file that is
-//! created, a table that is made, or a log that is begun anew.
+//! What lives here: [`ReadOnlyStore`], which answers questions and refuses every write. What must never: a file that is
+//! created, a table that is made, or a log that is started anew.
 
 use super::hazards;
 use super::open::File;
 use super::reader::{Reader, reading};
-use super::schema::{self, Schema};
+use super::schema;
 use super::write::Place;
 use super::{ENTRY_BYTES_MAX, Options};
 use bytes::Bytes;
@@ -14,47 +14,30 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Expect;
 use semel_core::record::Record;
 use semel_core::store::{
-    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading,
-    Setting, Store, Written,
+    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Inspection, Item, Kind, Page,
+    Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Written,
 };
 use semel_core::time::Time;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A store in a file that is only looked at. Other processes may have it open, and write.
 ///
 /// Every write is refused with [`Kind::ReadOnly`]. Answers block the thread that asks: this is for tools, not for services.
-pub struct Look {
+pub struct ReadOnlyStore {
     file: File,
     reader: Mutex<Reader>,
 }
 
-impl Look {
-    /// Opens the file at `path`, which has to be there. It may hold no tables of ours, or those of another build:
-    /// [`schema`](Self::schema) tells.
+impl ReadOnlyStore {
+    /// Opens the file at `path`, which has to be there. It may hold no tables of Semel's, or those of another build:
+    /// [`schema`](Inspection::schema) says so.
     pub fn open(path: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let Options { clock, readers: _, wal_bytes_max } = options;
         let file = File::existing(&path.into(), wal_bytes_max)?;
         let reader = Reader { connection: file.reader()?, clock };
         Ok(Self { file, reader: Mutex::new(reader) })
-    }
-
-    /// Which schema the file has, and which one this build needs. An error where the tables are not ours, or a newer
-    /// build's.
-    pub fn schema(&self) -> Result<Schema, Error> {
-        schema::of(&self.reader().connection)
-    }
-
-    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large.
-    pub fn verify(&self) -> Result<Vec<String>, Error> {
-        self.reader().verify()
-    }
-
-    /// How many bytes the file has, and how many its log.
-    pub fn bytes(&self) -> (u64, u64) {
-        let bytes = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |found| found.len());
-        (bytes(&self.file.path), bytes(&self.file.wal()))
     }
 
     /// A question that panicked has changed nothing.
@@ -74,7 +57,7 @@ fn refused<'a, T>() -> Pending<'a, T> {
     Box::pin(async { Err(Error::new(Kind::ReadOnly, "writing to a store that was opened to be looked at")) })
 }
 
-impl Store for Look {
+impl Store for ReadOnlyStore {
     fn name(&self) -> String {
         format!("sqlite:{}", self.file.path.display())
     }
@@ -145,8 +128,23 @@ impl Store for Look {
     }
 }
 
-impl fmt::Debug for Look {
+impl Inspection for ReadOnlyStore {
+    fn schema(&self) -> Pending<'_, SchemaVersion> {
+        self.ask(|reader| schema::of(&reader.connection))
+    }
+
+    fn verify(&self) -> Pending<'_, Vec<String>> {
+        self.ask(Reader::verify)
+    }
+
+    fn size(&self) -> StoreSize {
+        let bytes = |path: &Path| Some(std::fs::metadata(path).map_or(0, |found| found.len()));
+        StoreSize { data_bytes: bytes(&self.file.path), log_bytes: bytes(&self.file.wal()) }
+    }
+}
+
+impl fmt::Debug for ReadOnlyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("sqlite::Look").field("path", &self.file.path).finish_non_exhaustive()
+        f.debug_struct("sqlite::ReadOnlyStore").field("path", &self.file.path).finish_non_exhaustive()
     }
 }

@@ -6,31 +6,17 @@
 
 use super::fault::Fault;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
-use semel_core::store::{Error, Kind};
+use semel_core::store::{Error, Kind, SchemaVersion};
 
 const WHAT: &str = "looking at the tables of the SQLite store";
 const MIGRATING: &str = "creating the tables of the SQLite store";
 
 /// The steps. The number of a schema is how many of them have been taken.
-const STEPS: &[&str] = &[include_str!("schema/1.sql")];
-
-/// Which schema a file has, and which one this build needs. A schema's number is how many steps were taken to it; 0 is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Schema {
-    /// What the file has.
-    pub have: usize,
-    /// What this build needs, and brings a file to that it opens for writing.
-    pub wanted: usize,
-}
-
-/// The steps to this build's schema, as SQL: the first leads from an empty file to schema 1, and so on.
-pub fn steps() -> &'static [&'static str] {
-    STEPS
-}
+pub(super) const STEPS: &[&str] = &[include_str!("schema/1.sql")];
 
 /// Which schema the file has; an error where the tables are not ours, or a newer build's.
-pub(super) fn of(connection: &Connection) -> Result<Schema, Error> {
-    Ok(Schema { have: version(connection)?, wanted: STEPS.len() })
+pub(super) fn of(connection: &Connection) -> Result<SchemaVersion, Error> {
+    Ok(SchemaVersion { have: version(connection)?, wanted: STEPS.len() })
 }
 
 /// Brings the file to the schema of this build. Does nothing where it is there already; of two processes that try at

@@ -16,6 +16,7 @@ use semel_core::store::{
     Reading, Setting, Tally, Written,
 };
 use semel_core::time::Time;
+use std::pin::Pin;
 
 impl store::Store for Store {
     fn name(&self) -> String {
@@ -30,6 +31,10 @@ impl store::Store for Store {
             notifies: false,
             entry_bytes_max: ENTRY_BYTES_MAX,
         }
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(Self::close(self))
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {

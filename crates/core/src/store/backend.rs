@@ -1,0 +1,92 @@
+//! One kind of store: which URLs are its own, and what can be done with what they name.
+//!
+//! A program that opens stores by URL holds a list of backends and asks the one whose scheme the URL has. Nothing else in it
+//! needs to know which stores there are.
+
+use super::{Pending, Store};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How a store is opened, where its defaults do not do. A store ignores what means nothing to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// How many connections answer questions at the same time.
+    pub connections: Option<usize>,
+    /// How large a log on disk may grow before it is started anew.
+    pub log_bytes_max: Option<u64>,
+}
+
+/// The version of a store's tables. A version is the number of steps that were taken to it; 0 means that there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaVersion {
+    /// What the store has.
+    pub have: usize,
+    /// What this build needs, and brings a store to that it opens for writing.
+    pub wanted: usize,
+}
+
+/// How much room a store takes, where that is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoreSize {
+    /// The records, with whatever the store keeps beside them.
+    pub data_bytes: Option<u64>,
+    /// A log that is not part of them yet.
+    pub log_bytes: Option<u64>,
+}
+
+/// One kind of store. `address` is what follows the scheme and its colon in a URL; one that is handed to
+/// [`open`](Self::open) or [`inspect`](Self::inspect) has passed [`check`](Self::check).
+pub trait Backend: Send + Sync + 'static {
+    /// The scheme of its URLs, without the colon: `sqlite`.
+    fn scheme(&self) -> &'static str;
+
+    /// How its URLs are written, for help and errors: `sqlite:PATH`.
+    fn url_form(&self) -> &'static str;
+
+    /// Refuses an address that can never name a store of this kind. The error says what is wrong and does not repeat a
+    /// password.
+    fn check(&self, address: &str) -> Result<(), String>;
+
+    /// The library that does the work, with its version: `SQLite 3.51.3`. `None` where there is none.
+    fn library(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether the store ends with the process that opened it, so that no other process can look at it.
+    fn is_in_process(&self) -> bool {
+        false
+    }
+
+    /// The steps to this build's tables, from an empty store on. Empty where the store has no tables.
+    fn schema_steps(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The files on this machine that the store consists of, where it is made of such, the one with the records first. Some of them
+    /// are there only while it is open.
+    fn files(&self, address: &str) -> Vec<PathBuf> {
+        let _ = address;
+        Vec::new()
+    }
+
+    /// Whether the store is there. Opening one that is not creates it.
+    fn exists<'a>(&'a self, address: &'a str) -> Pending<'a, bool>;
+
+    /// Opens the store for reading and writing, and brings it to this build's tables.
+    fn open<'a>(&'a self, address: &'a str, options: &'a OpenOptions) -> Pending<'a, Arc<dyn Store>>;
+
+    /// Opens a store that is there for reading only. Changes nothing in it, and refuses every write.
+    fn inspect<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Inspection>>;
+}
+
+/// A store that was opened for reading only.
+pub trait Inspection: Store {
+    /// Which version its tables have. An error where they are not Semel's, or a newer build's.
+    fn schema(&self) -> Pending<'_, SchemaVersion>;
+
+    /// What is damaged, a line each; empty where nothing is. Reads everything: minutes where the store is large.
+    fn verify(&self) -> Pending<'_, Vec<String>>;
+
+    /// How much room the store takes.
+    fn size(&self) -> StoreSize;
+}

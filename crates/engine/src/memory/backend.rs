@@ -1,0 +1,41 @@
+//! What `memory:` means.
+
+use super::Store;
+use semel_core::store::{self, Error, Inspection, Kind, OpenOptions, Pending};
+use std::sync::Arc;
+
+/// Opens stores by the URL `memory:`, each a new one.
+#[derive(Debug, Clone, Copy)]
+pub struct Backend;
+
+impl store::Backend for Backend {
+    fn scheme(&self) -> &'static str {
+        "memory"
+    }
+
+    fn url_form(&self) -> &'static str {
+        "memory:"
+    }
+
+    fn check(&self, address: &str) -> Result<(), String> {
+        if address.is_empty() { Ok(()) } else { Err("memory: takes nothing after its colon".to_owned()) }
+    }
+
+    fn is_in_process(&self) -> bool {
+        true
+    }
+
+    fn exists<'a>(&'a self, _: &'a str) -> Pending<'a, bool> {
+        Box::pin(async { Ok(false) })
+    }
+
+    fn open<'a>(&'a self, _: &'a str, _: &'a OpenOptions) -> Pending<'a, Arc<dyn store::Store>> {
+        Box::pin(async { Ok(Arc::new(Store::new()) as Arc<dyn store::Store>) })
+    }
+
+    fn inspect<'a>(&'a self, _: &'a str) -> Pending<'a, Box<dyn Inspection>> {
+        Box::pin(async {
+            Err(Error::new(Kind::Unfit, "inspecting memory:, which ends with the process that made it"))
+        })
+    }
+}
