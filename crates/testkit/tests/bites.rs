@@ -93,6 +93,7 @@ caught! {
     a_record_goes_over_a_marker: RecordOverMarker by markers::a_marker_is_not_written_over;
     a_record_goes_as_a_marker: RecordGoesAsMarker by markers::only_a_marker_is_removed_as_one;
     markers_count_as_records: MarkersCountAsRecords by markers::markers_are_listed_apart_from_records;
+    a_census_leaves_a_state_out: CensusWithoutTombstones by counts::counts_follow_every_write_and_stop_at_the_limit;
     a_count_goes_on_past_the_limit: CountUnbounded by counts::counts_follow_every_write_and_stop_at_the_limit;
     a_setting_is_written_over: SettingWritesOver by settings::a_setting_changes_only_from_what_was_expected;
     a_setting_is_read_and_then_written: SettingLooksThenWrites by settings::of_many_who_create_a_setting_one_does;

@@ -24,7 +24,7 @@ mod traits;
 
 pub use backend::{Backend, Inspection, OpenOptions, SchemaVersion, StoreSize};
 pub use error::{Error, Kind};
-pub use query::{Callers, Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
+pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
 pub use traits::{Capabilities, Clock, Hazard, Severity};
 
 use crate::codec;
@@ -164,6 +164,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many there are; counting stops at `at_most`.
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted>;
+
+    /// How many records there are in each state. A store that keeps these numbers answers with one question; without them it is
+    /// one [`count`](Self::count) for each state.
+    fn census(&self) -> Pending<'_, Census> {
+        Box::pin(async move {
+            let mut census = Census::empty(Time::default());
+            for state in StateName::ALL {
+                let counted = self.count(Count::State(state), u64::MAX).await?;
+                census.now = census.now.max(counted.now);
+                census.add(state, counted.count);
+            }
+            Ok(census)
+        })
+    }
 
     /// How many of the next `limit` records belong to which operation and state, in the store's own order; of one state
     /// only, where one is named. Going on from cursor to cursor counts every record that is written by nobody meanwhile. A

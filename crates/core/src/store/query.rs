@@ -158,6 +158,42 @@ pub struct Counted {
     pub count: u64,
 }
 
+/// How many records there are in each state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Census {
+    /// The store's time.
+    pub now: Time,
+    by_state: [u64; StateName::ALL.len()],
+}
+
+impl Census {
+    /// Nothing was found at `now`.
+    pub const fn empty(now: Time) -> Self {
+        Self { now, by_state: [0; StateName::ALL.len()] }
+    }
+
+    /// Adds `count` records in `state`.
+    pub fn add(&mut self, state: StateName, count: u64) {
+        if let Some(sum) = place(state).and_then(|place| self.by_state.get_mut(place)) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// How many records are in `state`.
+    pub fn in_state(&self, state: StateName) -> u64 {
+        place(state).and_then(|place| self.by_state.get(place)).copied().unwrap_or(0)
+    }
+
+    /// Every state with its number of records.
+    pub fn states(&self) -> impl Iterator<Item = (StateName, u64)> + '_ {
+        StateName::ALL.into_iter().zip(self.by_state)
+    }
+}
+
+fn place(state: StateName) -> Option<usize> {
+    StateName::ALL.iter().position(|other| *other == state)
+}
+
 /// How many records belong to an operation and are in a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tallied {

@@ -5,7 +5,7 @@ use crate::cli::span;
 use semel::archive::rfc3339;
 use semel::core::machine;
 use semel::core::record::{State, StateName};
-use semel::core::store::{Count, Error, Filter, Store};
+use semel::core::store::{Error, Filter, Store};
 use semel::core::time::Time;
 use std::time::Duration;
 
@@ -19,13 +19,9 @@ const LAG_MAX: Duration = Duration::from_mins(1);
 
 /// How many there are in each state. Gives back the store's time.
 pub(super) async fn count(store: &dyn Store, report: &mut Report) -> Result<Time, Error> {
-    let mut now = Time::from_millis(0);
-    for state in StateName::ALL {
-        let counted = store.count(Count::State(state), u64::MAX).await?;
-        report.records.insert(state.as_str(), counted.count);
-        now = now.max(counted.now);
-    }
-    Ok(now)
+    let census = store.census().await?;
+    report.records.extend(census.states().map(|(state, count)| (state.as_str(), count)));
+    Ok(census.now)
 }
 
 /// Outcomes that nobody can prove.

@@ -11,7 +11,6 @@ use super::{Metrics, OTHER};
 use semel::Clock;
 use semel::core::record::StateName;
 use semel::core::store::{Count, Cursor, Error, Severity, Store, Tallied};
-use semel::core::time::Time;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -73,18 +72,14 @@ impl Census {
 
     /// What the store can tell at once. Nothing is changed where it does not answer.
     async fn look(&self) -> Option<()> {
-        let mut states = Vec::new();
-        let mut now = None;
-        for state in StateName::ALL {
-            let counted = in_time(self.store.count(Count::State(state), u64::MAX)).await?;
-            now = Some(counted.now);
-            states.push((state, counted.count));
-        }
+        let census = in_time(self.store.census()).await?;
         let unknown = self.unknown().await?;
         let counted = &self.metrics.0.census;
-        counted.states.replace(states.iter().map(|(state, count)| (vec![("state", state.as_str())], *count)));
+        counted
+            .states
+            .replace(census.states().map(|(state, count)| (vec![("state", state.as_str())], count)));
         counted.unknown.replace(unknown.iter().map(|(label, count)| (vec![("operation", &**label)], *count)));
-        counted.looked_millis.store(now.map_or(0, Time::as_millis), Ordering::Relaxed);
+        counted.looked_millis.store(census.now.as_millis(), Ordering::Relaxed);
         Some(())
     }
 

@@ -14,7 +14,7 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Expect;
 use semel_core::record::Record;
 use semel_core::store::{
-    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Inspection, Item, Kind, Page,
+    Capabilities, Census, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Inspection, Item, Kind, Page,
     Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Written,
 };
 use semel_core::time::Time;
@@ -117,6 +117,10 @@ impl Store for ReadOnlyStore {
 
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
         self.ask(move |reader| reader.count(what, at_most))
+    }
+
+    fn census(&self) -> Pending<'_, Census> {
+        self.ask(Reader::census)
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

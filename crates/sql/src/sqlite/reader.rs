@@ -12,7 +12,7 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use semel_core::codec;
 use semel_core::id::OperationId;
-use semel_core::store::{Clock, Count, Counted, Error, Item, Kind, Reading};
+use semel_core::store::{Census, Clock, Count, Counted, Error, Item, Kind, Reading};
 use semel_core::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -109,6 +109,22 @@ impl Reader {
         let count = count.map_err(|error| failed(&error))?;
         let count = count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
         Ok(Counted { now, count: count.min(at_most) })
+    }
+
+    pub(super) fn census(&self) -> Result<Census, Error> {
+        let mut census = Census::empty(self.now());
+        let read = || -> rusqlite::Result<Vec<(i64, i64)>> {
+            self.connection
+                .prepare_cached("SELECT state, sum(rows) FROM semel_counts GROUP BY state")?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        };
+        for (state, rows) in read().map_err(|error| failed(&error))? {
+            if let (Some(state), Ok(rows)) = (row::state_name(state), u64::try_from(rows)) {
+                census.add(state, rows);
+            }
+        }
+        Ok(census)
     }
 
     pub(super) fn settings(&self) -> Result<Vec<(String, Bytes)>, Error> {

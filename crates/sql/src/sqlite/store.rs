@@ -12,8 +12,8 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Expect;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
-    self, Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending,
-    Reading, Setting, Tally, Written,
+    self, Capabilities, Census, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page,
+    Pending, Reading, Setting, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -119,6 +119,10 @@ impl store::Store for Store {
     ) -> Pending<'a, Tally> {
         let after = after.cloned();
         Box::pin(self.ask(move |reader| reader.tally(state, after.as_ref(), limit)))
+    }
+
+    fn census(&self) -> Pending<'_, Census> {
+        Box::pin(self.ask(Reader::census))
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {

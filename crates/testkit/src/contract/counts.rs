@@ -12,6 +12,10 @@ use std::collections::BTreeMap;
 async fn all_counts_are_right(store: &dyn Store, records: &[Record], callers: &[CallerHash]) {
     let by_state = |state| records.iter().filter(|record| record.state_name() == state).count();
     let by_caller = |caller| records.iter().filter(|record| record.caller_hash() == caller).count();
+    let census = store.census().await.expect("an answer");
+    for state in StateName::ALL {
+        assert_eq!(census.in_state(state), by_state(state) as u64, "{state:?} in the census");
+    }
     let mut expected = vec![(Count::Records, records.len()), (Count::Markers, 0)];
     expected.extend(StateName::ALL.map(|state| (Count::State(state), by_state(state))));
     expected.extend(callers.iter().map(|caller| (Count::Caller(*caller), by_caller(*caller))));

@@ -3,8 +3,10 @@
 use super::{Store, Wrong};
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Found;
-use semel_core::record::Entry;
-use semel_core::store::{Count, Counted, Cursor, Error, Filter, Item, Page, Reading, Store as _, Written};
+use semel_core::record::{Entry, StateName};
+use semel_core::store::{
+    Census, Count, Counted, Cursor, Error, Filter, Item, Page, Reading, Store as _, Written,
+};
 use semel_core::time::Time;
 
 impl Store {
@@ -104,6 +106,17 @@ impl Store {
             _ => {}
         }
         Ok(page)
+    }
+
+    pub(super) async fn wrong_census(&self) -> Result<Census, Error> {
+        let right = self.inner.census().await?;
+        let mut census = Census::empty(right.now);
+        for (state, count) in right.states() {
+            if !(self.is(Wrong::CensusWithoutTombstones) && state == StateName::Expired) {
+                census.add(state, count);
+            }
+        }
+        Ok(census)
     }
 
     pub(super) async fn wrong_count(&self, what: Count, at_most: u64) -> Result<Counted, Error> {

@@ -9,8 +9,8 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Expect;
 use semel_core::record::Record;
 use semel_core::store::{
-    self, Capabilities, Count, Counted, Cursor, Filter, Fresh, Hazard, Item, Page, Pending, Reading, Setting,
-    Written,
+    self, Capabilities, Census, Count, Counted, Cursor, Filter, Fresh, Hazard, Item, Page, Pending, Reading,
+    Setting, Written,
 };
 use semel_core::time::Time;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ ways! {
     StaleReads OwnTime RefusalsOutOfTime
     DueSkips DueBackwards DueUnbounded
     PageSkips PageRepeats PageUnbounded PageNeverEnds FilterIgnoresCase FilterIgnoresTime
-    RecordOverMarker RecordGoesAsMarker MarkersCountAsRecords CountUnbounded
+    RecordOverMarker RecordGoesAsMarker MarkersCountAsRecords CountUnbounded CensusWithoutTombstones
     SettingWritesOver SettingLooksThenWrites EmptySettingIsNone
     FindsFirstWriteOnly FoldsIds
     OutcomesAreText EmptyOutcomesAreDropped
@@ -149,6 +149,10 @@ impl store::Store for Store {
 
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
         Box::pin(self.wrong_count(what, at_most))
+    }
+
+    fn census(&self) -> Pending<'_, Census> {
+        Box::pin(self.wrong_census())
     }
 
     fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
