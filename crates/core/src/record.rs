@@ -320,6 +320,15 @@ impl Record {
         }
     }
 
+    /// Until when the owner may act, where there is one. Whether others may take it for gone is for
+    /// [`machine::is_lease_dead`](crate::machine::is_lease_dead) to say.
+    pub fn lease_until(&self) -> Option<Time> {
+        match self.state {
+            State::Claimed { lease_until } | State::Processing { lease_until } => Some(lease_until),
+            _ => None,
+        }
+    }
+
     /// Until when the stored outcome is promised to be replayed, once there is one.
     pub fn expires_at(&self) -> Option<Time> {
         match self.state {

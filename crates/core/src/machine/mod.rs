@@ -31,20 +31,25 @@ mod rules;
 mod verdict;
 
 pub use command::Command;
-pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, quiet_until};
+pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, repeat_within, written_ahead_by};
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
 pub use owner::{
-    abandon, claim_landed, contradicts, finish, landed, may_send, outlived, overtaken, renew, start,
+    abandon, claim_landed, contradicts, finish, held_for, is_held, landed, lease_left, may_send, outlived,
+    overtaken, renew, start,
 };
-pub use retention::{Due, due, expire, purge};
+pub use retention::{Due, due, expire, is_expired, is_gone, purge};
 pub use rotation::{Route, Stage, route};
 pub use rules::Rule;
-pub use verdict::{Verdict, lapse, postpone, reconcile, redate, release, resolve};
+pub use verdict::{
+    Verdict, denial_refused_until, lapse, may_release, may_resolve, postpone, reconcile, reconcile_after,
+    redate, release, resolve,
+};
 
 use crate::history;
 use crate::record::{Entry, Record, State, StateName, Token};
 use crate::time::{Now, Time};
 use std::fmt;
+use std::time::Duration;
 
 /// When a transition happens, by whom and why: what history remembers of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,8 +149,8 @@ pub enum Refusal {
     WrongState,
     /// The outcome is final, or the attempt was ended before.
     Settled,
-    /// The owner's lease is still alive.
-    LeaseAlive,
+    /// The owner's lease is still alive. Unless it is renewed, it is dead from this moment on.
+    LeaseAlive(Time),
     /// An owner that went silent may still act: absence proves nothing before this moment.
     QuietUntil(Time),
     /// An earlier attempt may have taken effect.
@@ -159,6 +164,25 @@ pub enum Refusal {
     Inconsistent(Rule),
 }
 
+impl Refusal {
+    /// From when on the same may be tried again, where time alone can change the answer.
+    pub fn retry_at(&self) -> Option<Time> {
+        match self {
+            Self::LeaseAlive(dead_from) => Some(*dead_from),
+            // It has to be later than that.
+            Self::QuietUntil(quiet_until) => Some(*quiet_until + Duration::from_millis(1)),
+            Self::NotBefore(time) => Some(*time),
+            Self::Superseded
+            | Self::NotStarted
+            | Self::WrongState
+            | Self::Settled
+            | Self::InDoubt
+            | Self::ClockNotTrusted
+            | Self::Inconsistent(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -166,7 +190,7 @@ impl fmt::Display for Refusal {
             Self::NotStarted => f.write_str("the attempt was never started, so it has no outcome"),
             Self::WrongState => f.write_str("the record's state does not allow this"),
             Self::Settled => f.write_str("the record is settled already"),
-            Self::LeaseAlive => f.write_str("the owner's lease is still alive"),
+            Self::LeaseAlive(_) => f.write_str("the owner's lease is still alive"),
             Self::QuietUntil(time) => {
                 write!(f, "the owner may still act; absence proves nothing before {time:?}")
             }

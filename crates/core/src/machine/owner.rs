@@ -1,6 +1,6 @@
 //! What the owner of an attempt does: start it, renew its lease, end it, and recognise its own writes.
 
-use super::dates::{first_date, is_repeat_open, skew};
+use super::dates::{first_date, is_dated_ahead, is_repeat_open, skew};
 use super::judge::Reply;
 use super::{Found, Refusal, Stamp, Write, rules, written};
 use crate::classify::{Ending, denies};
@@ -53,10 +53,29 @@ pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write
 /// the clock is set back, a lease that is long over for everybody looks alive again.
 pub fn may_send(record: &Record, token: Token, now: impl Into<Now>, held_for: Duration) -> bool {
     let now = now.into();
-    let State::Processing { lease_until } = record.state else { return false };
+    let is_begun = matches!(record.state, State::Processing { .. });
     let remembered = !record.earlier_doubt || is_repeat_open(record, now);
-    let is_held = now.at < lease_until && held_for < record.policy.lease;
-    record.token == token && is_held && remembered
+    let is_held = !lease_left(record, now.at).is_zero() && held_for < record.policy.lease;
+    record.token == token && is_begun && is_held && remembered
+}
+
+/// Whether the owner still holds the record at `now`, so that nobody else can have written it by then. The end of the lease
+/// counts and no skew: that is for others to wait. What was dated ahead is held by nobody; others take its owner for gone.
+pub fn is_held(record: &Record, now: impl Into<Now>) -> bool {
+    let now = now.into();
+    !lease_left(record, now.at).is_zero() && !is_dated_ahead(record, now)
+}
+
+/// For how long after `now` the owner may count on its lease; zero where it is over, or there is none. For its own pace:
+/// whether it may act is for [`may_send`] to say.
+pub fn lease_left(record: &Record, now: Time) -> Duration {
+    record.lease_until().map_or(Duration::ZERO, |lease_until| lease_until.since(now))
+}
+
+/// How long before `now` the owner dated its last write, by its date alone: what [`may_send`] is told by an owner that
+/// made that write in another process.
+pub fn held_for(record: &Record, now: Time) -> Duration {
+    now.since(record.owner_wrote_at)
 }
 
 /// The attempt has ended. The owner may answer its client once this is stored, and not before.

@@ -283,3 +283,18 @@ fn an_owner_is_never_told_the_outcome_of_another_payload() {
         "hashes under two selections say nothing"
     );
 }
+
+#[test]
+fn an_owner_holds_its_record_until_its_lease_ends_and_nobody_holds_what_was_dated_ahead() {
+    for record in [claimed(Class::External), processing(Class::External)] {
+        let time = Time::from_millis;
+        assert!(is_held(&record, time(1000 + LEASE - 1)), "{record:?}");
+        assert!(!is_held(&record, time(1000 + LEASE)), "{record:?}");
+        assert!(!is_held(&record, time(999)), "others take its owner for gone: {record:?}");
+        assert_eq!(lease_left(&record, time(1000 + LEASE - 7)), Duration::from_millis(7));
+        assert_eq!(lease_left(&record, time(1000 + LEASE + 7)), Duration::ZERO);
+        assert_eq!(held_for(&record, time(1250)), Duration::from_millis(250));
+    }
+    assert!(!is_held(&succeeded(), Time::from_millis(2001)), "nobody owns it any more");
+    assert_eq!(lease_left(&succeeded(), Time::from_millis(0)), Duration::ZERO);
+}

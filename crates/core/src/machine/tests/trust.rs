@@ -264,7 +264,7 @@ fn the_larger_skew_counts_for_leases_quiet_periods_and_repeats() {
     assert!(!is_lease_dead(&record, skewed(1_000 + LEASE + 4_999).now));
     assert!(is_lease_dead(&record, skewed(1_000 + LEASE + 5_000).now));
     let end = Time::from_millis(1_000 + QUIET + 5_000);
-    assert_eq!(quiet_until(&record, skewed(0).now), end);
+    assert_eq!(denial_refused_until(&record, skewed(0).now), Some(end));
     let downstream = lapsed(Class::Downstream);
     let window = 1_000 + 24 * HOUR - 65_000;
     run(decided(&downstream, &SAME, skewed(window - 5_001)));
