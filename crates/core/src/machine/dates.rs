@@ -14,6 +14,7 @@ use std::time::Duration;
 ///
 /// A lease that ends later than any lease granted by now can end was dated by a wrong clock, and is dead too.
 /// Where time had a gap, an owner that dated its lease before it has the length of a lease to renew it.
+#[must_use]
 pub fn is_lease_dead(record: &Record, now: impl Into<Now>) -> bool {
     match record.state {
         State::Claimed { lease_until } | State::Processing { lease_until } => {
@@ -107,6 +108,7 @@ pub(super) fn first_date(record: &Record, now: Now) -> Time {
 }
 
 /// Whether a wrong clock dated this unsettled record ahead: a moment that has not come yet stands in it.
+#[must_use]
 pub fn is_dated_ahead(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     let is_settled =

@@ -95,6 +95,7 @@ impl<'a> From<Option<&'a Entry>> for Found<'a> {
 
 /// What must still stand in the store for a write to be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "a condition holds back nothing before it reaches a store"]
 pub enum Expect {
     /// Nothing at all.
     Absent,
@@ -118,6 +119,7 @@ impl Expect {
     }
 
     /// Whether what a store found is what was expected. Every store's compare-and-swap means this.
+    #[must_use]
     pub fn met_by(&self, found: Found<'_>) -> bool {
         match (self, found) {
             (Self::Absent, Found::Nothing) => true,
@@ -131,6 +133,7 @@ impl Expect {
 
 /// A compare-and-swap for a store to apply: `next` where `expect` still holds, nothing otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[must_use = "a transition changes nothing before a store has applied its write"]
 pub struct Write {
     /// What must still stand there.
     pub expect: Expect,
