@@ -36,7 +36,7 @@ impl Ink {
         self.number(record.owner_wrote_at().as_millis());
         self.byte(u8::from(record.earlier_doubt()) | selection_number(&record.policy().selection) << 1);
         self.byte(record.fingerprint().as_bytes()[0]);
-        self.byte(record.state_name() as u8);
+        self.byte(record.state_name().number());
         match record.state() {
             State::Claimed { lease_until } | State::Processing { lease_until } => {
                 self.number(lease_until.as_millis());

@@ -147,8 +147,9 @@ pub fn of(bug: Bug) -> (Config, Violation) {
             (catalogue::releases(), Violation::ForbiddenMoveAccepted)
         }
         Bug::TrustIgnored => (catalogue::wrong_start(), Violation::FinalOutcomeChanged),
-        Bug::LeaseHeldByItsDate => (catalogue::replaced_clock(), Violation::SentAfterGivenUp),
-        Bug::GapForgotten => (catalogue::replaced_clock(), Violation::SentAfterGivenUp),
+        Bug::LeaseHeldByItsDate | Bug::GapForgotten => {
+            (catalogue::replaced_clock(), Violation::SentAfterGivenUp)
+        }
         Bug::ReplacedTimeForgotten => (catalogue::replaced_clock(), Violation::FinalOutcomeChanged),
         Bug::OldDatesBelieved => (catalogue::memory_by_replaced_clock(), Violation::SecondEffectDownstream),
     }

@@ -68,7 +68,7 @@ pub(crate) fn as_if_dead(
     result: Result<Write, Refusal>,
     transition: impl FnOnce(&Record) -> Result<Write, Refusal>,
 ) -> Result<Write, Refusal> {
-    if result != Err(Refusal::LeaseAlive) {
+    if !matches!(result, Err(Refusal::LeaseAlive(_))) {
         return result;
     }
     let mut dead = record.clone();

@@ -112,16 +112,20 @@ pub enum State {
 }
 
 /// The name of a state, as it stands in APIs, metrics, history and indexes.
+///
+/// This is the table of the numbers that states are stored by, in the codec and in the columns of every store. A number
+/// that was ever stored never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each is explained at the variant of State that it names")]
+#[repr(u8)]
 pub enum StateName {
-    Claimed,
-    Processing,
-    Succeeded,
-    FailedReplayable,
-    FailedNotReplayable,
-    Unknown,
-    Expired,
+    Claimed = 0,
+    Processing = 1,
+    Succeeded = 2,
+    FailedReplayable = 3,
+    FailedNotReplayable = 4,
+    Unknown = 5,
+    Expired = 6,
 }
 
 impl StateName {
@@ -135,6 +139,16 @@ impl StateName {
         Self::Unknown,
         Self::Expired,
     ];
+
+    /// The number that this state is stored by.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The state that is stored by `number`; `None` where no state of this version is.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|name| name.number() == number)
+    }
 
     /// The name in capitals, as every API and metric writes it.
     pub const fn as_str(self) -> &'static str {
@@ -306,6 +320,15 @@ impl Record {
         }
     }
 
+    /// Until when the owner may act, where there is one. Whether others may take it for gone is for
+    /// [`machine::is_lease_dead`](crate::machine::is_lease_dead) to say.
+    pub fn lease_until(&self) -> Option<Time> {
+        match self.state {
+            State::Claimed { lease_until } | State::Processing { lease_until } => Some(lease_until),
+            _ => None,
+        }
+    }
+
     /// Until when the stored outcome is promised to be replayed, once there is one.
     pub fn expires_at(&self) -> Option<Time> {
         match self.state {
@@ -416,6 +439,24 @@ mod tests {
         ];
         assert_eq!(names, expected);
         assert_eq!(format!("[{:<8}]", StateName::Claimed), "[CLAIMED ]");
+    }
+
+    #[test]
+    fn the_stored_numbers_of_states_never_change() {
+        let numbers = [
+            (StateName::Claimed, 0),
+            (StateName::Processing, 1),
+            (StateName::Succeeded, 2),
+            (StateName::FailedReplayable, 3),
+            (StateName::FailedNotReplayable, 4),
+            (StateName::Unknown, 5),
+            (StateName::Expired, 6),
+        ];
+        assert_eq!(numbers.map(|(name, _)| name), StateName::ALL);
+        for (name, number) in numbers {
+            assert_eq!((name.number(), StateName::from_number(number)), (number, Some(name)));
+        }
+        assert!((7..=u8::MAX).all(|number| StateName::from_number(number).is_none()));
     }
 
     #[test]

@@ -14,7 +14,6 @@ use crate::recognise::{self, Recognised};
 use crate::sealing::Seal;
 use crate::secrets;
 use crate::tasks::Closing;
-use crate::telling;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Decision, Expect, Found, Reply, Ticket, Write};
 use semel_core::policy::Class;
@@ -240,7 +239,7 @@ async fn put(
 /// A claim that stood in the store at `now`.
 fn owned(by: Claiming<'_>, id: CommandId, record: Record, now: Time) -> Claim {
     // Where the time was replaced while the claim was under way, its dates are another time's.
-    let is_held = telling::is_held(&record, now) && !machine::is_dated_ahead(&record, by.node.at(now));
+    let is_held = machine::is_held(&record, by.node.at(now));
     let ownership = Ownership::new(Arc::clone(by.node), id, record, by.begun, by.recognised.intent.seal);
     // One that was so long under way that its lease is over: a later attempt may have come and been purged, whose fence
     // was higher. And where somebody has taken the owner for dead, it knows better: nothing was sent.

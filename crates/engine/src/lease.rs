@@ -18,8 +18,8 @@ use crate::telling::{self, Subject};
 use crate::wait;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::{Found, Reply};
-use semel_core::record::{Record, State, Token};
+use semel_core::machine::{self, Found, Reply};
+use semel_core::record::{Record, Token};
 use semel_core::store;
 use semel_core::time::Time;
 use std::fmt;
@@ -79,7 +79,7 @@ impl Engine {
         // What it was claimed with is not known any more: sealed, wherever there are keys.
         let ownership = |record: Record| {
             // How long ago its owner wrote is known from the dates alone, since that may have been in another process.
-            let held_since = asked.saturating_sub(reading.now.since(record.owner_wrote_at()));
+            let held_since = asked.saturating_sub(machine::held_for(&record, reading.now));
             Ownership::new(Arc::clone(&self.node), id, record, held_since, Seal::default())
         };
         Ok(record.map(|record| Lease { ownership: Arc::new(ownership(record)) }))
@@ -151,10 +151,7 @@ impl Lease {
     /// Until when nobody else takes the attempt for dead, by the store's clock, as far as this node knows; `None` where it
     /// is over.
     pub fn until(&self) -> Option<Time> {
-        match self.ownership.record().state() {
-            State::Claimed { lease_until } | State::Processing { lease_until } => Some(*lease_until),
-            _ => None,
-        }
+        self.ownership.record().lease_until()
     }
 
     /// Extends the lease from now.

@@ -12,7 +12,6 @@ use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
 use semel_core::scope::{Scope, Secret};
 use semel_core::store::{self, Kind};
-use semel_core::time::Time;
 
 /// An operation, as the caller that it belongs to sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,11 +62,9 @@ impl Engine {
         // Of a generation that this node no longer knows nobody can prove to be the caller.
         let numbered = secrets.find(|numbered| numbered.generation == record.generation());
         let secret: &Secret = &numbered.ok_or(NotDone::NotFound)?.secret;
-        let is_past = |at: Option<Time>| now.can_expire() && at.is_some_and(|at| at <= now.at);
-        let (is_gone, is_expired) =
-            (is_past(machine::gone_at(&record, now)), is_past(machine::expires_at(&record, now)));
+        let is_expired = machine::is_expired(&record, now);
         let scope = whose(record.operation()).ok_or(NotDone::NotFound)?;
-        if is_gone || secret.caller_hash(&scope) != record.caller_hash() {
+        if machine::is_gone(&record, now) || secret.caller_hash(&scope) != record.caller_hash() {
             return Err(NotDone::NotFound);
         }
         let is_key = key.is_some_and(|key| secret.key_hash(key) == record.key_hash());

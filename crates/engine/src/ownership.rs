@@ -12,7 +12,7 @@ use semel_core::classify::Ending;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Expect, Refusal, Write};
 use semel_core::outcome::{Body, Outcome};
-use semel_core::record::{Record, State, Token};
+use semel_core::record::{Record, Token};
 use semel_core::store::{self, Kind, Reading, Written};
 use semel_core::time::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -224,23 +224,14 @@ impl Ownership {
     /// In how long the lease is to be renewed: once a third of what was granted has passed, at the latest that it can be.
     pub(crate) fn renewal_due_in(&self) -> Duration {
         let record = self.record();
-        match record.state() {
-            State::Claimed { lease_until } | State::Processing { lease_until } => {
-                let left = lease_until.since(self.node.now_at_the_latest().at);
-                left.saturating_sub(record.policy().lease / 3 * 2)
-            }
-            _ => Duration::ZERO,
-        }
+        let left = machine::lease_left(&record, self.node.now_at_the_latest().at);
+        left.saturating_sub(record.policy().lease / 3 * 2)
     }
 
     fn lease_is_short(&self) -> bool {
         let record = self.record();
-        match record.state() {
-            State::Claimed { lease_until } | State::Processing { lease_until } => {
-                lease_until.since(self.node.now()) < record.policy().lease / 2
-            }
-            _ => false,
-        }
+        record.lease_until().is_some()
+            && machine::lease_left(&record, self.node.now()) < record.policy().lease / 2
     }
 
     /// Gives the attempt up before anything was sent.

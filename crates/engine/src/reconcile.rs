@@ -224,22 +224,14 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
     let verdict = node.sealed_verdict(id, verdict);
     let (mut record, mut now) = (asked.clone(), node.now());
     for _ in 0..ROUNDS_MAX {
-        let longer = machine::quiet_until(&record, node.at(now)).max(record.owner_wrote_at() + quiet);
-        let is_too_soon = matches!(verdict, Verdict::NotApplied { asked_at } if asked_at.min(now) <= longer);
-        let judged = if is_too_soon {
-            Err(Refusal::QuietUntil(longer))
-        } else {
-            machine::reconcile(&record, verdict.clone(), node.stamp(now, "reconciled"))
-        };
-        let write = match judged {
+        let stamp = node.stamp(now, "reconciled");
+        let write = match machine::reconcile_after(&record, quiet, verdict.clone(), stamp) {
             Ok(write) => write,
             // Absence proves nothing yet: ask again right after it does, at the latest.
-            Err(Refusal::QuietUntil(quiet_until)) => {
-                let at = quiet_until + Duration::from_millis(1);
-                let is_sooner =
-                    matches!(*record.state(), State::Unknown { next_probe_at: Some(next), .. } if next <= at);
-                if !is_sooner {
-                    postpone(node, id, &record, Some(at), now).await;
+            Err(refusal @ Refusal::QuietUntil(_)) => {
+                let (planned, at) = (next_probe_at(&record), refusal.retry_at());
+                if planned.is_none() || planned > at {
+                    postpone(node, id, &record, at, now).await;
                 }
                 return;
             }
@@ -285,6 +277,13 @@ fn next_probe(probe: &Probe, since: Time, probes: u32, now: Time) -> Option<Time
     }
     let pause = probe.min.saturating_mul(2_u32.saturating_pow(probes.min(31))).min(probe.max);
     Some(now + pause)
+}
+
+fn next_probe_at(record: &Record) -> Option<Time> {
+    match *record.state() {
+        State::Unknown { next_probe_at, .. } => next_probe_at,
+        _ => None,
+    }
 }
 
 fn left_to_operator(node: &Node, record: &Record) {

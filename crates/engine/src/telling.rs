@@ -8,7 +8,6 @@ use crate::observe::{Event, Refused};
 use semel_core::id::{CallerHash, CommandId, OperationId};
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::{Record, State, StateName};
-use semel_core::time::Time;
 
 /// Whom an answer is about.
 pub(crate) struct Subject<'a> {
@@ -97,12 +96,4 @@ pub(crate) fn is_kept(record: &Record) -> bool {
 /// Whether the effect of a record cannot have begun.
 pub(crate) fn has_not_begun(record: &Record) -> bool {
     record.state_name() == StateName::Claimed
-}
-
-/// Whether the owner's lease is alive at `now`, so that nobody else can have written the record by then.
-pub(crate) fn is_held(record: &Record, now: Time) -> bool {
-    match record.state() {
-        State::Claimed { lease_until } | State::Processing { lease_until } => now < *lease_until,
-        _ => false,
-    }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn for_local<L>(
                 // Only a lease that is known to be alive speaks for the record: past it, somebody may have taken the
                 // attempt over and ended it.
                 let is_certain = matches!(progress, Progress::Running(_))
-                    && telling::is_held(record, node.now_at_the_latest().at);
+                    && machine::is_held(record, node.now_at_the_latest());
                 match (reply, is_certain) {
                     (Reply::InProgress, _) if !waited => {}
                     (_, true) => return Waited::Answered(answer(node, command, *id, record, reply)),

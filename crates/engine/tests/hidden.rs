@@ -200,7 +200,7 @@ async fn secrets_are_hidden() {
     hides("KeyRing", &KeyRing::new(key("a")).and(key("b")).expect("another name"));
     // What a store answers where another secret is there already: all that this node does not know.
     let store = semel::memory::Store::new();
-    store.set("secrets", None, Some(SECRET)).await.expect("set");
+    assert_eq!(store.set("secrets", None, Some(SECRET)).await.expect("set"), Setting::Done);
     let refused = store.set("secrets", None, Some(b"other")).await.expect("answered");
     assert_eq!(refused, Setting::Refused(Some(Bytes::copy_from_slice(SECRET))));
     hides("Setting", &refused);

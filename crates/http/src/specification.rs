@@ -13,10 +13,11 @@ use crate::terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, Response};
+use semel::core::machine;
 use semel::core::outcome::Status;
-use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::policy::AfterExpiry;
+use semel::core::time::Now;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// The specification: JSON, or HTML for whoever asks for it.
 pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
@@ -38,7 +39,7 @@ fn document(shared: &Shared) -> Value {
         .all()
         .map(|(route, terms)| {
             let mut told = operation(route, terms);
-            told["unknownOutcome"] = unknown(terms, is_looked_up(shared, route, terms));
+            told["unknownOutcome"] = unknown(terms, shared.engine.now(), is_looked_up(shared, route, terms));
             told
         })
         .collect();
@@ -122,22 +123,16 @@ fn is_looked_up(shared: &Shared, route: Option<&str>, terms: &Terms) -> bool {
 }
 
 /// How a doubt about an operation ends, in the order in which that is tried, and so whether it helps to ask again.
-fn unknown(terms: &Terms, is_looked_up: bool) -> Value {
-    let policy = &terms.policy;
-    let is_repeated = policy.class == Class::Downstream;
+fn unknown(terms: &Terms, now: Now, is_looked_up: bool) -> Value {
+    let repeat_within = machine::repeat_within(&terms.policy, now);
+    let is_repeated = repeat_within.is_some();
     let ways = [(is_repeated, "repeat"), (is_looked_up, "look-up"), (true, "operator")];
     let ways: Vec<_> = ways.into_iter().filter_map(|(is_taken, way)| is_taken.then_some(way)).collect();
     json!({
         "settledBy": ways,
-        "repeatSeconds": is_repeated.then_some(repeated_within(policy).as_secs()),
+        "repeatSeconds": repeat_within.map(|within| within.as_secs()),
         "retryable": is_repeated || is_looked_up,
     })
-}
-
-/// For how long after the first request a doubt is settled by repeating it: a repeat has to arrive, and has the time of an attempt
-/// for that, while the system behind still remembers the first.
-fn repeated_within(policy: &Policy) -> Duration {
-    policy.dedup_window.saturating_sub(policy.work_deadline.saturating_add(policy.skew))
 }
 
 /// What the guarantee rests on: the statuses that are taken for a promise that nothing took effect.

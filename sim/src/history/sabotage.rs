@@ -81,11 +81,10 @@ impl Sabotage {
             Self::BlankReads => Promise::OnlyNewKeys,
             Self::Miscounted => Promise::CapHolds,
             Self::BlindSwap => Promise::FinalIsFinal,
-            // The machine refuses a second attempt with the first one's token, and its record is answered as unreadable.
-            Self::RepeatedTokens => Promise::DoubtNeedsAFault,
             Self::BlindInsert | Self::LeaseAsTtl | Self::UnreadableAsAbsent => Promise::NothingForgotten,
             Self::LostWrites => Promise::DurableBeforeTold,
-            Self::CancelledWithCaller => Promise::DoubtNeedsAFault,
+            // The machine refuses a second attempt with the first one's token, and its record is answered as unreadable.
+            Self::CancelledWithCaller | Self::RepeatedTokens => Promise::DoubtNeedsAFault,
         }
     }
 

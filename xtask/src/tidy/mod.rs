@@ -6,6 +6,7 @@
 mod ambient;
 mod arrows;
 mod decisions;
+mod leases;
 mod lengths;
 mod lexer;
 mod paths;
@@ -30,6 +31,7 @@ const RULES: &[(&str, Rule)] = &[
     ("ambient", ambient::check),
     ("unused", unused::check),
     ("decisions", decisions::check),
+    ("leases", leases::check),
     ("lengths", lengths::check),
     ("paths", paths::check),
 ];

@@ -1,8 +1,9 @@
 //! A record's history, written and read back.
 
 use super::read::Reader;
-use super::{Error, state, write};
+use super::{Error, write};
 use crate::history::{Entry, History};
+use crate::record::StateName;
 
 /// Attempt, state, time and the lengths of two empty texts.
 const ENTRY_BYTES_MIN: usize = 5;
@@ -16,7 +17,7 @@ pub(super) fn write(history: &History, out: &mut Vec<u8>) {
     write::length(out, history.entries.len());
     for entry in &history.entries {
         write::varint(out, entry.attempt.into());
-        out.push(state::number(entry.to));
+        out.push(entry.to.number());
         write::time(out, entry.at);
         write::bytes(out, entry.who.as_bytes());
         write::bytes(out, entry.why.as_bytes());
@@ -30,8 +31,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<History, Error> {
     for _ in 0..count {
         let attempt = reader.number()?;
         let at = reader.at();
-        let to =
-            state::name(reader.byte()?).ok_or(Error::Damaged { at, what: "unknown state in the history" })?;
+        let to = StateName::from_number(reader.byte()?)
+            .ok_or(Error::Damaged { at, what: "unknown state in the history" })?;
         let at = reader.time()?;
         let who = reader.text()?.into();
         let why = reader.text()?.into();

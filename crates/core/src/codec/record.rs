@@ -5,7 +5,7 @@ use super::{Error, extension, history, policy, state, write};
 use crate::fingerprint::Fingerprint;
 use crate::id::{CallerHash, KeyHash, OperationId};
 use crate::policy::{AfterExpiry, Class, Policy};
-use crate::record::{Record, Token};
+use crate::record::{Record, StateName, Token};
 use std::sync::Arc;
 
 const STATE_BITS: u8 = 0b0000_0111;
@@ -64,8 +64,8 @@ pub(super) fn read(reader: &mut Reader<'_>, later: bool) -> Result<Record, Error
     let fingerprint = Fingerprint::from_bytes(reader.array()?);
     let at = reader.at();
     let head = reader.byte()?;
-    let state_name =
-        state::name(head & STATE_BITS).ok_or(Error::Damaged { at, what: "unknown state of the record" })?;
+    let state_name = StateName::from_number(head & STATE_BITS)
+        .ok_or(Error::Damaged { at, what: "unknown state of the record" })?;
     let terms = terms(head).ok_or(Error::Damaged { at, what: "unknown guarantee class" })?;
     Ok(Record {
         operation_id,
@@ -115,7 +115,7 @@ fn head(record: &Record) -> u8 {
         Class::External => 2,
     };
     let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-    state::number(record.state_name())
+    record.state_name().number()
         | flag(record.earlier_doubt, EARLIER_DOUBT)
         | class << CLASS_SHIFT
         | flag(after_expiry == AfterExpiry::RunAsNew, RUN_AS_NEW)

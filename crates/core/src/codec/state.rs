@@ -12,24 +12,6 @@ const ANSWERED: u8 = 0b1000;
 const OWNER_DOUBT: u8 = 0b01;
 const PROBE_PLANNED: u8 = 0b10;
 
-/// The number of a state, in a record's head and in its history.
-pub(super) fn number(name: StateName) -> u8 {
-    match name {
-        StateName::Claimed => 0,
-        StateName::Processing => 1,
-        StateName::Succeeded => 2,
-        StateName::FailedReplayable => 3,
-        StateName::FailedNotReplayable => 4,
-        StateName::Unknown => 5,
-        StateName::Expired => 6,
-    }
-}
-
-/// The state with this number.
-pub(super) fn name(number: u8) -> Option<StateName> {
-    StateName::ALL.get(usize::from(number)).copied()
-}
-
 pub(super) fn size_hint(state: &State) -> usize {
     match state {
         State::Succeeded { outcome, .. }

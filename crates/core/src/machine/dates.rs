@@ -4,6 +4,7 @@
 //! does arithmetic with leases.
 
 use super::Refusal;
+use crate::policy::{Class, Policy};
 use crate::record::{Record, State};
 use crate::time::{Now, Time};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use std::time::Duration;
 ///
 /// A lease that ends later than any lease granted by now can end was dated by a wrong clock, and is dead too.
 /// Where time had a gap, an owner that dated its lease before it has the length of a lease to renew it.
+#[must_use]
 pub fn is_lease_dead(record: &Record, now: impl Into<Now>) -> bool {
     match record.state {
         State::Claimed { lease_until } | State::Processing { lease_until } => {
@@ -23,17 +25,19 @@ pub fn is_lease_dead(record: &Record, now: impl Into<Now>) -> bool {
 }
 
 pub(super) fn lease_is_dead(record: &Record, lease_until: Time, now: Now) -> bool {
-    if !now.can_judge_leases() {
-        return false;
-    }
+    now.can_judge_leases() && now.at >= dead_from(record, lease_until, now)
+}
+
+/// From when on the owner is taken to be gone, by what is known at `now`.
+fn dead_from(record: &Record, lease_until: Time, now: Now) -> Time {
     let (lease, skew) = (record.policy.lease, skew(record, now));
-    if let Some(steady_since) = now.steady_since {
-        let is_dated_since = record.owner_wrote_at >= steady_since && !is_owner_ahead(record, now);
-        if !is_dated_since && now.at < steady_since + lease + skew {
-            return false;
-        }
+    let is_ahead = lease_until > now.latest + lease + skew;
+    let lapsed_from = if is_ahead { now.at } else { lease_until + skew };
+    let is_dated_since = |since| record.owner_wrote_at >= since && !is_owner_ahead(record, now);
+    match now.steady_since {
+        Some(since) if !is_dated_since(since) => lapsed_from.max(since + lease + skew),
+        _ => lapsed_from,
     }
-    now.at >= lease_until + skew || lease_until > now.latest + lease + skew
 }
 
 /// Nothing, where the lease is dead; otherwise why it cannot be said to be.
@@ -41,7 +45,7 @@ pub(super) fn expect_dead_lease(record: &Record, lease_until: Time, now: Now) ->
     if lease_is_dead(record, lease_until, now) {
         Ok(())
     } else if now.can_judge_leases() {
-        Err(Refusal::LeaseAlive)
+        Err(Refusal::LeaseAlive(dead_from(record, lease_until, now)))
     } else {
         Err(Refusal::ClockNotTrusted)
     }
@@ -52,21 +56,29 @@ pub(super) fn is_owner_ahead(record: &Record, now: Now) -> bool {
     now.is_before(record.owner_wrote_at, record.policy.skew)
 }
 
-/// The last moment of the quiet period: until it is over, a silent owner may still act, or its effect still arrive.
-pub fn quiet_until(record: &Record, now: impl Into<Now>) -> Time {
-    let now = now.into();
+/// The last moment of the quiet period: until it is over, a silent owner may still act, or its effect still arrive. It is
+/// never shorter than `quiet_min`.
+///
+/// Where the owner's last write is dated ahead, it counts as made now, as [`redate`](super::redate) has it.
+pub(super) fn quiet_until(record: &Record, quiet_min: Duration, now: Now) -> Time {
     let policy = &record.policy;
-    let silent_since =
-        now.steady_since.map_or(record.owner_wrote_at, |since| record.owner_wrote_at.max(since));
-    silent_since + policy.lease.saturating_add(policy.work_deadline).saturating_add(skew(record, now))
+    let wrote_at = if is_owner_ahead(record, now) { now.at } else { record.owner_wrote_at };
+    let silent_since = now.steady_since.map_or(wrote_at, |since| wrote_at.max(since));
+    let quiet = policy.lease.saturating_add(policy.work_deadline).saturating_add(skew(record, now));
+    silent_since + quiet.max(quiet_min)
 }
 
 /// Nothing, where absence that was seen at `asked_at` proves that the effect never happened.
-pub(super) fn expect_quiet_over(record: &Record, asked_at: Time, now: Now) -> Result<(), Refusal> {
+pub(super) fn expect_quiet_over(
+    record: &Record,
+    quiet_min: Duration,
+    asked_at: Time,
+    now: Now,
+) -> Result<(), Refusal> {
     if !now.can_judge_leases() {
         return Err(Refusal::ClockNotTrusted);
     }
-    let quiet_until = quiet_until(record, now);
+    let quiet_until = quiet_until(record, quiet_min, now);
     if asked_at.min(now.at) > quiet_until { Ok(()) } else { Err(Refusal::QuietUntil(quiet_until)) }
 }
 
@@ -96,6 +108,7 @@ pub(super) fn first_date(record: &Record, now: Now) -> Time {
 }
 
 /// Whether a wrong clock dated this unsettled record ahead: a moment that has not come yet stands in it.
+#[must_use]
 pub fn is_dated_ahead(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     let is_settled =
@@ -104,10 +117,34 @@ pub fn is_dated_ahead(record: &Record, now: impl Into<Now>) -> bool {
     !is_settled && [record.created_at, record.owner_wrote_at, record.updated_at].into_iter().any(is_ahead)
 }
 
+/// By how much the last write of a record is dated ahead of `now`, where that is more than clocks may differ by: a clock
+/// was wrong then, or is now.
+pub fn written_ahead_by(record: &Record, now: impl Into<Now>) -> Option<Duration> {
+    let now = now.into();
+    let is_ahead = now.is_before(record.updated_at, record.policy.skew);
+    is_ahead.then(|| record.updated_at.since(now.at))
+}
+
 /// When the last repeat is safe: before this moment.
 pub(super) fn repeat_before(record: &Record, now: Now) -> Time {
-    let policy = &record.policy;
-    (record.created_at + policy.dedup_window) - policy.work_deadline.saturating_add(skew(record, now))
+    (record.created_at + record.policy.dedup_window) - attempt_max(&record.policy, now)
+}
+
+/// For how long after the first attempt a retry may settle a doubt by repeating the effect, under this policy: a repeat
+/// has to arrive while the downstream system still remembers the first. `None` where no record's time decides that: class
+/// `external` never allows it, class `local` always.
+///
+/// What may be done with one record is for [`may_repeat`](super::may_repeat) to say.
+pub fn repeat_within(policy: &Policy, now: impl Into<Now>) -> Option<Duration> {
+    match policy.class {
+        Class::Downstream => Some(policy.dedup_window.saturating_sub(attempt_max(policy, now.into()))),
+        Class::External | Class::Local => None,
+    }
+}
+
+/// The longest that one attempt takes to arrive, by any clock.
+fn attempt_max(policy: &Policy, now: Now) -> Duration {
+    policy.work_deadline.saturating_add(now.skew.max(policy.skew))
 }
 
 /// Until when the stored outcome is replayed, where there is one. Where the time was replaced since it was dated, it is

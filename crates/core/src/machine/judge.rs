@@ -34,6 +34,7 @@ pub struct Ticket {
 
 /// What a request is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a decision says what to store or to answer; dropped, the request gets neither"]
 pub enum Decision<'a> {
     /// Store this; once it is stored, the attempt is yours. Refused by the store: decide again from what
     /// stands there.
@@ -49,6 +50,7 @@ pub enum Decision<'a> {
 
 /// What a request is answered without an attempt of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a reply is what the request is to be answered"]
 pub enum Reply<'a> {
     /// The stored outcome, once more.
     Replay(&'a Outcome),
@@ -254,6 +256,7 @@ fn judge_same(record: &Record, now: Now) -> Judgement<'_> {
 
 /// Whether an attempt may follow one that ended in doubt, at `now`: whether a retry by itself can settle that doubt. What
 /// counts is the class that the record was claimed under, and in class `downstream` whether its window is still open.
+#[must_use]
 pub fn may_repeat(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     match record.policy.class {
@@ -266,6 +269,7 @@ pub fn may_repeat(record: &Record, now: impl Into<Now>) -> bool {
 
 /// From when on nothing but a verdict or its owner settles a doubt: in class `downstream` the next request does until then, and
 /// its answer is better proof than anybody's word.
+#[must_use]
 pub fn to_be_asked_from(record: &Record, now: impl Into<Now>) -> Time {
     let now = now.into();
     match record.policy.class {

@@ -31,20 +31,25 @@ mod rules;
 mod verdict;
 
 pub use command::Command;
-pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, quiet_until};
+pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, repeat_within, written_ahead_by};
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
 pub use owner::{
-    abandon, claim_landed, contradicts, finish, landed, may_send, outlived, overtaken, renew, start,
+    abandon, claim_landed, contradicts, finish, held_for, is_held, landed, lease_left, may_send, outlived,
+    overtaken, renew, start,
 };
-pub use retention::{Due, due, expire, purge};
+pub use retention::{Due, due, expire, is_expired, is_gone, purge};
 pub use rotation::{Route, Stage, route};
 pub use rules::Rule;
-pub use verdict::{Verdict, lapse, postpone, reconcile, redate, release, resolve};
+pub use verdict::{
+    Verdict, denial_refused_until, lapse, may_release, may_resolve, postpone, reconcile, reconcile_after,
+    redate, release, resolve,
+};
 
 use crate::history;
 use crate::record::{Entry, Record, State, StateName, Token};
 use crate::time::{Now, Time};
 use std::fmt;
+use std::time::Duration;
 
 /// When a transition happens, by whom and why: what history remembers of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +95,7 @@ impl<'a> From<Option<&'a Entry>> for Found<'a> {
 
 /// What must still stand in the store for a write to be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "a condition holds back nothing before it reaches a store"]
 pub enum Expect {
     /// Nothing at all.
     Absent,
@@ -113,6 +119,7 @@ impl Expect {
     }
 
     /// Whether what a store found is what was expected. Every store's compare-and-swap means this.
+    #[must_use]
     pub fn met_by(&self, found: Found<'_>) -> bool {
         match (self, found) {
             (Self::Absent, Found::Nothing) => true,
@@ -126,6 +133,7 @@ impl Expect {
 
 /// A compare-and-swap for a store to apply: `next` where `expect` still holds, nothing otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[must_use = "a transition changes nothing before a store has applied its write"]
 pub struct Write {
     /// What must still stand there.
     pub expect: Expect,
@@ -144,8 +152,8 @@ pub enum Refusal {
     WrongState,
     /// The outcome is final, or the attempt was ended before.
     Settled,
-    /// The owner's lease is still alive.
-    LeaseAlive,
+    /// The owner's lease is still alive. Unless it is renewed, it is dead from this moment on.
+    LeaseAlive(Time),
     /// An owner that went silent may still act: absence proves nothing before this moment.
     QuietUntil(Time),
     /// An earlier attempt may have taken effect.
@@ -159,6 +167,25 @@ pub enum Refusal {
     Inconsistent(Rule),
 }
 
+impl Refusal {
+    /// From when on the same may be tried again, where time alone can change the answer.
+    pub fn retry_at(&self) -> Option<Time> {
+        match self {
+            Self::LeaseAlive(dead_from) => Some(*dead_from),
+            // It has to be later than that.
+            Self::QuietUntil(quiet_until) => Some(*quiet_until + Duration::from_millis(1)),
+            Self::NotBefore(time) => Some(*time),
+            Self::Superseded
+            | Self::NotStarted
+            | Self::WrongState
+            | Self::Settled
+            | Self::InDoubt
+            | Self::ClockNotTrusted
+            | Self::Inconsistent(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -166,7 +193,7 @@ impl fmt::Display for Refusal {
             Self::NotStarted => f.write_str("the attempt was never started, so it has no outcome"),
             Self::WrongState => f.write_str("the record's state does not allow this"),
             Self::Settled => f.write_str("the record is settled already"),
-            Self::LeaseAlive => f.write_str("the owner's lease is still alive"),
+            Self::LeaseAlive(_) => f.write_str("the owner's lease is still alive"),
             Self::QuietUntil(time) => {
                 write!(f, "the owner may still act; absence proves nothing before {time:?}")
             }

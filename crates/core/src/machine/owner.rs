@@ -1,6 +1,6 @@
 //! What the owner of an attempt does: start it, renew its lease, end it, and recognise its own writes.
 
-use super::dates::{first_date, is_repeat_open, skew};
+use super::dates::{first_date, is_dated_ahead, is_repeat_open, skew};
 use super::judge::Reply;
 use super::{Found, Refusal, Stamp, Write, rules, written};
 use crate::classify::{Ending, denies};
@@ -51,12 +51,33 @@ pub fn renew(record: &Record, token: Token, now: impl Into<Now>) -> Result<Write
 ///
 /// `held_for` is how long ago, on that same clock, the owner dated its last stored write. Dates alone do not do: when
 /// the clock is set back, a lease that is long over for everybody looks alive again.
+#[must_use = "nothing may be sent without an answer to this"]
 pub fn may_send(record: &Record, token: Token, now: impl Into<Now>, held_for: Duration) -> bool {
     let now = now.into();
-    let State::Processing { lease_until } = record.state else { return false };
+    let is_begun = matches!(record.state, State::Processing { .. });
     let remembered = !record.earlier_doubt || is_repeat_open(record, now);
-    let is_held = now.at < lease_until && held_for < record.policy.lease;
-    record.token == token && is_held && remembered
+    let is_held = !lease_left(record, now.at).is_zero() && held_for < record.policy.lease;
+    record.token == token && is_begun && is_held && remembered
+}
+
+/// Whether the owner still holds the record at `now`, so that nobody else can have written it by then. The end of the lease
+/// counts and no skew: that is for others to wait. What was dated ahead is held by nobody; others take its owner for gone.
+#[must_use]
+pub fn is_held(record: &Record, now: impl Into<Now>) -> bool {
+    let now = now.into();
+    !lease_left(record, now.at).is_zero() && !is_dated_ahead(record, now)
+}
+
+/// For how long after `now` the owner may count on its lease; zero where it is over, or there is none. For its own pace:
+/// whether it may act is for [`may_send`] to say.
+pub fn lease_left(record: &Record, now: Time) -> Duration {
+    record.lease_until().map_or(Duration::ZERO, |lease_until| lease_until.since(now))
+}
+
+/// How long before `now` the owner dated its last write, by its date alone: what [`may_send`] is told by an owner that
+/// made that write in another process.
+pub fn held_for(record: &Record, now: Time) -> Duration {
+    now.since(record.owner_wrote_at)
 }
 
 /// The attempt has ended. The owner may answer its client once this is stored, and not before.
@@ -137,6 +158,7 @@ pub fn abandon(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write,
 ///
 /// `None`: decide again, with a *fresh* token. To send the same claim once more could bring its token to a second
 /// life after its record was purged, and somebody may still hold a write that was computed from the first.
+#[must_use]
 pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> {
     match reread {
         Found::Record(record) if record.token == claim.next.token => Some(record),
@@ -146,6 +168,7 @@ pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> 
 
 /// Whether a write whose acknowledgement was lost is in the store after all: only where version, token *and*
 /// content are what was written. An operator's verdict keeps the owner's token.
+#[must_use]
 pub fn landed(write: &Write, reread: Found<'_>) -> bool {
     matches!(reread, Found::Record(record) if *record == write.next)
 }
@@ -173,6 +196,7 @@ pub fn overtaken<'a>(own: &Record, found: Found<'a>) -> Reply<'a> {
 
 /// Whether an owner's record is gone: nothing stands there any more, or the key has had a new life with another payload,
 /// whose outcome is nobody's business but that payload's.
+#[must_use]
 pub fn outlived(own: &Record, found: Found<'_>) -> bool {
     match found {
         Found::Record(record) => {
@@ -185,6 +209,7 @@ pub fn outlived(own: &Record, found: Found<'_>) -> bool {
 
 /// Whether the record contradicts what the owner of a refused finish knows: it has an outcome, and that is not the one
 /// that stands there. Somebody has to look at it. Whether two outcomes are the same is for `same` to say: they may be sealed.
+#[must_use = "a contradiction is worth an alarm"]
 pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome, &Outcome) -> bool) -> bool {
     let (Ending::Succeeded(known) | Ending::FailedReplayable(known)) = ending else { return false };
     let stands = match found {

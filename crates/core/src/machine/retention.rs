@@ -7,6 +7,7 @@ use crate::time::Now;
 
 /// What a sweeper or reconciler that comes by at some moment should do about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "what is due is still to be done"]
 pub enum Due {
     /// Nothing yet.
     Nothing,
@@ -37,11 +38,24 @@ pub fn due(record: &Record, now: impl Into<Now>) -> Due {
         {
             Due::Probe
         }
-        _ if !now.can_expire() => Due::Nothing,
-        _ if gone_at(record, now).is_some_and(|gone_at| now.at >= gone_at) => Due::Purge,
-        _ if expires_at(record, now).is_some_and(|expires_at| now.at >= expires_at) => Due::Expire,
+        _ if is_gone(record, now) => Due::Purge,
+        _ if is_expired(record, now) => Due::Expire,
         _ => Due::Nothing,
     }
+}
+
+/// Whether the outcome of a record is past its time at `now`. Never by a clock that is not fully trusted.
+#[must_use]
+pub fn is_expired(record: &Record, now: impl Into<Now>) -> bool {
+    let now = now.into();
+    now.can_expire() && expires_at(record, now).is_some_and(|expires_at| now.at >= expires_at)
+}
+
+/// Whether the key of a record is as free as one never seen at `now`. Never by a clock that is not fully trusted.
+#[must_use]
+pub fn is_gone(record: &Record, now: impl Into<Now>) -> bool {
+    let now = now.into();
+    now.can_expire() && gone_at(record, now).is_some_and(|gone_at| now.at >= gone_at)
 }
 
 /// An outcome past its time becomes a tombstone, which refuses a late retry until it goes itself.

@@ -14,6 +14,7 @@ pub enum Stage {
 
 /// Where a command is to be looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "a command that is looked for elsewhere may run twice"]
 pub enum Route {
     /// Under the old id.
     Old,

@@ -1,11 +1,12 @@
 //! What others do about an attempt whose owner is gone: mark it, ask about it, settle it, let go of it.
 
-use super::dates::{expect_dead_lease, expect_quiet_over, is_dated_ahead, is_owner_ahead};
+use super::dates::{expect_dead_lease, expect_quiet_over, is_dated_ahead, is_owner_ahead, quiet_until};
 use super::{Refusal, Stamp, Write, rules, written};
 use crate::outcome::{Outcome, Status};
 use crate::policy::Class;
 use crate::record::{Doubt, Proof, Record, State};
-use crate::time::Time;
+use crate::time::{Now, Time};
+use std::time::Duration;
 
 /// What somebody found out about an effect in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,9 +110,20 @@ pub fn redate(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 /// # Ok::<(), Refusal>(())
 /// ```
 pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    reconcile_after(record, Duration::ZERO, verdict, stamp)
+}
+
+/// What [`reconcile`] says of an effect that may take longer to show: "it is not there" counts only after a quiet period
+/// of at least `quiet_min`.
+pub fn reconcile_after(
+    record: &Record,
+    quiet_min: Duration,
+    verdict: Verdict,
+    stamp: Stamp<'_>,
+) -> Result<Write, Refusal> {
     let State::Unknown { .. } = record.state else { return Err(Refusal::WrongState) };
     if let Verdict::NotApplied { asked_at } = verdict {
-        expect_quiet_over(record, asked_at, stamp.now)?;
+        expect_quiet_over(record, quiet_min, asked_at, stamp.now)?;
     }
     settled(record, verdict, stamp)
 }
@@ -129,49 +141,76 @@ pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Resu
     rules::swap(record, next)
 }
 
-/// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead.
+/// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead: where [`may_resolve`] says so.
 ///
 /// Where the owner did not end the attempt itself, a verdict that denies the effect has to wait for the quiet
 /// period: no operator can know what a paused owner will do.
 pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {
-    let owner_ended = match record.state {
-        // Of the owners of earlier attempts that ended in doubt nothing was heard.
-        State::Unknown { doubt, .. } => doubt == Doubt::Owner && !record.earlier_doubt,
-        State::Processing { lease_until } => {
-            expect_dead_lease(record, lease_until, stamp.now)?;
-            false
-        }
-        _ => return Err(Refusal::WrongState),
-    };
-    if !owner_ended {
+    may_resolve(record, stamp.now)?;
+    if !has_owner_ended(record) {
         match verdict {
-            Verdict::NotApplied { asked_at } => expect_quiet_over(record, asked_at, stamp.now)?,
-            Verdict::Failed(_) => expect_quiet_over(record, stamp.now.at, stamp.now)?,
+            Verdict::NotApplied { asked_at } => {
+                expect_quiet_over(record, Duration::ZERO, asked_at, stamp.now)?;
+            }
+            Verdict::Failed(_) => expect_quiet_over(record, Duration::ZERO, stamp.now.at, stamp.now)?,
             Verdict::Applied(_) | Verdict::Refused => {}
         }
     }
     settled(record, verdict, stamp)
 }
 
+/// Whether an operator may [`resolve`] this record at `now`, and why not, where not. A verdict that denies the effect may
+/// have to wait longer: [`denial_refused_until`].
+pub fn may_resolve(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> {
+    let now = now.into();
+    match record.state {
+        // An outcome that cannot be dated cannot be stored.
+        State::Unknown { .. } if !now.can_claim() => Err(Refusal::ClockNotTrusted),
+        State::Unknown { .. } => Ok(()),
+        State::Processing { lease_until } => expect_dead_lease(record, lease_until, now),
+        _ => Err(Refusal::WrongState),
+    }
+}
+
+/// The last moment at which an operator's word that the effect did not happen is refused, since a silent owner may still
+/// act. `None` where it counts as soon as the record [may be resolved](may_resolve), or there is nothing to resolve.
+pub fn denial_refused_until(record: &Record, now: impl Into<Now>) -> Option<Time> {
+    let is_open = matches!(record.state, State::Unknown { .. } | State::Processing { .. });
+    (is_open && !has_owner_ended(record)).then(|| quiet_until(record, Duration::ZERO, now.into()))
+}
+
+/// Whether the owner ended its attempt itself and will not act again. Of the owners of earlier attempts that ended in doubt
+/// nothing was heard.
+fn has_owner_ended(record: &Record) -> bool {
+    matches!(record.state, State::Unknown { doubt: Doubt::Owner, .. }) && !record.earlier_doubt
+}
+
 /// An operator lets go of a key: the next request with it is the next attempt, whatever its payload.
 ///
-/// Only where nothing took effect: on a dead claim, or on `FAILED_NOT_REPLAYABLE`.
+/// Only where nothing took effect: where [`may_release`] says so.
 pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    may_release(record, stamp.now)?;
     let (outcome, proof, expires_at) = match &record.state {
-        State::Claimed { lease_until } => {
-            expect_dead_lease(record, *lease_until, stamp.now)?;
-            if record.earlier_doubt {
-                return Err(Refusal::InDoubt);
-            }
-            (None, Proof::NeverBegan, stamp.now.at + record.policy.ttl)
-        }
         State::FailedNotReplayable { outcome, proof, expires_at, .. } => {
             (outcome.clone(), *proof, *expires_at)
         }
-        _ => return Err(Refusal::WrongState),
+        _ => (None, Proof::NeverBegan, stamp.now.at + record.policy.ttl),
     };
     let state = State::FailedNotReplayable { outcome, proof, bound: false, expires_at };
     rules::swap(record, written(record, state, stamp))
+}
+
+/// Whether an operator may [`release`] this record's key at `now`, and why not, where not: on a dead claim that inherited
+/// no doubt, or on `FAILED_NOT_REPLAYABLE`.
+pub fn may_release(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> {
+    match record.state {
+        State::Claimed { lease_until } => {
+            expect_dead_lease(record, lease_until, now.into())?;
+            if record.earlier_doubt { Err(Refusal::InDoubt) } else { Ok(()) }
+        }
+        State::FailedNotReplayable { .. } => Ok(()),
+        _ => Err(Refusal::WrongState),
+    }
 }
 
 fn settled(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Write, Refusal> {

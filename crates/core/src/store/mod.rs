@@ -70,6 +70,7 @@ impl Reading {
 
 /// What came of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a write may have been refused"]
 pub enum Written {
     /// It is durable.
     Done {
@@ -102,6 +103,7 @@ pub enum Fresh<'a> {
 /// A small named value that every node on the store shares: the hashing secret, the stage of its replacement. Debug output tells
 /// its length and nothing of it.
 #[derive(Clone, PartialEq, Eq)]
+#[must_use = "the setting may have been refused"]
 pub enum Setting {
     /// It is durable.
     Done,

@@ -268,7 +268,8 @@ impl Secrets {
         self.publish(None);
         let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
         if let Some(stands) = settings.nodes.get(&self.key) {
-            self.store.set(&self.key, Some(stands), None).await?;
+            // Where it is refused, somebody else has taken it out or goes by the same name: what stands there is theirs.
+            let (Setting::Done | Setting::Refused(_)) = self.store.set(&self.key, Some(stands), None).await?;
         }
         drop(course);
         Ok(())

@@ -119,11 +119,11 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
 /// Another node wrote `mark` since this one last looked.
 fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Duration) {
     let clock = &node.settings.clock;
-    let boot = node.clock.boot();
-    if let Some(change) = node.time.start_again(boot.as_deref(), mark, (told, asked, received)) {
+    if node.time.is_starting() {
         // What it confirms was confirmed before this node started.
         node.heartbeat.news(mark);
-        if let Some(change) = change {
+        let boot = node.clock.boot();
+        if let Some(change) = node.time.start_again(boot.as_deref(), mark, (told, asked, received)) {
             node.clock_changed(change);
         }
         return;

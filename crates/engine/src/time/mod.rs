@@ -135,21 +135,22 @@ impl TrustedTime {
         (Self { settings, state: Mutex::new(state) }, change)
     }
 
+    /// Whether the first heartbeat is still to come, of a node that trusts its clock so far.
+    pub(crate) fn is_starting(&self) -> bool {
+        let state = self.state();
+        !state.has_beaten && matches!(state.standing, Standing::Trusted { .. })
+    }
+
     /// Before this node's first heartbeat the store turned out to remember `mark`: the clock is judged by that, as at a start.
-    /// Yields nothing where the first heartbeat is over, or the clock was not trusted anyway.
     pub(crate) fn start_again(
         &self,
         boot: Option<&str>,
         mark: &Mark,
         answer: (Time, Duration, Duration),
-    ) -> Option<Option<ClockChange>> {
-        let mut state = self.state();
-        if state.has_beaten || matches!(state.standing, Standing::Untrusted { .. }) {
-            return None;
-        }
+    ) -> Option<ClockChange> {
         let (again, change) = State::start(&self.settings, boot, Ok(Some(mark.clone())), answer);
-        *state = again;
-        Some(change)
+        *self.state() = again;
+        change
     }
 
     /// The time that this node goes by is in the store, and what others had written there is known.

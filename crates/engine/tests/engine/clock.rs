@@ -4,7 +4,7 @@ use super::world::{SWEEP, World, charge, forever, intent, intent_under, never, s
 use semel::core::machine::{Refusal, Verdict};
 use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::core::record::StateName;
-use semel::core::store::{Clock as _, Count, Store as _};
+use semel::core::store::{Clock as _, Count, Setting, Store as _};
 use semel::core::time::Time;
 use semel::time::{ClockStatus, confirm_clock};
 use semel::{Case, Claimed, Engine, Failed, Finding, Intent, NotDone, NotYours, RunError, Settings};
@@ -335,7 +335,7 @@ async fn a_stored_mark_that_cannot_be_read_stops_new_claims() {
     engine.shutdown(secs(1)).await;
     let settings = world.store.settings().await.expect("settings");
     let (name, mark) = settings.iter().find(|(name, _)| name == "clock").expect("a mark");
-    world.store.set(name, Some(mark), Some(b"nonsense")).await.expect("set");
+    assert_eq!(world.store.set(name, Some(mark), Some(b"nonsense")).await.expect("set"), Setting::Done);
     let engine = node(&world).await;
     assert!(is_refused(&engine, intent("new", "5")).await);
     assert!(replays(&engine, "k").await);

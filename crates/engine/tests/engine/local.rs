@@ -5,7 +5,7 @@ use semel::core::classify::Ending;
 use semel::core::machine::{Begin, Command, Decision, Found, Stamp, Ticket, decide};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
-use semel::core::store::{Clock as _, Fresh, Store as _};
+use semel::core::store::{Clock as _, Fresh, Store as _, Written};
 use semel::{Claimed, Ended, Error, Intent, RunError};
 
 fn local(key: &str) -> Intent {
@@ -46,7 +46,7 @@ async fn stored_under_local(world: &World, engine: &semel::Engine, begin: Begin)
     lease.give_back().await.expect("given back");
     let record = world.record().await;
     let expect = semel::core::machine::Expect::unchanged(&record);
-    world.store.remove(id, expect).await.expect("removed");
+    assert!(matches!(world.store.remove(id, expect).await.expect("removed"), Written::Done { .. }));
     let fingerprint = record.fingerprint();
     let command = Command {
         id,
@@ -62,7 +62,10 @@ async fn stored_under_local(world: &World, engine: &semel::Engine, begin: Begin)
     let ticket = Ticket { token: Token::from_random(7), begin };
     let stamp = Stamp::new(world.clock.now(), "somebody else", "");
     let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!("it is free") };
-    world.store.insert(id, Fresh::Record(&write.next)).await.expect("stored");
+    assert!(matches!(
+        world.store.insert(id, Fresh::Record(&write.next)).await.expect("stored"),
+        Written::Done { .. }
+    ));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::world::TERMS;
 use semel::core::id::CommandId;
-use semel::core::store::{Fresh, Kind, Store};
+use semel::core::store::{Fresh, Kind, Store, Written};
 use semel::secrets::rotation::{self, Next};
 use semel::secrets::{self, Bounded, Configured, Error, Phase};
 use semel::{SystemRandom, memory};
@@ -79,7 +79,10 @@ async fn no_step_of_a_rotation_waits_for_ever_for_a_store_that_hangs() {
     assert_eq!(hanging.told(Question::Page, rotation::advance(store)).await, Kind::Unavailable);
     for number in 0..100 {
         let id = CommandId::from_bytes([number; 32]);
-        hanging.store.insert(id, Fresh::Moved).await.expect("planted");
+        assert!(matches!(
+            hanging.store.insert(id, Fresh::Moved).await.expect("planted"),
+            Written::Done { .. }
+        ));
     }
     assert_eq!(rotation::advance(store).await.expect("advanced"), Phase::Settled);
     assert_eq!(hanging.told(Question::Markers, rotation::finish(store)).await, Kind::Unavailable);

@@ -1,6 +1,7 @@
 //! A node that may be behind claims nothing.
 
 use crate::world::{TERMS, World, run};
+use semel::core::store::Setting;
 use semel::secrets::{Error, rotation};
 use std::time::Duration;
 
@@ -76,10 +77,16 @@ fn a_store_that_went_back_is_not_followed() {
         rotation::announce(world.bounded(), rotation::Next::Generated, &world.dice).await.expect("announced");
         before.refresh().await.expect("refreshed");
         let later = world.setting("secrets").await.expect("stored");
-        world.store.set("secrets", Some(later.as_bytes()), Some(earlier.as_bytes())).await.expect("set");
+        assert_eq!(
+            world.store.set("secrets", Some(later.as_bytes()), Some(earlier.as_bytes())).await.expect("set"),
+            Setting::Done
+        );
         assert!(matches!(before.refresh().await, Err(Error::WentBack)));
         assert!(before.view().is_err(), "at once");
-        world.store.set("secrets", Some(earlier.as_bytes()), None).await.expect("set");
+        assert_eq!(
+            world.store.set("secrets", Some(earlier.as_bytes()), None).await.expect("set"),
+            Setting::Done
+        );
         assert!(matches!(before.refresh().await, Err(Error::WentBack)), "nor is another secret made up");
         assert_eq!(world.setting("secrets").await, None);
     });

@@ -7,7 +7,7 @@ use semel::core::classify::Ending;
 use semel::core::machine::{Begin, Decision, Expect, Found, Stamp, Ticket, decide, finish};
 use semel::core::outcome::Outcome;
 use semel::core::record::Token;
-use semel::core::store::{Clock as _, Fresh};
+use semel::core::store::{Clock as _, Fresh, Written};
 use semel::secrets::{Error, Phase, Secrets, View, rotation};
 use std::sync::Arc;
 
@@ -28,11 +28,17 @@ async fn put_under_old(world: &World, view: &View, number: u64, is_done: bool) {
     let stamp = Stamp::new(world.clock.now(), "", "");
     let ticket = Ticket { token, begin: Begin::Processing };
     let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!() };
-    world.store.insert(command.id, Fresh::Record(&write.next)).await.expect("inserted");
+    assert!(matches!(
+        world.store.insert(command.id, Fresh::Record(&write.next)).await.expect("inserted"),
+        Written::Done { .. }
+    ));
     if is_done {
         let done =
             finish(&write.next, token, Ending::Succeeded(Outcome::value("")), stamp).expect("finished");
-        world.store.swap(command.id, done.expect, &done.next).await.expect("swapped");
+        assert!(matches!(
+            world.store.swap(command.id, done.expect, &done.next).await.expect("swapped"),
+            Written::Done { .. }
+        ));
     }
 }
 
@@ -70,7 +76,10 @@ fn while_announced_commands_are_claimed_under_the_old_secret_and_markers_followe
         let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
         assert_eq!(located.command.id, old.id);
         assert!(located.permits(&Expect::Absent));
-        world.store.insert(old.id, Fresh::Moved).await.expect("another node is ahead");
+        assert!(matches!(
+            world.store.insert(old.id, Fresh::Moved).await.expect("another node is ahead"),
+            Written::Done { .. }
+        ));
         let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
         assert_eq!(located.command.id, commands.current.id);
     });

@@ -3,6 +3,7 @@
 use crate::faulty::Faulty;
 use crate::world::{NEW, OLD, TERMS, World, names_alike, run};
 use semel::core::scope::Secret;
+use semel::core::store::Setting;
 use semel::secrets::{self, Configured, Error, Terms};
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +102,10 @@ fn what_cannot_be_read_is_never_replaced() {
     run(async {
         for (stands, is_newer) in [("{\"format\":2,\"x\":1}", true), ("{\"format\":1}", false), ("", false)] {
             let world = World::new();
-            world.store.set("secrets", None, Some(stands.as_bytes())).await.expect("set");
+            assert_eq!(
+                world.store.set("secrets", None, Some(stands.as_bytes())).await.expect("set"),
+                Setting::Done
+            );
             let refused = world.open("first", Configured::default()).await.expect_err("refused");
             assert_eq!(matches!(refused, Error::Newer(2)), is_newer, "{refused:?}");
             assert_eq!(matches!(refused, Error::Damaged(_)), !is_newer, "{refused:?}");
@@ -119,7 +123,10 @@ fn a_stored_secret_that_is_not_what_its_id_says_is_damage() {
         let at = stands.find("bytes\":\"").expect("the bytes") + 8;
         let mut changed = stands.clone().into_bytes();
         changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
-        world.store.set("secrets", Some(stands.as_bytes()), Some(&changed)).await.expect("set");
+        assert_eq!(
+            world.store.set("secrets", Some(stands.as_bytes()), Some(&changed)).await.expect("set"),
+            Setting::Done
+        );
         assert!(matches!(world.open("second", Configured::default()).await, Err(Error::Damaged(_))));
     });
 }

@@ -183,7 +183,7 @@ async fn sweep(store: &dyn Store) {
         let Some(record) = item.record() else { continue };
         if machine::due(record, page.now) == Due::Purge {
             let expect = machine::purge(record, page.now).expect("due");
-            store.remove(item.id, expect).await.expect("removed or refused");
+            drop(store.remove(item.id, expect).await.expect("removed or refused"));
         }
     }
 }

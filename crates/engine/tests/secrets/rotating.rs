@@ -5,7 +5,7 @@ use semel::Clock as _;
 use semel::core::machine::{Begin, Decision, Expect, Found, Stage, Stamp, Ticket, decide};
 use semel::core::record::{Record, Token};
 use semel::core::scope::Secret;
-use semel::core::store::{Clock as _, Filter, Fresh};
+use semel::core::store::{Clock as _, Filter, Fresh, Written};
 use semel::secrets::rotation::{self, Next, Node};
 use semel::secrets::{Configured, Error, Phase, Secrets};
 
@@ -30,7 +30,10 @@ async fn claim(world: &World, node: &Secrets, number: u64) {
     let stamp = Stamp::new(world.clock.now(), "", "");
     let Decision::Run(write) = decide(Found::Nothing, located.command, ticket, stamp) else { panic!() };
     assert!(located.permits(&write.expect));
-    world.store.insert(located.command.id, Fresh::Record(&write.next)).await.expect("inserted");
+    assert!(matches!(
+        world.store.insert(located.command.id, Fresh::Record(&write.next)).await.expect("inserted"),
+        Written::Done { .. }
+    ));
 }
 
 /// Removes every record, as a sweeper would in the end.
@@ -38,7 +41,7 @@ async fn forget(world: &World) {
     let page = world.store.page(&Filter::default(), None, 100).await.expect("read");
     for item in page.items {
         let expect = Expect::unchanged(item.record().expect("readable"));
-        world.store.remove(item.id, expect).await.expect("removed");
+        assert!(matches!(world.store.remove(item.id, expect).await.expect("removed"), Written::Done { .. }));
     }
 }
 

@@ -11,7 +11,7 @@ use super::input::{Id, Json};
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
 use super::records::not_shown;
-use super::view::{Name, lease_until};
+use super::view::Name;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
@@ -109,7 +109,7 @@ impl Standing {
             state: record.state_name().into(),
             attempt: record.attempt(),
             fence: record.fence(),
-            lease_expires_at: lease_until(record).map(rfc3339::text),
+            lease_expires_at: record.lease_until().map(rfc3339::text),
             expires_at: record.expires_at().map(rfc3339::text),
         }
     }
@@ -185,7 +185,7 @@ pub(super) async fn renew(
     }
     let looked = look(&shared, id).await?;
     let is_under_way = !begin || looked.record.state_name() == StateName::Processing;
-    if looked.record.token() != token || lease_until(&looked.record).is_none() || !is_under_way {
+    if looked.record.token() != token || looked.record.lease_until().is_none() || !is_under_way {
         return Err(lost(id, Some(&looked)));
     }
     Ok(json(StatusCode::OK, &Standing::of(&looked.record)))

@@ -204,9 +204,8 @@ async fn told(
 
 /// What the machine said, and when it would say otherwise.
 fn refused(refusal: Refusal, looked: &Looked) -> Problem {
-    let Looked { record, now: judged, .. } = looked;
-    let now = &judged.at;
-    let (detail, wait) = match refusal {
+    let Looked { record, now, .. } = looked;
+    let detail = match refusal {
         Refusal::ClockNotTrusted => {
             let detail = "The clock is not trusted enough to judge this, or to date it. Nothing was changed; confirm the clock, or \
                           wait until it is right.";
@@ -215,28 +214,22 @@ fn refused(refusal: Refusal, looked: &Looked) -> Problem {
                 .about(record.operation_id())
                 .into();
         }
-        Refusal::LeaseAlive => {
-            let detail = "The owner of the attempt is alive: its lease has not run out. Nothing was changed.";
-            let dead_at =
-                super::view::lease_until(record).map(|until| until + record.policy().skew.max(judged.skew));
-            (detail, Some(dead_at.map_or(Duration::ZERO, |at| at.since(*now))))
+        Refusal::LeaseAlive(_) => {
+            "The owner of the attempt is alive: its lease has not run out. Nothing was changed."
         }
-        Refusal::QuietUntil(until) => {
-            let detail = "The owner of the attempt went silent and may still act: that the effect is not there proves nothing \
-                          yet. Nothing was changed.";
-            // It has to be later than that.
-            (detail, Some(until.since(*now) + Duration::from_millis(1)))
+        Refusal::QuietUntil(_) => {
+            "The owner of the attempt went silent and may still act: that the effect is not there proves nothing yet. Nothing was \
+             changed."
         }
-        Refusal::InDoubt => (
-            "An earlier attempt may have taken effect; that has to be settled first. Nothing was changed.",
-            None,
-        ),
-        _ => ("The record is in a state that does not allow this. Nothing was changed.", None),
+        Refusal::InDoubt => {
+            "An earlier attempt may have taken effect; that has to be settled first. Nothing was changed."
+        }
+        _ => "The record is in a state that does not allow this. Nothing was changed.",
     };
     let problem =
         Problem::new(Situation::Refused, detail).about(record.operation_id(), Some(record.state_name()));
-    match wait {
-        Some(wait) => problem.after(wait),
+    match refusal.retry_at() {
+        Some(at) => problem.after(at.since(now.at)),
         None => problem,
     }
 }

@@ -9,7 +9,7 @@ use semel::core::machine;
 use semel::core::outcome::Outcome;
 use semel::core::policy::Policy;
 use semel::core::record::{Doubt, Record, State, StateName};
-use semel::core::time::{Now, Time};
+use semel::core::time::Now;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
@@ -124,12 +124,6 @@ pub(super) struct Doubted {
 
 impl Listed {
     pub(super) fn of(record: &Record, now: Now) -> Self {
-        let lease_until = lease_until(record);
-        let can_resolve = match record.state() {
-            State::Unknown { .. } => true,
-            State::Processing { .. } => machine::is_lease_dead(record, now),
-            _ => false,
-        };
         Self {
             operation_id: record.operation_id().to_string(),
             operation: record.operation().to_string(),
@@ -143,29 +137,12 @@ impl Listed {
             created_at: rfc3339::text(record.created_at()),
             updated_at: rfc3339::text(record.updated_at()),
             expires_at: record.expires_at().map(rfc3339::text),
-            lease_expires_at: lease_until.map(rfc3339::text),
-            can_resolve,
-            quiet_until: quiet_until(record, now).map(rfc3339::text),
+            lease_expires_at: record.lease_until().map(rfc3339::text),
+            can_resolve: machine::may_resolve(record, now).is_ok(),
+            quiet_until: machine::denial_refused_until(record, now).map(rfc3339::text),
             doubt: doubted(record),
         }
     }
-}
-
-/// Until when the owner is taken to be alive, where there is one.
-pub(super) fn lease_until(record: &Record) -> Option<Time> {
-    match record.state() {
-        State::Claimed { lease_until } | State::Processing { lease_until } => Some(*lease_until),
-        _ => None,
-    }
-}
-
-fn quiet_until(record: &Record, now: Now) -> Option<Time> {
-    let owner_ended = match record.state() {
-        State::Unknown { doubt, .. } => *doubt == Doubt::Owner && !record.earlier_doubt(),
-        State::Processing { .. } => false,
-        _ => return None,
-    };
-    (!owner_ended).then(|| machine::quiet_until(record, now))
 }
 
 fn doubted(record: &Record) -> Option<Doubted> {

@@ -1,8 +1,9 @@
-//! Whether the clock goes with what the store remembers.
+//! Whether the clock goes with what the store remembers, and what may be concluded from it.
 
 use super::Finding;
 use super::records::rough;
 use semel::core::store::{Error, Store};
+use semel::core::time::Trust;
 use semel::time::{ClockStatus, Distrust, examine_clock};
 use semel::{ClockSettings, SystemClock};
 use std::time::Duration;
@@ -11,9 +12,10 @@ pub(super) async fn look(
     store: &dyn Store,
     settings: &ClockSettings,
     found: &mut Vec<Finding>,
-) -> Result<(), Error> {
-    let what = match examine_clock(store, &SystemClock, settings).await? {
-        ClockStatus::Trusted => return Ok(()),
+) -> Result<Trust, Error> {
+    let status = examine_clock(store, &SystemClock, settings).await?;
+    let what = match status {
+        ClockStatus::Trusted => return Ok(Trust::Trusted),
         ClockStatus::Moved { by_ms } => {
             let by = rough(Duration::from_millis(by_ms.unsigned_abs()));
             let which = if by_ms < 0 { "back" } else { "forward" };
@@ -33,5 +35,6 @@ pub(super) async fn look(
     };
     let fix = "set the clock right; where it is right, semel doctor --confirm-clock --reason \"…\"";
     found.push(Finding::error("clock-not-trusted", what, fix));
-    Ok(())
+    // Gateways judge by another time than this machine's clock, or not at all.
+    Ok(Trust::Untrusted)
 }

@@ -16,7 +16,7 @@ use crate::stores::Url;
 use semel::ClockSettings;
 use semel::archive::rfc3339;
 use semel::core::store::{self, Inspection};
-use semel::core::time::Time;
+use semel::core::time::{Now, Time};
 use semel::sealing::KeyRing;
 use semel_http::Routes;
 use serde::Serialize;
@@ -163,14 +163,15 @@ async fn whole(
     if !ask.is_quick {
         file::verify(look, found).await?;
     }
-    clock::look(look, &ask.clock, found).await?;
+    let trust = clock::look(look, &ask.clock, found).await?;
+    let judged = |at: Time| Now { trust, skew: ask.clock.skew, ..at.into() };
     let now = records::count(look, report).await?;
     report.now = Some(rfc3339::text(now));
     records::unknown(look, now, report, found).await?;
-    records::due(look, report, found).await?;
+    records::due(look, judged, report, found).await?;
     secrets::look(look, report, found).await?;
     if !ask.is_quick {
-        scan::all(look, ask, now, report, found).await?;
+        scan::all(look, ask, judged(now), report, found).await?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use semel::archive::rfc3339;
 use semel::core::machine;
 use semel::core::record::{State, StateName};
 use semel::core::store::{Error, Filter, Store};
-use semel::core::time::Time;
+use semel::core::time::{Now, Time};
 use std::time::Duration;
 
 /// How many records are asked for at once, and how many pages of what is due.
@@ -61,9 +61,10 @@ pub(super) async fn unknown(
     Ok(())
 }
 
-/// What a sweeper would have done by now.
+/// What a sweeper would have done by now. `judged` is the store's time with what may be concluded from it.
 pub(super) async fn due(
     store: &dyn Store,
+    judged: impl Fn(Time) -> Now,
     report: &mut Report,
     found: &mut Vec<Finding>,
 ) -> Result<(), Error> {
@@ -74,7 +75,7 @@ pub(super) async fn due(
             if let Some(due_at) = record.due_at() {
                 lag = lag.max(page.now.since(due_at));
             }
-            dead += u64::from(machine::is_lease_dead(record, page.now));
+            dead += u64::from(machine::is_lease_dead(record, judged(page.now)));
         }
         after = page.next;
         if after.is_none() {

@@ -3,10 +3,11 @@
 use super::records::{many, rough};
 use super::{Ask, Finding, Report};
 use semel::core::id::{CommandId, OperationId};
+use semel::core::machine;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::record::{Record, State};
 use semel::core::store::{Error, Filter, Page, Store};
-use semel::core::time::Time;
+use semel::core::time::Now;
 use semel::sealing::Unopened;
 use semel_http::Routes;
 use std::collections::BTreeMap;
@@ -16,15 +17,16 @@ use std::time::Duration;
 const PAGE: usize = 500;
 /// How many of a kind are told by name.
 const NAMES_MAX: usize = 3;
-/// By how much clocks may differ without anybody noticing.
-const SKEW: Duration = Duration::from_secs(5);
+/// Gateways go on writing while every record is looked at: so much later than the look began is not the future.
+const SCAN_ALLOWANCE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct Seen {
     unreadable: Kind,
     unopened: BTreeMap<String, Kind>,
     unsealed: Kind,
-    future: Duration,
+    /// How far ahead of the present the furthest was written.
+    future: Option<Duration>,
 }
 
 /// How many there are of a kind, and the first few.
@@ -55,10 +57,11 @@ impl Kind {
 pub(super) async fn all(
     store: &dyn Store,
     ask: &Ask,
-    now: Time,
+    now: Now,
     report: &mut Report,
     found: &mut Vec<Finding>,
 ) -> Result<(), Error> {
+    let now = Now { skew: now.skew.max(SCAN_ALLOWANCE), ..now };
     let (filter, mut after, mut seen) = (Filter::default(), None, Seen::default());
     loop {
         let Page { items, next, .. } = store.page(&filter, after.as_ref(), PAGE).await?;
@@ -67,7 +70,7 @@ pub(super) async fn all(
             match (&item.entry, item.record()) {
                 (Err(error), _) => seen.unreadable.add(&item.id, error.to_string()),
                 (Ok(_), Some(record)) => {
-                    seen.future = seen.future.max(record.updated_at().since(now));
+                    seen.future = seen.future.max(machine::written_ahead_by(record, now));
                     sealed(&item.id, record, ask, report, &mut seen);
                 }
                 // A marker is no record.
@@ -161,7 +164,7 @@ fn tell(seen: &Seen, ask: &Ask, report: &Report, found: &mut Vec<Finding>) {
                     store, semel records with --store included, needs the keys";
         found.push(Finding::warning("answers-unsealed", what, mend));
     }
-    if *future > SKEW {
+    if let Some(future) = future {
         found.push(Finding::error(
             "clock-behind",
             format!(

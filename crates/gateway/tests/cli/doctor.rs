@@ -1,7 +1,11 @@
 //! What is wrong with a store.
 
 use crate::world::{Ran, Scratch, World, key, semel};
+use semel::core::store::Clock;
+use semel::core::time::Time;
 use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
 
 fn codes(ran: &Ran) -> Vec<(String, String)> {
     let report = ran.json();
@@ -115,36 +119,67 @@ fn damage_is_an_error_wherever_it_is() {
     found(&doctor(&scratch, &[]).exits(1), "error", "store-unreadable");
 }
 
+/// Wall time, off by so much.
+struct Off {
+    ahead: Duration,
+    behind: Duration,
+}
+
+impl Clock for Off {
+    fn now(&self) -> Time {
+        semel::SystemClock.now() + self.ahead - self.behind
+    }
+}
+
+/// A store on which an engine has done `work` by a clock that is wrong.
+async fn written_by<F: Future<Output = ()>>(
+    scratch: &Scratch,
+    clock: Off,
+    work: impl FnOnce(semel::Engine, semel::Intent) -> F,
+) {
+    let options = semel_sql::sqlite::Options::default().clock(Arc::new(clock));
+    let store = Arc::new(semel_sql::sqlite::Store::open(scratch.file(), options).expect("opened"));
+    let engine = semel::Engine::builder(store.clone()).build().await.expect("built");
+    let scope = semel::core::scope::Scope::new(
+        semel::core::scope::Identity::header("ada"),
+        semel::core::scope::Operation::named("charge"),
+    );
+    let key = semel::core::key::Key::from_source("order:1234:charge").expect("a key");
+    let policy = semel::core::policy::Policy::new(semel::core::policy::Class::External);
+    let intent = semel::Intent::new(scope, key, policy, semel::payload::Raw::from(&b"{}"[..]));
+    work(engine.clone(), intent).await;
+    engine.shutdown(Duration::from_secs(1)).await;
+    store.close().await;
+}
+
 #[test]
 fn records_from_the_future_say_that_the_clock_is_wrong() {
-    use semel::core::store::Clock;
-    use semel::core::time::Time;
-    struct Ahead;
-    impl Clock for Ahead {
-        fn now(&self) -> Time {
-            semel::SystemClock.now() + std::time::Duration::from_hours(2)
-        }
-    }
     let scratch = Scratch::new();
-    let runtime = tokio::runtime::Runtime::new().expect("threads");
-    runtime.block_on(async {
-        let options = semel_sql::sqlite::Options::default().clock(std::sync::Arc::new(Ahead));
-        let store =
-            std::sync::Arc::new(semel_sql::sqlite::Store::open(scratch.file(), options).expect("opened"));
-        let engine = semel::Engine::builder(store.clone()).build().await.expect("built");
-        let scope = semel::core::scope::Scope::new(
-            semel::core::scope::Identity::header("ada"),
-            semel::core::scope::Operation::named("charge"),
-        );
-        let key = semel::core::key::Key::from_source("order:1234:charge").expect("a key");
-        let policy = semel::core::policy::Policy::new(semel::core::policy::Class::External);
-        let intent = semel::Intent::new(scope, key, policy, semel::payload::Raw::from(&b"{}"[..]));
-        let work = |_| async { semel::Ended::from(semel::core::classify::Ending::InDoubt) };
-        engine.execute(intent, work).await.expect("run");
-        engine.shutdown(std::time::Duration::from_secs(1)).await;
-        store.close().await;
-    });
+    let ahead = Off { ahead: Duration::from_hours(2), behind: Duration::ZERO };
+    tokio::runtime::Runtime::new().expect("threads").block_on(written_by(
+        &scratch,
+        ahead,
+        async |engine, intent| {
+            let work = |_| async { semel::Ended::from(semel::core::classify::Ending::InDoubt) };
+            engine.execute(intent, work).await.expect("run");
+        },
+    ));
     found(&doctor(&scratch, &[]).exits(1), "error", "clock-behind");
+}
+
+#[test]
+fn no_lease_is_called_dead_by_a_clock_that_is_not_trusted() {
+    let scratch = Scratch::new();
+    let behind = Off { ahead: Duration::ZERO, behind: Duration::from_hours(30 * 24) };
+    tokio::runtime::Runtime::new().expect("threads").block_on(written_by(
+        &scratch,
+        behind,
+        async |engine, intent| drop(engine.claim(&intent).await.expect("claimed")),
+    ));
+    let ran = doctor(&scratch, &[]).exits(1);
+    found(&ran, "error", "clock-not-trusted");
+    // Its lease ended a month ago by this clock, which may be the wrong one; no gateway marks it before the clock is confirmed.
+    assert_eq!((&ran.json()["records"]["PROCESSING"], &ran.json()["deadLeases"]), (&1.into(), &0.into()));
 }
 
 #[cfg(unix)]

@@ -13,25 +13,17 @@ use semel_core::time::Time;
 use std::fmt;
 use std::sync::Arc;
 
-/// The number of a marker in the state column, after those of the states.
+/// The number of a marker in the state column: none of a state's.
 pub(super) const MARKER: i64 = 7;
 
-/// A state's number in its column: the same as in the codec.
-pub(super) const fn state(name: StateName) -> i64 {
-    match name {
-        StateName::Claimed => 0,
-        StateName::Processing => 1,
-        StateName::Succeeded => 2,
-        StateName::FailedReplayable => 3,
-        StateName::FailedNotReplayable => 4,
-        StateName::Unknown => 5,
-        StateName::Expired => 6,
-    }
+/// A state's number in its column: the one that the core stores it by.
+pub(super) fn state(name: StateName) -> i64 {
+    name.number().into()
 }
 
 /// The state of that number; none for a marker's, or any other.
 pub(super) fn state_name(number: i64) -> Option<StateName> {
-    StateName::ALL.into_iter().find(|name| state(*name) == number)
+    u8::try_from(number).ok().and_then(StateName::from_number)
 }
 
 /// A moment in a signed column. Those beyond it, 292 million years away, count as its last one; wherever that could make
@@ -157,10 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn every_state_has_a_number_of_its_own_and_a_marker_has_the_next() {
-        let numbers = StateName::ALL.map(state);
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(MARKER, 7);
+    fn the_number_of_a_marker_is_no_states() {
+        assert_eq!(state_name(MARKER), None);
+        for name in StateName::ALL {
+            assert_eq!(state_name(state(name)), Some(name));
+        }
+        for other in [-1, 256, 256 + state(StateName::Unknown), i64::MIN, i64::MAX] {
+            assert_eq!(state_name(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -96,7 +96,9 @@ fn stored_version(connection: &Connection) -> Result<Option<i64>, Error> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::row;
     use super::*;
+    use semel_core::record::StateName;
 
     fn memory(sql: &str) -> Connection {
         let connection = Connection::open_in_memory().expect("SQLite works");
@@ -109,6 +111,23 @@ mod tests {
         let error = migrate(&mut connection).expect_err("refused");
         assert_eq!(error.kind(), Kind::Unfit);
         error.to_string()
+    }
+
+    #[test]
+    fn the_states_of_the_tables_are_those_of_the_core() {
+        let mut connection = memory("");
+        migrate(&mut connection).expect("migrated");
+        let mut numbers = StateName::ALL.map(row::state).to_vec();
+        numbers.push(row::MARKER);
+        let mut counted =
+            connection.prepare("SELECT state FROM semel_counts ORDER BY state").expect("a table");
+        let counted = counted.query_map([], |row| row.get::<_, i64>(0)).expect("numbers");
+        assert_eq!(counted.collect::<Result<Vec<_>, _>>().expect("numbers"), numbers);
+        let unknown = row::state(StateName::Unknown);
+        for (index, number) in [("semel_records_unknown", unknown), ("semel_records_markers", row::MARKER)] {
+            let sql = format!("SELECT row FROM semel_records INDEXED BY {index} WHERE state = {number}");
+            assert!(connection.prepare(&sql).is_ok(), "{index} is not about {number}");
+        }
     }
 
     #[test]

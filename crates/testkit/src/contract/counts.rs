@@ -6,7 +6,7 @@ use semel_core::id::CallerHash;
 use semel_core::machine::Expect;
 use semel_core::record::{Record, StateName};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Count, Fresh, Store};
+use semel_core::store::{Count, Fresh, Store, Written};
 use std::collections::BTreeMap;
 
 async fn all_counts_are_right(store: &dyn Store, records: &[Record], callers: &[CallerHash]) {
@@ -54,7 +54,10 @@ pub async fn counts_follow_every_write_and_stop_at_the_limit(subject: Subject) {
     all_counts_are_right(store, &records, &callers).await;
     for n in [27, 20] {
         let record = records.remove(n);
-        store.remove(command(n).id, Expect::unchanged(&record)).await.expect("an answer");
+        assert!(matches!(
+            store.remove(command(n).id, Expect::unchanged(&record)).await.expect("an answer"),
+            Written::Done { .. }
+        ));
     }
     // Time alone changes no count: a record is there until it is removed.
     subject.turn(START + 10_000 * HOUR).await;
@@ -76,7 +79,7 @@ pub async fn tallies_add_up_to_every_record_by_operation_and_state(subject: Subj
     }
     let scope = Scope::new(Identity::api_key("caller"), Operation::named("moved"));
     let marked = command_in(&scope, "a key that has moved", policy());
-    store.insert(marked.id, Fresh::Moved).await.expect("an answer");
+    assert!(matches!(store.insert(marked.id, Fresh::Moved).await.expect("an answer"), Written::Done { .. }));
     for limit in [1, 5, 1_000] {
         for state in StateName::ALL.map(Some).into_iter().chain([None]) {
             let mut expected = BTreeMap::new();

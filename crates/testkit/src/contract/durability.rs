@@ -6,7 +6,7 @@ use crate::walk;
 use bytes::Bytes;
 use semel_core::machine::{Expect, Found};
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Count, Filter, Fresh, Severity};
+use semel_core::store::{Count, Filter, Fresh, Setting, Severity, Written};
 
 /// Records, markers, settings, orders and counts are after a restart what they were before; removed ones stay gone.
 pub async fn what_was_answered_as_done_survives_a_restart(subject: Subject) {
@@ -17,9 +17,15 @@ pub async fn what_was_answered_as_done_survives_a_restart(subject: Subject) {
         records.push(bring(&**store, state, &command(n), token(n), START).await);
     }
     let gone = bring(&**store, StateName::Expired, &command(50), token(50), START).await;
-    store.remove(command(50).id, Expect::unchanged(&gone)).await.expect("an answer");
-    store.insert(command(60).id, Fresh::Moved).await.expect("an answer");
-    store.set("secret", None, Some(b"\0value")).await.expect("an answer");
+    assert!(matches!(
+        store.remove(command(50).id, Expect::unchanged(&gone)).await.expect("an answer"),
+        Written::Done { .. }
+    ));
+    assert!(matches!(
+        store.insert(command(60).id, Fresh::Moved).await.expect("an answer"),
+        Written::Done { .. }
+    ));
+    assert_eq!(store.set("secret", None, Some(b"\0value")).await.expect("an answer"), Setting::Done);
     let hazards = store.hazards().await.expect("an answer");
     let durable = store.capabilities().durable;
 

@@ -10,7 +10,7 @@ use semel_core::id::CommandId;
 use semel_core::machine::Expect;
 use semel_core::record::{Record, StateName};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Callers, Filter, Fresh, Store};
+use semel_core::store::{Callers, Filter, Fresh, Store, Written};
 use semel_core::time::Time;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -172,9 +172,15 @@ async fn come_and_go(store: Arc<dyn Store>, who: u64) {
     for n in 0..60 {
         let command = command(1_000_000 * (who + 1) + n);
         let record = first(&command, token(n), START);
-        store.insert(command.id, Fresh::Record(&record)).await.expect("an answer");
+        assert!(matches!(
+            store.insert(command.id, Fresh::Record(&record)).await.expect("an answer"),
+            Written::Done { .. }
+        ));
         if n % 3 != 0 {
-            store.remove(command.id, Expect::unchanged(&record)).await.expect("an answer");
+            assert!(matches!(
+                store.remove(command.id, Expect::unchanged(&record)).await.expect("an answer"),
+                Written::Done { .. }
+            ));
         }
     }
 }

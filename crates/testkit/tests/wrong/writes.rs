@@ -46,7 +46,7 @@ impl Store {
                 self.force(id, fresh).await
             }
             Wrong::InsertHiddenRetry => {
-                self.inner.insert(id, fresh).await?;
+                drop(self.inner.insert(id, fresh).await?);
                 self.inner.insert(id, fresh).await
             }
             Wrong::UnreadableIsWrittenOver if reading.found() == Found::Unreadable => {

@@ -251,7 +251,7 @@ fn a_dead_downstream_attempt_is_repeated_while_the_provider_remembers_and_then_u
         assert!(next.earlier_doubt, "the first attempt may have taken effect");
         assert_eq!(next.created_at, record.created_at, "the window counts from the first attempt");
     }
-    marks(&processing(Class::Downstream), &command, last);
+    drop(marks(&processing(Class::Downstream), &command, last));
     assert_eq!(answer(&lapsed(Class::Downstream), &command, last), Reply::Unknown);
 }
 
@@ -261,7 +261,7 @@ fn clock_skew_shortens_the_time_to_repeat() {
     let record = claimed_under(policy, Begin::Processing);
     let last = 1000 + 24 * 3_600_000 - 65_000 - 2000;
     assert_eq!(next_attempt(&record, &command(Class::Downstream), last - 1).next.attempt, 2);
-    marks(&record, &command(Class::Downstream), last);
+    drop(marks(&record, &command(Class::Downstream), last));
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_claim_that_inherited_a_doubt_keeps_it() {
     let again = ticket(THIRD, Begin::Processing);
     let third = run(decide(Found::Record(&second), &command, again, at(1000 + 2 * LEASE))).next;
     assert!(third.earlier_doubt, "taken over once more, still in doubt");
-    marks(&second, &command, 1000 + 24 * 3_600_000);
+    drop(marks(&second, &command, 1000 + 24 * 3_600_000));
 }
 
 #[test]

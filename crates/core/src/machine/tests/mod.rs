@@ -1,6 +1,7 @@
 //! The machine as a specification: each test is a promise, in the words of the manual.
 
 mod judge;
+mod operator;
 mod owner;
 mod retention;
 mod rotation;
@@ -203,7 +204,7 @@ fn a_refusal_says_what_stands_in_the_way() {
         Refusal::NotStarted,
         Refusal::WrongState,
         Refusal::Settled,
-        Refusal::LeaseAlive,
+        Refusal::LeaseAlive(time),
         Refusal::QuietUntil(time),
         Refusal::InDoubt,
         Refusal::NotBefore(time),

@@ -67,7 +67,7 @@ fn an_owner_that_wrote_a_lease_ago_sends_nothing_whatever_the_clock_shows() {
     let record = processing(Class::External);
     let lease = record.policy.lease;
     let set_back = Time::from_millis(1_500);
-    assert!(may_send(&record, OWNER, set_back, lease - Duration::from_millis(1)));
+    assert!(may_send(&record, OWNER, set_back, lease.saturating_sub(Duration::from_millis(1))));
     assert!(!may_send(&record, OWNER, set_back, lease));
 }
 
@@ -282,4 +282,19 @@ fn an_owner_is_never_told_the_outcome_of_another_payload() {
         Reply::Unknown,
         "hashes under two selections say nothing"
     );
+}
+
+#[test]
+fn an_owner_holds_its_record_until_its_lease_ends_and_nobody_holds_what_was_dated_ahead() {
+    for record in [claimed(Class::External), processing(Class::External)] {
+        let time = Time::from_millis;
+        assert!(is_held(&record, time(1000 + LEASE - 1)), "{record:?}");
+        assert!(!is_held(&record, time(1000 + LEASE)), "{record:?}");
+        assert!(!is_held(&record, time(999)), "others take its owner for gone: {record:?}");
+        assert_eq!(lease_left(&record, time(1000 + LEASE - 7)), Duration::from_millis(7));
+        assert_eq!(lease_left(&record, time(1000 + LEASE + 7)), Duration::ZERO);
+        assert_eq!(held_for(&record, time(1250)), Duration::from_millis(250));
+    }
+    assert!(!is_held(&succeeded(), Time::from_millis(2001)), "nobody owns it any more");
+    assert_eq!(lease_left(&succeeded(), Time::from_millis(0)), Duration::ZERO);
 }

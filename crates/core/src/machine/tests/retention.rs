@@ -90,3 +90,19 @@ fn only_outcomes_are_terminal() {
         assert_eq!(record.expires_at().is_some(), outcome);
     }
 }
+
+#[test]
+fn what_is_past_its_time_is_told_as_it_is_swept() {
+    use crate::time::Trust;
+    let late = [2000, 86_402_000, u64::MAX / 2].map(|millis| at(millis).now);
+    for record in every_state() {
+        for now in late {
+            let due = due(&record, now);
+            assert_eq!(is_gone(&record, now), due == Due::Purge, "{record:?} at {now:?}");
+            let is_over = matches!(due, Due::Purge | Due::Expire) && record.expires_at().is_some();
+            assert_eq!(is_expired(&record, now), is_over, "{record:?} at {now:?}");
+            let doubted = Now { trust: Trust::Settling, ..now };
+            assert!(!is_gone(&record, doubted) && !is_expired(&record, doubted), "{record:?} at {now:?}");
+        }
+    }
+}

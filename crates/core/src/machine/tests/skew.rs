@@ -44,7 +44,7 @@ fn a_lease_is_dead_to_others_only_after_the_skew() {
             let command = command_under(skewed(class), &SAME);
             assert_eq!(ask(&record, DEAD - 1), Decision::Answer(Reply::InProgress), "{record:?}");
             assert_eq!(attend(Found::Record(&record), &command, time(DEAD - 1)), Reply::InProgress);
-            assert_eq!(lapse(&record, at(DEAD - 1)), Err(Refusal::LeaseAlive), "{record:?}");
+            assert_eq!(lapse(&record, at(DEAD - 1)), Err(Refusal::LeaseAlive(time(DEAD))), "{record:?}");
             assert!(lapse(&record, at(DEAD)).is_ok(), "{record:?}");
             match ask(&record, DEAD) {
                 Decision::Run(write) => assert_eq!(write.next.attempt, 2),
@@ -62,10 +62,10 @@ fn a_lease_is_dead_to_others_only_after_the_skew() {
 fn an_operator_waits_for_the_skew_after_a_lease() {
     let processing = record(Class::External, Begin::Processing);
     let applied = |now| resolve(&processing, Verdict::Applied(None), at(now));
-    assert_eq!(applied(DEAD - 1), Err(Refusal::LeaseAlive));
+    assert_eq!(applied(DEAD - 1), Err(Refusal::LeaseAlive(time(DEAD))));
     assert!(applied(DEAD).is_ok());
     let claimed = record(Class::External, Begin::Claimed);
-    assert_eq!(release(&claimed, at(DEAD - 1)), Err(Refusal::LeaseAlive));
+    assert_eq!(release(&claimed, at(DEAD - 1)), Err(Refusal::LeaseAlive(time(DEAD))));
     assert!(release(&claimed, at(DEAD)).is_ok());
 }
 
@@ -183,4 +183,32 @@ fn a_renewal_by_a_clock_that_went_back_takes_nothing_back() {
     let righted = renew(&wrong, OWNER, time(2000)).unwrap().next;
     assert_eq!(righted.state, State::Processing { lease_until: time(2000 + SKEW + LEASE) });
     assert_eq!(righted.owner_wrote_at, time(2000 + SKEW));
+}
+
+#[test]
+fn the_published_time_for_repeats_is_the_one_that_is_kept() {
+    let unknown = lapse(&record(Class::Downstream, Begin::Processing), at(DEAD)).unwrap().next;
+    for judge_skew in [0, SKEW, 3 * SKEW] {
+        let now = |millis| Now { skew: Duration::from_millis(judge_skew), ..time(millis).into() };
+        let within = repeat_within(&unknown.policy, now(0)).expect("class downstream repeats");
+        let closed = unknown.created_at + within;
+        assert!(may_repeat(&unknown, now(closed.as_millis() - 1)), "{judge_skew}");
+        assert!(!may_repeat(&unknown, now(closed.as_millis())), "{judge_skew}");
+    }
+    for class in [Class::Local, Class::External] {
+        assert_eq!(repeat_within(&skewed(class), time(0)), None, "{class}");
+    }
+}
+
+#[test]
+fn a_write_from_the_future_is_one_beyond_the_larger_skew() {
+    let record = record(Class::External, Begin::Processing);
+    let late = finish(&record, OWNER, Ending::Succeeded(paid()), at(9000)).unwrap().next;
+    assert_eq!(written_ahead_by(&late, time(9000 - SKEW)), None);
+    assert_eq!(written_ahead_by(&late, time(9000 - SKEW - 1)), Some(Duration::from_millis(SKEW + 1)));
+    assert_eq!(
+        written_ahead_by(&late, Now { skew: Duration::from_secs(9), ..time(0).into() }),
+        None,
+        "within the skew of the one who judges"
+    );
 }

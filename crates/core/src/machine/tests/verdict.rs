@@ -26,7 +26,10 @@ fn a_dead_lease_comes_to_what_can_be_proven() {
     let mut doubtful = claimed(Class::Downstream);
     doubtful.earlier_doubt = true;
     assert_eq!(name(lapse(&doubtful, dead)), Ok(StateName::Unknown));
-    assert_eq!(lapse(&processing(Class::External), at(1000 + LEASE - 1)), Err(Refusal::LeaseAlive));
+    assert_eq!(
+        lapse(&processing(Class::External), at(1000 + LEASE - 1)),
+        Err(Refusal::LeaseAlive(Time::from_millis(1000 + LEASE)))
+    );
     for record in every_state() {
         if !matches!(record.state, State::Claimed { .. } | State::Processing { .. }) {
             assert_eq!(lapse(&record, at(u64::MAX)), Err(Refusal::WrongState));
@@ -114,7 +117,7 @@ fn an_operator_settles_what_is_unknown_or_dead_and_nothing_else() {
         }
     }
     let alive = resolve(&processing(Class::External), Verdict::Applied(None), at(1000 + LEASE - 1));
-    assert_eq!(alive, Err(Refusal::LeaseAlive));
+    assert_eq!(alive, Err(Refusal::LeaseAlive(Time::from_millis(1000 + LEASE))));
 }
 
 #[test]
@@ -171,8 +174,30 @@ fn a_key_is_let_go_only_where_nothing_took_effect() {
             _ => assert_eq!(released, Err(Refusal::WrongState), "{record:?}"),
         }
     }
-    assert_eq!(release(&claimed(Class::External), at(1000 + LEASE - 1)), Err(Refusal::LeaseAlive));
+    assert_eq!(
+        release(&claimed(Class::External), at(1000 + LEASE - 1)),
+        Err(Refusal::LeaseAlive(Time::from_millis(1000 + LEASE)))
+    );
     let mut doubtful = claimed(Class::Downstream);
     doubtful.earlier_doubt = true;
     assert_eq!(release(&doubtful, at(1000 + LEASE)), Err(Refusal::InDoubt));
+}
+
+#[test]
+fn a_reconciler_may_ask_for_a_longer_quiet_period_and_not_for_a_shorter_one() {
+    let record = lapsed(Class::External);
+    let settle = |quiet: u64, asked: u64| {
+        name(reconcile_after(&record, Duration::from_millis(quiet), absent(asked), at(asked)))
+    };
+    let until = |millis| Err(Refusal::QuietUntil(Time::from_millis(millis)));
+    assert_eq!(settle(QUIET + 500, 1000 + QUIET + 500), until(1000 + QUIET + 500));
+    assert_eq!(settle(QUIET + 500, 1001 + QUIET + 500), Ok(StateName::FailedNotReplayable));
+    assert_eq!(settle(10, 1000 + QUIET), until(1000 + QUIET));
+    // It begins where the record's own does: after a gap in time, at the gap.
+    let gap = 10_000_000;
+    let stamp = at(gap + QUIET + 500);
+    let stamp = Stamp { now: Now { steady_since: Some(Time::from_millis(gap)), ..stamp.now }, ..stamp };
+    let denied =
+        reconcile_after(&record, Duration::from_millis(QUIET + 500), absent(gap + QUIET + 500), stamp);
+    assert_eq!(name(denied), until(gap + QUIET + 500));
 }

@@ -13,6 +13,7 @@ use crate::serve::say;
 use http::Method;
 use semel::SystemClock;
 use semel::archive::rfc3339;
+use semel::core::record::StateName;
 use semel::core::store::{Callers, Clock as _};
 use semel::core::time::Time;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ const PAGE_MAX: usize = 500;
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
     /// In this state
-    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = STATES)]
+    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = StateName::ALL.map(StateName::as_str))]
     state: Option<String>,
     /// Of this operation: its name, or method and path as in `POST /charges`
     #[arg(long, value_name = "NAME")]
@@ -56,16 +57,6 @@ pub(super) struct Args {
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
 }
-
-const STATES: [&str; 7] = [
-    "CLAIMED",
-    "PROCESSING",
-    "SUCCEEDED",
-    "FAILED_REPLAYABLE",
-    "FAILED_NOT_REPLAYABLE",
-    "UNKNOWN",
-    "EXPIRED",
-];
 
 fn hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,0 +1,165 @@
+//! Rule: what a record's dates mean is decided in the machine.
+//!
+//! What lives here: the names of those dates and terms, and the few files that may calculate with them. What must never:
+//! an exception without a reason, or one that nothing needs any more.
+
+use super::lexer::{code_only, lines_with};
+use super::violation::Violation;
+use crate::workspace::{TextFile, Workspace};
+use std::collections::BTreeSet;
+
+/// What leases, quiet periods and repeats are calculated from.
+const TERMS: &[&str] = &["lease_until", "owner_wrote_at", ".lease", "work_deadline", "dedup_window", "skew"];
+
+/// What calculates or compares. The formatter puts spaces around each operator.
+const ARITHMETIC: &[&str] = &[
+    " + ",
+    " - ",
+    " * ",
+    " / ",
+    " < ",
+    " > ",
+    " <= ",
+    " >= ",
+    ".since(",
+    "saturating_add(",
+    "saturating_sub(",
+    "saturating_mul(",
+];
+
+/// Where the meaning of a record is decided.
+const MACHINE: &str = "crates/core/src/machine/";
+
+/// Who may calculate all the same, and why that is no judgement of a record.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("crates/core/src/policy.rs", "whether the durations of a policy fit together; there is no record yet"),
+    (
+        "crates/core/src/record.rs",
+        "when a sweeper looks at a record: the date that a store's due-index holds",
+    ),
+    ("crates/core/src/time/", "whether a date lies ahead of the present, for the machine to judge by"),
+    ("crates/engine/src/time/", "clocks judged by each other, and no record by them"),
+    (
+        "crates/engine/src/ownership.rs",
+        "an owner's own pace: when to renew, and when its work must have ended",
+    ),
+    ("crates/engine/src/claim.rs", "for how long a claim whose answer was lost may still arrive"),
+    ("crates/engine/src/recognise.rs", "the terms of a claim, before there is a record"),
+    ("crates/gateway/src/config/terms.rs", "durations that are proposed to whoever writes a configuration"),
+    ("crates/http/src/shadow.rs", "the terms of what is only watched"),
+];
+
+pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let (mut seen, mut needed) = (BTreeSet::new(), BTreeSet::new());
+    for file in workspace.rust_files().filter(|file| is_product(&file.path)) {
+        let exception = EXCEPTIONS.iter().find(|(path, _)| file.path.starts_with(path));
+        let violations = calculations(file);
+        match exception {
+            Some((path, _)) => {
+                seen.insert(*path);
+                if !violations.is_empty() {
+                    needed.insert(*path);
+                }
+            }
+            None => found.extend(violations),
+        }
+    }
+    let tell = |path: &&str| {
+        let advice =
+            format!("nothing under `{path}` calculates with leases any more: take the exception out");
+        Violation::at("xtask/src/tidy/leases.rs", 0, advice)
+    };
+    found.extend(seen.difference(&needed).map(tell));
+    found
+}
+
+/// Whether the file is part of a crate that is shipped, outside the machine. Tests calculate what they expect.
+fn is_product(path: &str) -> bool {
+    let is_source = path.starts_with("crates/") && path.contains("/src/");
+    let is_test =
+        path.contains("/tests/") || path.ends_with("/tests.rs") || path.starts_with("crates/testkit/");
+    is_source && !is_test && !path.starts_with(MACHINE)
+}
+
+fn calculations(file: &TextFile) -> Vec<Violation> {
+    let code = code_only(&file.text);
+    let product = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines: Vec<_> = product.lines().collect();
+    let mut found = BTreeSet::new();
+    for term in TERMS {
+        let with_term = lines_with(product, term).into_iter();
+        found.extend(with_term.filter(|line| ARITHMETIC.iter().any(|sign| lines[line - 1].contains(sign))));
+    }
+    let advice = "calculates with a record's lease, quiet period or repeat window: ask `semel_core::machine`, or add the \
+                  question there";
+    found.into_iter().map(|line| Violation::at(&file.path, line, advice)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::violation::told;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let file = TextFile { path: path.to_owned(), text: text.to_owned() };
+        told(&check(&Workspace { files: vec![file], ..Workspace::default() }))
+    }
+
+    const VIEW: &str = "crates/gateway/src/admin/view.rs";
+
+    #[test]
+    fn every_term_is_found_beside_every_sign_with_its_line() {
+        for term in TERMS {
+            for sign in ARITHMETIC {
+                let told = found(VIEW, &format!("fn f() {{\n    let x = record{sign}{term};\n}}"));
+                let told: Vec<_> = told.iter().map(|line| line.split(": ").next()).collect();
+                let line = format!("{VIEW}:2");
+                assert_eq!(told, [Some(line.as_str())], "{sign}{term}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_over_two_lines_is_found() {
+        let text = "let dead_at = record.lease_until()\n    + record.policy().skew;\n";
+        assert_eq!(found(VIEW, text).len(), 1);
+    }
+
+    #[test]
+    fn showing_a_term_is_no_calculation() {
+        let text = "skew_ms: millis(policy.skew),\nlet (lease, skew) = (policy.lease, now.skew);\nPolicy { skew, ..policy() }\n";
+        assert_eq!(found(VIEW, text), [""; 0]);
+        assert_eq!(found(VIEW, "// lease_until + skew\nlet text = \"lease_until + skew\";"), [""; 0]);
+        assert_eq!(found(VIEW, "let x = release_until + skewness;"), [""; 0]);
+    }
+
+    #[test]
+    fn the_machine_and_tests_calculate() {
+        let text = "let dead_at = lease_until + skew;";
+        for path in [
+            "crates/core/src/machine/dates.rs",
+            "crates/engine/src/time/tests.rs",
+            "crates/engine/src/quota/tests/rates.rs",
+            "crates/http/tests/http/published.rs",
+            "crates/testkit/src/contract/due.rs",
+            "sim/src/invariant.rs",
+        ] {
+            assert_eq!(found(path, text), [""; 0], "{path}");
+        }
+        assert_eq!(found(VIEW, &format!("#[cfg(test)]\nmod tests {{\n{text}\n}}")), [""; 0]);
+        assert_eq!(found(VIEW, &format!("{text}\n#[cfg(test)]\nmod tests {{\n}}")).len(), 1);
+    }
+
+    #[test]
+    fn an_exception_holds_while_it_is_needed() {
+        for (path, reason) in EXCEPTIONS {
+            assert!(!reason.is_empty());
+            let file = if path.ends_with('/') { format!("{path}mod.rs") } else { (*path).to_owned() };
+            assert_eq!(found(&file, "let x = now + policy.skew;"), [""; 0], "{path}");
+            let told = found(&file, "fn f() {}");
+            assert_eq!(told.len(), 1, "{path}");
+            assert!(told[0].starts_with("xtask/src/tidy/leases.rs: ") && told[0].contains(path), "{told:?}");
+        }
+    }
+}
