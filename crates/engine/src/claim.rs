@@ -14,6 +14,7 @@ use crate::recognise::{self, Recognised};
 use crate::sealing::Seal;
 use crate::secrets;
 use crate::tasks::Closing;
+use crate::time;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Decision, Expect, Found, Reply, Ticket, Write};
 use semel_core::policy::Class;
@@ -86,6 +87,9 @@ struct Claiming<'a> {
 
 /// Claims what was recognised, or tells what stands in its way.
 pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<Claim, Unclaimed> {
+    if let Err(error) = time::catch_up(node).await {
+        return Err(Unclaimed { error: error.into(), loose: Vec::new() });
+    }
     let begun = node.clock.uptime();
     let mut recognised = recognised.clone();
     let mut loose = Vec::new();

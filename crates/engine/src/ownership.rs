@@ -8,6 +8,7 @@ use crate::backoff::Backoff;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::sealing::Seal;
+use crate::time;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Expect, Refusal, Write};
@@ -117,8 +118,12 @@ impl Ownership {
         let closed = self.closed.load(Ordering::Acquire);
         // Before the record: a renewal meanwhile makes what is known of the lease better, never worse.
         let held_since = *self.held_since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let held_for = self.node.clock.uptime().saturating_sub(held_since);
-        !closed && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest(), held_for)
+        let uptime = self.node.clock.uptime();
+        let held_for = uptime.saturating_sub(held_since);
+        // By a time that others may have given up, nobody knows what they think of the lease.
+        !closed
+            && !self.node.time.is_out_of_touch(uptime)
+            && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest(), held_for)
     }
 
     /// Nothing may be sent from here on, not by a clone of the attempt that its work has let out of its hands either.
@@ -247,6 +252,8 @@ impl Ownership {
         transition: impl Fn(&Record, Time) -> Result<Write, Refusal>,
     ) -> Result<Arc<Record>, Unwritten> {
         let _one_at_a_time = self.writing.lock().await;
+        // An ending is stored all the same where that fails; nothing is sent then.
+        drop(time::catch_up(&self.node).await);
         let begun = self.node.clock.uptime();
         let mut now = self.node.now();
         let mut shown: Option<Reading> = None;

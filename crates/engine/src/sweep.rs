@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::observe::Event;
 use crate::operator::REDATED;
 use crate::tasks::Closing;
+use crate::time;
 use futures_util::future::join_all;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Due};
@@ -85,6 +86,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
 /// Goes once through everything that is due.
 pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
     let mut swept = Swept::default();
+    time::catch_up(node).await?;
     let now = node.at(node.now());
     if !now.can_judge_leases() {
         swept.stopped = true;

@@ -25,6 +25,8 @@ pub(crate) struct Heartbeat {
     run: String,
     stands: Mutex<Stored>,
     confirmations: Mutex<u64>,
+    /// When, by the uptime, somebody last tried to [get back in touch](catch_up). One does so at a time.
+    caught_up: tokio::sync::Mutex<Duration>,
 }
 
 impl Heartbeat {
@@ -37,7 +39,7 @@ impl Heartbeat {
         let remembered = stands.mark().map_err(drop);
         let confirmations = remembered.as_ref().ok().and_then(Option::as_ref).map_or(0, Mark::confirmations);
         let (stands, confirmations) = (Mutex::new(stands), Mutex::new(confirmations));
-        Ok((Self { run, stands, confirmations }, remembered))
+        Ok((Self { run, stands, confirmations, caught_up: tokio::sync::Mutex::default() }, remembered))
     }
 
     fn stands(&self) -> Stored {
@@ -86,6 +88,24 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     node.bounded(Call::Beat, beat_at(node, told, asked, received)).await
 }
 
+/// Learns what others wrote about the time, where that has not been heard of for too long: this process was suspended, or the
+/// store could not be reached. To be awaited before anything is dated.
+///
+/// One of those who wait asks for all of them. Where it is not answered, the others' own questions to the store will tell.
+pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
+    let begun = node.clock.uptime();
+    if !node.time.has_to_catch_up(begun) {
+        return Ok(());
+    }
+    let mut tried_at = node.heartbeat.caught_up.lock().await;
+    if *tried_at >= begun || !node.time.has_to_catch_up(node.clock.uptime()) {
+        return Ok(());
+    }
+    let caught_up = beat(node).await;
+    *tried_at = node.clock.uptime();
+    caught_up
+}
+
 async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -> Result<(), Error> {
     let heartbeat = &node.heartbeat;
     let mut known = heartbeat.stands().mark().ok().flatten();
@@ -111,7 +131,7 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
     });
     if let Some(stands) = written.await? {
         heartbeat.learn(stands);
-        node.time.beaten();
+        node.time.beaten(asked);
     }
     Ok(())
 }

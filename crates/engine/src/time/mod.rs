@@ -15,7 +15,7 @@ mod span;
 mod start;
 mod watch;
 
-pub(crate) use heartbeat::{Heartbeat, beat, begin};
+pub(crate) use heartbeat::{Heartbeat, beat, begin, catch_up};
 pub use heartbeat::{confirm_clock, examine_clock};
 pub use start::Distrust;
 
@@ -109,9 +109,9 @@ struct State {
     last: Sample,
     watch: ClockWatch,
     standing: Standing,
-    /// Whether this node has written the time that it goes by into the store. Until then it may have missed what others
-    /// wrote, and judges nothing.
-    has_beaten: bool,
+    /// When, by the uptime, this node last knew what others had written into the store about the time: not later than that.
+    /// `None` until it has written there itself.
+    heard_at: Option<Duration>,
 }
 
 /// The time that a node goes by.
@@ -138,7 +138,13 @@ impl TrustedTime {
     /// Whether the first heartbeat is still to come, of a node that trusts its clock so far.
     pub(crate) fn is_starting(&self) -> bool {
         let state = self.state();
-        !state.has_beaten && matches!(state.standing, Standing::Trusted { .. })
+        state.heard_at.is_none() && matches!(state.standing, Standing::Trusted { .. })
+    }
+
+    /// Whether nothing is to be dated before the next heartbeat. By a clock that is not trusted nothing is dated anyway.
+    pub(crate) fn has_to_catch_up(&self, uptime: Duration) -> bool {
+        let state = self.state();
+        matches!(state.standing, Standing::Trusted { .. }) && state.is_out_of_touch(&self.settings, uptime)
     }
 
     /// Before this node's first heartbeat the store turned out to remember `mark`: the clock is judged by that, as at a start.
@@ -153,9 +159,16 @@ impl TrustedTime {
         change
     }
 
-    /// The time that this node goes by is in the store, and what others had written there is known.
-    pub(crate) fn beaten(&self) {
-        self.state().has_beaten = true;
+    /// The time that this node goes by is in the store, and what others had written there by the uptime `at` is known.
+    pub(crate) fn beaten(&self, at: Duration) {
+        let mut state = self.state();
+        state.heard_at = state.heard_at.max(Some(at));
+    }
+
+    /// Whether it has been so long since the last heartbeat that others may go by another time which somebody confirmed, and
+    /// judge leases by it. What such a node dates may look long past to them.
+    pub(crate) fn is_out_of_touch(&self, uptime: Duration) -> bool {
+        self.state().is_out_of_touch(&self.settings, uptime)
     }
 
     /// Takes note of an answer, and yields the time to judge it by.
@@ -266,7 +279,7 @@ impl State {
     ) -> (Self, Option<ClockChange>) {
         let started = start::start(settings, boot, remembered, told, asked, received);
         let last = Sample { at: started.now, asked, received };
-        let state = Self { last, watch: started.watch, standing: started.standing, has_beaten: false };
+        let state = Self { last, watch: started.watch, standing: started.standing, heard_at: None };
         (state, started.change)
     }
 
@@ -339,6 +352,11 @@ impl State {
         }
     }
 
+    fn is_out_of_touch(&self, settings: &ClockSettings, uptime: Duration) -> bool {
+        // As long as nobody judges leases after a confirmation.
+        self.heard_at.is_none_or(|at| uptime.saturating_sub(at) >= settings.peers_seen_within())
+    }
+
     fn earliest(&self, uptime: Duration) -> Time {
         self.last.at + uptime.saturating_sub(self.last.received)
     }
@@ -361,7 +379,7 @@ impl State {
                 replaced_at,
                 replaced_up_to,
             } => {
-                let trust = if uptime < starting_until || !self.has_beaten {
+                let trust = if uptime < starting_until || self.is_out_of_touch(settings, uptime) {
                     Trust::Starting
                 } else if uptime < settling_until {
                     Trust::Settling

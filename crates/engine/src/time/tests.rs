@@ -19,11 +19,13 @@ fn mark(boot: Option<&str>) -> Mark {
 fn start(remembered: Option<Mark>, told: Time, uptime: u64) -> TrustedTime {
     let answer = (told, S(uptime), S(uptime));
     let (time, _) = TrustedTime::start(settings(), Some("boot"), Ok(remembered), answer);
-    time.beaten();
+    time.beaten(S(uptime));
     time
 }
 
+/// What a node in touch with the others trusts its clock for.
 fn trust(time: &TrustedTime, uptime: u64) -> Trust {
+    time.beaten(S(uptime));
     time.earliest(S(uptime)).trust
 }
 
@@ -185,9 +187,24 @@ fn a_mark_that_appears_before_the_first_heartbeat_is_held_against_the_clock() {
 #[test]
 fn nothing_is_judged_before_the_first_heartbeat() {
     let (time, _) = TrustedTime::start(settings(), Some("boot"), Ok(None), (START, S(100), S(100)));
-    assert_eq!(trust(&time, 10_000), Trust::Starting, "another node may go by another time");
-    time.beaten();
+    assert_eq!(time.earliest(S(10_000)).trust, Trust::Starting, "another node may go by another time");
     assert_eq!(trust(&time, 10_000), Trust::Trusted);
+}
+
+#[test]
+fn nothing_is_judged_long_after_the_last_heartbeat() {
+    let time = start(None, START, 100);
+    let since = |uptime| (time.earliest(S(uptime)).trust, time.is_out_of_touch(S(uptime)));
+    time.beaten(S(300));
+    time.beaten(S(299));
+    assert_eq!(since(324), (Trust::Trusted, false));
+    assert_eq!(
+        since(325),
+        (Trust::Starting, true),
+        "others may have confirmed another time, and judge by it"
+    );
+    time.beaten(S(325));
+    assert_eq!(since(325), (Trust::Trusted, false));
 }
 
 #[test]

@@ -7,7 +7,12 @@ use semel::core::record::StateName;
 use semel::core::store::{Clock as _, Count, Setting, Store as _};
 use semel::core::time::Time;
 use semel::time::{ClockStatus, confirm_clock};
-use semel::{Case, Claimed, Engine, Failed, Finding, Intent, NotDone, NotYours, RunError, Settings};
+use semel::{
+    Builder, Case, Claimed, Engine, Failed, Finding, Intent, NotDone, NotYours, RunError, Settings, Spawn,
+    SystemRandom, Task,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const DAY: Duration = secs(24 * 3600);
@@ -224,6 +229,47 @@ async fn a_lease_that_is_over_does_not_come_back_with_a_clock_that_was_set_back(
     lease.check().expect("from now on by the new time");
 }
 
+/// Spawns what callers ask for, and nothing that an engine does by itself: no heartbeat, no sweep.
+#[derive(Default)]
+struct WithoutHousekeeping {
+    is_built: AtomicBool,
+}
+
+impl Spawn for WithoutHousekeeping {
+    fn spawn(&self, task: Task) {
+        if self.is_built.load(Ordering::Relaxed) {
+            tokio::spawn(task);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_suspended_over_a_confirmation_dates_nothing_by_the_old_time() {
+    let world = World::new();
+    let without = Arc::new(WithoutHousekeeping::default());
+    let (clock, spawn) = (Arc::new(world.clock.clone()), Arc::clone(&without));
+    let on =
+        |builder: Builder| builder.settings(Settings::default()).on(clock, Arc::new(SystemRandom), spawn);
+    let engine = world.engine_with(on).await;
+    without.is_built.store(true, Ordering::Relaxed);
+    let policy = Policy { lease: secs(60), ..Policy::new(Class::External) };
+    let asks = intent_under(policy, "k", "5");
+    let Claimed::Yours(lease) = engine.claim(&asks).await.expect("claimed") else {
+        panic!("nobody else has it")
+    };
+    lease.check().expect("a minute is not over");
+    forward(&world, 3 * secs(3_600));
+    confirm_clock(&*world.store, &world.clock, "ann", "it was three hours behind").await.expect("confirmed");
+    let other = node(&world).await;
+    world.pass(secs(30)).await;
+    assert!(lease.check().is_err(), "half a minute is left by a time that others have given up");
+    lease.renew().await.expect("nobody has given it up yet");
+    lease.check().expect("by the new time");
+    world.pass(secs(20)).await;
+    let claimed = other.claim(&asks).await.expect("an answer");
+    assert!(matches!(claimed, Claimed::Told(_)), "it is held: {claimed:?}");
+}
+
 #[tokio::test]
 async fn a_person_can_confirm_the_clock_without_an_engine() {
     let world = World::new();
@@ -273,7 +319,7 @@ async fn an_unknown_outcome_from_the_future_is_asked_about_now() {
     drop(first.run(intent("k", "5"), lost).await);
     first.shutdown(secs(1)).await;
     back(&world, 365 * DAY);
-    let asking = |builder: semel::Builder| {
+    let asking = |builder: Builder| {
         builder.reconciler("POST /charges", |_: Case| std::future::ready(Finding::NotFound))
     };
     let engine = world.engine_with(|builder| asking(builder.settings(Settings::default()))).await;
@@ -287,7 +333,7 @@ async fn an_unknown_outcome_from_the_future_is_asked_about_now() {
 #[tokio::test]
 async fn a_clock_that_jumped_ahead_ends_no_quiet_period() {
     let world = World::new();
-    let asking = |builder: semel::Builder| {
+    let asking = |builder: Builder| {
         builder.reconciler("POST /charges", |_: Case| std::future::ready(Finding::NotFound))
     };
     let engine = world.engine_with(|builder| asking(builder.settings(Settings::default()))).await;
