@@ -199,7 +199,7 @@ async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Told> {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             node.cache.keep(ownership.id, &record);
-            Ok(telling::stored(&record))
+            Ok(telling::stored(node, &record))
         }
         Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),
         Finished::Never => Err(unknown(ownership)),

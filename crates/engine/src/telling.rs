@@ -40,7 +40,7 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
         (Reply::Replay(outcome), Found::Record(record)) => {
             node.observe(&Event::Replayed { operation: subject.operation });
             let outcome = node.opened(subject.id, subject.operation_id, outcome);
-            Told::Replayed(Replayed { outcome, stored: stored(record) })
+            Told::Replayed(Replayed { outcome, stored: stored(node, record) })
         }
         // Only a record has an outcome to replay.
         (Reply::InProgress | Reply::Replay(_), _) => {
@@ -84,8 +84,9 @@ pub(crate) fn is_repeatable(node: &Node, record: &Record) -> bool {
 }
 
 /// What the record says about its outcome.
-pub(crate) fn stored(record: &Record) -> Stored {
-    Stored { state: record.state_name(), expires_at: record.expires_at() }
+pub(crate) fn stored(node: &Node, record: &Record) -> Stored {
+    let expires_at = machine::expires_at(record, node.now_at_the_latest());
+    Stored { state: record.state_name(), expires_at }
 }
 
 /// Whether a record is one that the cache may hold.

@@ -136,7 +136,7 @@ impl Listed {
             caller_hash: record.caller_hash().to_hex(),
             created_at: rfc3339::text(record.created_at()),
             updated_at: rfc3339::text(record.updated_at()),
-            expires_at: record.expires_at().map(rfc3339::text),
+            expires_at: machine::expires_at(record, now).map(rfc3339::text),
             lease_expires_at: record.lease_until().map(rfc3339::text),
             can_resolve: machine::may_resolve(record, now).is_ok(),
             quiet_until: machine::denial_refused_until(record, now).map(rfc3339::text),
