@@ -191,7 +191,7 @@ impl TrustedTime {
     /// Dates up to `before` have been given until now.
     pub(crate) fn confirm(&self, told: Time, before: Option<Time>, asked: Duration, received: Duration) {
         let mut state = self.state();
-        state.watch.accept(told, received);
+        state.watch.accept(told, asked, received);
         let before = before.max(Some(state.earliest(received))).max(state.replaced_up_to());
         state.replace(&self.settings, told, received);
         state.expect_dates_up_to(before.map(|before| before + self.settings.peers_seen_within()));
@@ -297,7 +297,7 @@ impl State {
                 // Whatever the clock shows, it is not earlier than this.
                 return (told.max(mark.at() + passed), None);
             }
-            self.watch.accept(told, received);
+            self.watch.accept(told, asked, received);
             self.begin_anew(settings, told, received);
             return (told, Some(ClockChange::Plausible));
         }

@@ -78,7 +78,7 @@ pub(super) fn start(
         let since = mark.steady_since().filter(|since| *since <= now);
         since.map_or(Duration::ZERO, |since| (since + settings.peers_seen_within()).since(now))
     };
-    let watch = |at| ClockWatch::new(settings.watch_allowance(), settings.steady_for, at, received);
+    let watch = |at| ClockWatch::new(settings.watch_allowance(), settings.steady_for, at, asked, received);
     let untrusted = |why, mark: Option<Mark>| Started {
         now: mark.as_ref().map_or(told, |mark| told.max(mark.at())),
         watch: watch(told),
@@ -108,7 +108,8 @@ pub(super) fn start(
     let shares_uptime = boot.is_some() && mark.boot.as_deref() == boot && mark.uptime() <= received;
     let measured = shares_uptime.then(|| {
         let allowance = settings.watch_allowance();
-        let mut watch = ClockWatch::new(allowance, settings.steady_for, mark.now(), mark.uptime());
+        let (at, uptime) = (mark.now(), mark.uptime());
+        let mut watch = ClockWatch::new(allowance, settings.steady_for, at, uptime, uptime);
         let (now, _) = watch.feed(told, asked, received);
         (now, watch)
     });

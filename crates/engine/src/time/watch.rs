@@ -39,28 +39,38 @@ struct Away {
 pub(super) struct ClockWatch {
     allowance: Duration,
     steady_for: Duration,
-    /// Wall time less uptime, in milliseconds: the same as long as both go at one pace.
+    /// Wall time less uptime, in milliseconds: the same as long as both go at one pace. Not less than this.
     offset: i128,
+    /// By how much it may be more: the answer that it is known from was on its way for that long.
+    unsure: i128,
     /// Up to when drift has been followed.
     followed: Duration,
     away: Option<Away>,
 }
 
 impl ClockWatch {
-    /// A watch over a clock that should show `at` at the uptime `received`.
-    pub(super) fn new(allowance: Duration, steady_for: Duration, at: Time, received: Duration) -> Self {
+    /// A watch over a clock that showed `at` somewhere between the uptimes `asked` and `received`.
+    pub(super) fn new(
+        allowance: Duration,
+        steady_for: Duration,
+        at: Time,
+        asked: Duration,
+        received: Duration,
+    ) -> Self {
         let offset = i128::from(at.as_millis()) - millis(received);
-        Self { allowance, steady_for, offset, followed: received, away: None }
+        let unsure = millis(received.saturating_sub(asked));
+        Self { allowance, steady_for, offset, unsure, followed: received, away: None }
     }
 
     /// Takes the store's time from an answer to a question put at `asked`. Yields the time to go by, and what is new.
     pub(super) fn feed(&mut self, told: Time, asked: Duration, received: Duration) -> (Time, Option<News>) {
         let clock = i128::from(told.as_millis());
         // The store read its clock somewhere between question and answer.
-        let (earliest, latest) = (self.offset + millis(asked), self.offset + millis(received));
+        let (earliest, latest) = (self.offset + millis(asked), self.offset + self.unsure + millis(received));
         let off = if clock > latest { clock - latest } else { (clock - earliest).min(0) };
         let drift = drift_max(self.followed, received);
         if off.abs() <= millis(self.allowance) + drift {
+            self.narrow(clock - millis(received), clock - millis(asked));
             if drift > 0 {
                 self.offset += off.clamp(-drift, drift);
                 self.followed = received;
@@ -78,15 +88,22 @@ impl ClockWatch {
         };
         let is_steady = received.saturating_sub(away.since) >= self.steady_for;
         if is_steady && off > 0 && off <= millis(FORWARD_MAX) {
-            self.accept(told, received);
+            self.accept(told, asked, received);
             return (told, Some(News::Followed(off)));
         }
         (moment(earliest), None)
     }
 
     /// From now on the clock is right as it is.
-    pub(super) fn accept(&mut self, told: Time, received: Duration) {
-        *self = Self::new(self.allowance, self.steady_for, told, received);
+    pub(super) fn accept(&mut self, told: Time, asked: Duration, received: Duration) {
+        *self = Self::new(self.allowance, self.steady_for, told, asked, received);
+    }
+
+    /// The offset is known to lie between `low` and `high` from another answer.
+    fn narrow(&mut self, low: i128, high: i128) {
+        let upper = (self.offset + self.unsure).min(high).max(self.offset);
+        self.offset = self.offset.max(low).min(upper);
+        self.unsure = upper - self.offset;
     }
 
     /// By how many milliseconds the clock is off, where it is not believed.
@@ -103,7 +120,7 @@ mod tests {
     const START: Time = Time::from_millis(1_800_000_000_000);
 
     fn watch() -> ClockWatch {
-        ClockWatch::new(S(5), S(600), START, S(100))
+        ClockWatch::new(S(5), S(600), START, S(100), S(100))
     }
 
     fn feed(watch: &mut ClockWatch, store: Time, uptime: Duration) -> (Time, Option<News>) {
@@ -138,6 +155,20 @@ mod tests {
         }
         let (now, news) = watch.feed(START + S(50), S(100), S(140));
         assert_eq!((now, news), (START, Some(News::Moved(10_000))), "not earlier than the question");
+    }
+
+    #[test]
+    fn a_first_answer_that_took_long_makes_no_jump_of_the_next_one() {
+        // Asked at 60, answered at 100: the clock may have shown that at any moment between.
+        let first = || ClockWatch::new(S(5), S(600), START, S(60), S(100));
+        for told in [S(1), S(20), S(41)] {
+            let mut watch = first();
+            assert_eq!(feed(&mut watch, START + told, S(101)), (START + told, None));
+            // From then on it is known.
+            let ahead = START + told + S(6) + Duration::from_millis(1);
+            assert_eq!(feed(&mut watch, ahead, S(102)).1, Some(News::Moved(5_001)), "{told:?}");
+        }
+        assert!(matches!(feed(&mut first(), START + S(47), S(101)).1, Some(News::Moved(6_000))));
     }
 
     #[test]
@@ -219,7 +250,7 @@ mod tests {
     fn a_clock_that_somebody_confirmed_is_believed() {
         let mut watch = watch();
         feed(&mut watch, START + S(86_400), S(100));
-        watch.accept(START + S(86_400), S(100));
+        watch.accept(START + S(86_400), S(100), S(100));
         let next = START + S(86_401);
         assert_eq!(feed(&mut watch, next, S(101)), (next, None));
         assert_eq!(feed(&mut watch, START + S(2), S(102)).1, Some(News::Moved(-86_400_000)));
