@@ -68,6 +68,7 @@ fn exercise(record: &Record, now: Time) {
             policy: record.policy().clone(),
             fingerprint: record.fingerprint(),
             payload: &payload,
+            generation: 0,
         };
         let found = Found::Record(record);
         let ticket = Ticket { token: Token::from_random(!record.token().bits()), begin: Begin::Claimed };

@@ -4,7 +4,7 @@ use crate::step::selection_number;
 use crate::world::{
     Budget, Cell, Clock, Flight, Held, Message, Observer, Phase, Worker, World, effect_of, small,
 };
-use semel_core::machine::Expect;
+use semel_core::machine::{Expect, Unchanged};
 use semel_core::record::{Doubt, Proof, Record, State};
 use semel_core::time::Time;
 
@@ -86,7 +86,7 @@ impl Ink {
                 self.byte(1);
                 match write.expect {
                     Expect::Absent => self.byte(0),
-                    Expect::Unchanged { version, token, state } => {
+                    Expect::Unchanged(Unchanged { version, token, state }) => {
                         self.byte(1);
                         self.number(version);
                         self.byte(small(token));

@@ -10,7 +10,8 @@ use crate::tamper::{
 };
 use semel_core::classify::{Answer, Ending, Rules};
 use semel_core::machine::{
-    self, Command, Decision, Due, Expect, Found, Refusal, Reply, Route, Stage, Stamp, Ticket, Verdict, Write,
+    self, Command, Decision, Due, Expect, Found, Refusal, Reply, Route, Stage, Stamp, Ticket, Unchanged,
+    Verdict, Write,
 };
 use semel_core::outcome::{Outcome, Status};
 use semel_core::policy::{Class, Policy};
@@ -52,17 +53,17 @@ impl Protocol {
         match (self.bug, expect, found) {
             (
                 Some(Bug::TokenLeftOutOfSwap),
-                Expect::Unchanged { version, state, .. },
+                Expect::Unchanged(Unchanged { version, state, .. }),
                 Found::Record(record),
             ) => record.version() == *version && record.state_name() == *state,
             (
                 Some(Bug::VersionLeftOutOfSwap),
-                Expect::Unchanged { token, state, .. },
+                Expect::Unchanged(Unchanged { token, state, .. }),
                 Found::Record(record),
             ) => record.token() == *token && record.state_name() == *state,
             (
                 Some(Bug::StateLeftOutOfSwap),
-                Expect::Unchanged { version, token, .. },
+                Expect::Unchanged(Unchanged { version, token, .. }),
                 Found::Record(record),
             ) => record.version() == *version && record.token() == *token,
             (Some(Bug::UnreadableAsAbsent), Expect::Absent, Found::Unreadable) => true,
@@ -248,10 +249,10 @@ impl Protocol {
     }
 
     /// Whether the sweeper removes the record: asked only where [`due`](Self::due) says so.
-    pub(crate) fn purge(self, record: &Record, now: Now) -> Result<Expect, Refusal> {
+    pub(crate) fn purge(self, record: &Record, now: Now) -> Result<Unchanged, Refusal> {
         match self.bug {
             Some(Bug::LeaseAsTtl | Bug::UnknownPurged | Bug::OutcomeForgottenWithoutTombstone) => {
-                Ok(Expect::unchanged(record))
+                Ok(Unchanged::of(record))
             }
             _ => machine::purge(record, now),
         }

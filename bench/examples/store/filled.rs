@@ -4,7 +4,7 @@
 
 use semel_bench::lifecycle::{claim, finish, id};
 use semel_core::codec;
-use semel_core::store::{Fresh, Store as _, Written};
+use semel_core::store::{Change, Store as _, Written};
 use semel_sql::sqlite::{Options, Store};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(crate) fn filled(runtime: &Runtime, records: u64) -> Result<PathBuf, Box<dyn
                         break;
                     }
                     let finished = finish(&claim(number));
-                    let written = store.insert(id(number), Fresh::Record(&finished.next)).await;
+                    let written = store.write(id(number), Change::Insert(&finished.next)).await;
                     assert!(matches!(written, Ok(Written::Done { .. })), "{written:?}");
                 }
             })

@@ -8,7 +8,7 @@ use semel_core::codec;
 use semel_core::key::Key;
 use semel_core::policy::{Class, Policy};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Fresh, Store, Written};
+use semel_core::store::{Change, Store, Written};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,10 +58,10 @@ impl Subject {
             }
             Self::Store(_, store) => {
                 let claim = claim(number);
-                let claimed = store.insert(id(number), Fresh::Record(&claim.next)).await;
+                let claimed = store.write(id(number), Change::Insert(&claim.next)).await;
                 assert!(matches!(claimed, Ok(Written::Done { .. })), "{claimed:?}");
                 let finish = finish(&claim);
-                let finished = store.swap(id(number), finish.expect, &finish.next).await;
+                let finished = store.write(id(number), Change::from(&finish)).await;
                 assert!(matches!(finished, Ok(Written::Done { .. })), "{finished:?}");
             }
             Self::Engine(_, engine, policy) => {

@@ -5,7 +5,7 @@ use crate::options::Options;
 use crate::report;
 use crate::subject::Subject;
 use semel_bench::lifecycle::{claim_at, finish_at, id};
-use semel_core::store::{Fresh, Store as _, Written};
+use semel_core::store::{Change, Store as _, Written};
 use semel_core::time::Time;
 use semel_sql::sqlite::Store;
 use std::error::Error;
@@ -65,7 +65,7 @@ fn make_due(runtime: &Runtime, store: &Arc<Store>, next: &Arc<AtomicU64>, count:
             let store = store.clone();
             runtime.spawn(async move {
                 let finished = finish_at(&claim_at(number, then), then);
-                let written = store.insert(id(number), Fresh::Record(&finished.next)).await;
+                let written = store.write(id(number), Change::Insert(&finished.next)).await;
                 assert!(matches!(written, Ok(Written::Done { .. })), "{written:?}");
             })
         })

@@ -221,7 +221,7 @@ async fn put(
     permit: Option<Permit>,
     loose: &mut Vec<Loose>,
 ) -> Result<Result<Claim, Again>, Error> {
-    let written = by.node.write(id, &write).await;
+    let written = by.node.write(id, &*write).await;
     if let (Some(permit), true) = (permit, nothing_was_written(&written)) {
         permit.refund();
     }

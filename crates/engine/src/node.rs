@@ -22,10 +22,10 @@ use crate::tasks::Tasks;
 use crate::time::{ClockChange, Heartbeat, TrustedTime};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::{Command, Expect, Stamp, Verdict};
+use semel_core::machine::{Command, Stamp, Verdict};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, Token};
-use semel_core::store::{self, Cursor, Filter, Fresh, Item, Kind, Page, Reading, Store, Written};
+use semel_core::store::{self, Change, Cursor, Filter, Item, Kind, Page, Reading, Store, Written};
 use semel_core::time::{Now, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,23 +157,6 @@ impl Node {
         })
     }
 
-    pub(crate) async fn insert(&self, id: CommandId, fresh: Fresh<'_>) -> Result<Written, store::Error> {
-        self.ask(Call::Insert, self.store.insert(id, fresh), written_now).await
-    }
-
-    pub(crate) async fn swap(
-        &self,
-        id: CommandId,
-        expect: Expect,
-        next: &Record,
-    ) -> Result<Written, store::Error> {
-        self.ask(Call::Swap, self.store.swap(id, expect, next), written_now).await
-    }
-
-    pub(crate) async fn remove(&self, id: CommandId, expect: Expect) -> Result<Written, store::Error> {
-        self.ask(Call::Remove, self.store.remove(id, expect), written_now).await
-    }
-
     pub(crate) async fn get(&self, id: CommandId) -> Result<Reading, store::Error> {
         self.ask(Call::Get, self.store.get(id), |reading| &mut reading.now).await
     }
@@ -208,16 +191,19 @@ impl Node {
         Ok((told.unwrap_or(reading.now), self.clock.uptime()))
     }
 
-    /// Puts a write of the machine into the store: as an insert where nothing may stand, else as a swap.
-    pub(crate) async fn write(
+    /// Has the store apply a change, or a write of the machine.
+    pub(crate) async fn write<'a>(
         &self,
         id: CommandId,
-        write: &semel_core::machine::Write,
+        change: impl Into<Change<&'a Record>>,
     ) -> Result<Written, store::Error> {
-        match write.expect {
-            Expect::Absent => self.insert(id, Fresh::Record(&write.next)).await,
-            expect @ Expect::Unchanged { .. } => self.swap(id, expect, &write.next).await,
-        }
+        let change = change.into();
+        let call = match change {
+            Change::Insert(_) | Change::InsertMarker => Call::Insert,
+            Change::Replace(..) => Call::Swap,
+            Change::Remove(_) | Change::RemoveMarker => Call::Remove,
+        };
+        self.ask(call, self.store.write(id, change), written_now).await
     }
 
     /// Asks the store, bounded in time, and takes note of its time: `time` finds it in the answer, and the time that the node

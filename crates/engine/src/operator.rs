@@ -136,7 +136,7 @@ impl Engine {
                 Ok(write) => (write, false),
                 Err(_) => (transition(&looked.record, stamp).map_err(NotDone::Refused)?, true),
             };
-            let reading = match self.node.swap(looked.id, write.expect, &write.next).await {
+            let reading = match self.node.write(looked.id, &write).await {
                 Ok(Written::Done { .. }) if is_done => return Ok(write.next),
                 Ok(Written::Done { .. }) => self.node.get(looked.id).await?,
                 Ok(Written::Refused(reading)) => reading,

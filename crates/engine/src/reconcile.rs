@@ -237,7 +237,7 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
             }
             Err(_) => return,
         };
-        let reading = match node.swap(id, write.expect, &write.next).await {
+        let reading = match node.write(id, &write).await {
             Ok(Written::Done { .. }) => {
                 let (operation_id, state) = (record.operation_id(), write.next.state_name());
                 node.observe(&Event::Reconciled { operation_id, state });
@@ -264,7 +264,7 @@ async fn postpone(
     now: Time,
 ) -> Option<Record> {
     let write = machine::postpone(record, next_probe_at, now).ok()?;
-    match node.swap(id, write.expect, &write.next).await {
+    match node.write(id, &write).await {
         Ok(Written::Done { .. }) => Some(write.next),
         Ok(Written::Refused(_)) | Err(_) => None,
     }

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Due};
 use semel_core::record::{Record, StateName};
-use semel_core::store::{self, Cursor, Filter, Item, Page, Written};
+use semel_core::store::{self, Change, Cursor, Filter, Item, Page, Written};
 use semel_core::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -235,7 +235,7 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
         Due::Purge => {
             let Ok(expect) = machine::purge(record, stamp.now) else { return Done::SomebodyElse };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
-            told(node, record, settled(&node.remove(item.id, expect).await, done))
+            told(node, record, settled(&node.write(item.id, Change::Remove(expect)).await, done))
         }
     }
 }
@@ -262,7 +262,7 @@ async fn set_aside(node: &Arc<Node>, id: CommandId, record: &Record, now: Time) 
 }
 
 async fn swap(node: &Arc<Node>, id: CommandId, write: &machine::Write, done: Done) -> Done {
-    settled(&node.swap(id, write.expect, &write.next).await, done)
+    settled(&node.write(id, write).await, done)
 }
 
 fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {

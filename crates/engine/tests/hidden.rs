@@ -7,13 +7,13 @@ use semel::core::fingerprint::{Fingerprint, Limits, Pointer, Request};
 use semel::core::id::{CallerHash, CommandId, KeyHash};
 use semel::core::key::{Key, Parsed};
 use semel::core::machine::{
-    self, Begin, Command, Decision, Expect, Found, Reply, Stamp, Ticket, Verdict, Write,
+    self, Begin, Command, Decision, Expect, Found, Reply, Stamp, Ticket, Unchanged, Verdict, Write,
 };
 use semel::core::outcome::{Body, Fields, Outcome, Status};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{Entry, Record, State, Token};
 use semel::core::scope::{Caller, Identity, Operation, Scope, Secret};
-use semel::core::store::{Count, Cursor, Filter, Fresh, Item, Page, Reading, Setting, Store as _, Written};
+use semel::core::store::{Change, Count, Cursor, Filter, Item, Page, Reading, Setting, Store as _, Written};
 use semel::core::time::Time;
 use semel::sealing::{KeyRing, SealingKey};
 use semel::{Answer, Ended, Finding, Intent, Looked, Own, Ran, Replayed, Stored, Told, archive, payload};
@@ -107,7 +107,7 @@ fn outcomes_and_records_show_no_stored_answer() {
     let reading =
         || Reading { now: Time::from_millis(3), entry: Some(Ok(Entry::Record(Box::new(finished())))) };
     hides("Written", &Written::Refused(reading()));
-    hides("Fresh", &Fresh::Record(&record));
+    hides("Change", &Change::Insert(&record));
     let item = || Item { id: CommandId::from_bytes(DIGEST), entry: Ok(Entry::Record(Box::new(finished()))) };
     hides("Item", &item());
     let next = Some(Cursor::from_bytes(Bytes::copy_from_slice(&DIGEST)));
@@ -115,7 +115,7 @@ fn outcomes_and_records_show_no_stored_answer() {
     hides("Page", &Page { now: Time::from_millis(3), items: vec![item()], next });
     hides("Found", &Found::Record(&record));
     hides("Write", &Write { expect: Expect::unchanged(&record), next: record.clone() });
-    hides("Expect", &Expect::unchanged(&record));
+    hides("Expect", &Unchanged::of(&record));
     hides("Count", &Count::Caller(CallerHash::from_bytes(DIGEST)));
     hides("Filter", &Filter { key: Some(KeyHash::from_bytes(DIGEST)), ..Filter::default() });
     hides("Setting", &Setting::Refused(Some(Bytes::copy_from_slice(SECRET))));

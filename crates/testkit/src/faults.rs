@@ -10,10 +10,9 @@ pub use plan::{Call, Fault, Gate, Odds, Pause, Plan, Question, Script, Seeded};
 
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::Expect;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
-    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading,
+    Capabilities, Change, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page, Pending, Reading,
     Setting, Store, Tally, Written,
 };
 use semel_core::time::Time;
@@ -46,10 +45,7 @@ pub struct Faulty {
 /// A write that is still on its way to the store.
 #[derive(Debug, Clone)]
 enum Delivery {
-    Insert(CommandId, Option<Box<Record>>),
-    Swap(CommandId, Expect, Box<Record>),
-    Remove(CommandId, Expect),
-    RemoveMarker(CommandId),
+    Change(CommandId, Change<Box<Record>>),
     Set(String, Option<Bytes>, Option<Bytes>),
 }
 
@@ -83,13 +79,9 @@ impl Faulty {
         let delivery = self.queue().pop_front()?;
         let entry = |answer: Result<Written, Error>| answer.map(Late::Entry);
         Some(match delivery {
-            Delivery::Insert(id, record) => {
-                let fresh = record.as_deref().map_or(Fresh::Moved, Fresh::Record);
-                entry(self.inner.insert(id, fresh).await)
+            Delivery::Change(id, change) => {
+                entry(self.inner.write(id, change.as_ref().map(Box::as_ref)).await)
             }
-            Delivery::Swap(id, expect, next) => entry(self.inner.swap(id, expect, &next).await),
-            Delivery::Remove(id, expect) => entry(self.inner.remove(id, expect).await),
-            Delivery::RemoveMarker(id) => entry(self.inner.remove_marker(id).await),
             Delivery::Set(name, expect, next) => {
                 self.inner.set(&name, expect.as_deref(), next.as_deref()).await.map(Late::Setting)
             }
@@ -188,30 +180,9 @@ impl Store for Faulty {
         Box::pin(self.reading(Question::Hazards, None, self.inner.hazards()))
     }
 
-    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
-        let copy = move || {
-            let record = match fresh {
-                Fresh::Record(record) => Some(Box::new(record.clone())),
-                Fresh::Moved => None,
-            };
-            Delivery::Insert(id, record)
-        };
-        Box::pin(self.writing(Question::Insert, Some(id), copy, self.inner.insert(id, fresh)))
-    }
-
-    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
-        let copy = move || Delivery::Swap(id, expect, Box::new(next.clone()));
-        Box::pin(self.writing(Question::Swap, Some(id), copy, self.inner.swap(id, expect, next)))
-    }
-
-    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
-        let copy = move || Delivery::Remove(id, expect);
-        Box::pin(self.writing(Question::Remove, Some(id), copy, self.inner.remove(id, expect)))
-    }
-
-    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
-        let copy = move || Delivery::RemoveMarker(id);
-        Box::pin(self.writing(Question::RemoveMarker, Some(id), copy, self.inner.remove_marker(id)))
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
+        let copy = move || Delivery::Change(id, change.map(|record| Box::new(record.clone())));
+        Box::pin(self.writing(Question::of(&change), Some(id), copy, self.inner.write(id, change)))
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {

@@ -12,7 +12,7 @@ use semel_core::outcome::Outcome;
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, StateName, Token};
 use semel_core::scope::{Identity, Operation, Scope, Secret};
-use semel_core::store::{Fresh, Reading, Store, Written};
+use semel_core::store::{Change, Reading, Store, Written};
 use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,13 +179,13 @@ pub(crate) async fn bring(
 
 /// Inserts a record where nothing stands.
 pub(crate) async fn insert(store: &dyn Store, command: &Ask, record: &Record) {
-    let written = store.insert(command.id, Fresh::Record(record)).await.expect("an answer");
+    let written = store.write(command.id, Change::Insert(record)).await.expect("an answer");
     assert!(is_done(&written), "nothing stands there, yet the insert was refused: {written:?}");
 }
 
 /// Swaps a record that stands as the write expects.
 pub(crate) async fn swap(store: &dyn Store, command: &Ask, write: &Write) {
-    let written = store.swap(command.id, write.expect, &write.next).await.expect("an answer");
+    let written = store.write(command.id, Change::from(write)).await.expect("an answer");
     assert!(is_done(&written), "the record is unchanged, yet the swap was refused: {written:?}");
 }
 

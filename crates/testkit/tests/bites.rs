@@ -105,7 +105,6 @@ caught! {
     a_restart_forgets: ForgetsOnRestart by durability::what_was_answered_as_done_survives_a_restart;
     a_hazard_comes_without_advice: HazardsWithoutAdvice by durability::hazards_say_what_is_wrong_and_what_mends_it;
     who_says_it_notifies_does_not: SaysItNotifies by handles::a_waiter_is_told_of_a_change;
-    a_swap_never_inserts: SwapNeverInserts by swaps::a_swap_that_expects_nothing_is_an_insert;
     tokens_are_cut_in_half: HalvesTokens by lost_answers::a_claim_whose_answer_was_lost_is_recognised;
     a_danger_is_not_told: HidesItsDanger by durability::what_was_answered_as_done_survives_a_restart;
 }

@@ -3,7 +3,7 @@
 use semel::Clock as _;
 use semel_core::id::CommandId;
 use semel_core::record::Entry;
-use semel_core::store::{Error, Fresh, Kind, Reading, Setting, Store, Written};
+use semel_core::store::{Change, Error, Kind, Reading, Setting, Store, Written};
 use semel_testkit::faults::{Call, Fault, Faulty, Gate, Late, Odds, Pause, Plan, Question, Script, Seeded};
 use semel_testkit::{FakeClock, Subject};
 use std::pin::pin;
@@ -29,7 +29,7 @@ fn scripted(fault: Fault) -> Faulty {
 }
 
 fn plant(store: &Faulty) -> Result<Written, Error> {
-    now(store.insert(ID, Fresh::Moved))
+    now(store.write(ID, Change::InsertMarker))
 }
 
 fn stands(store: &Faulty) -> bool {
@@ -72,7 +72,7 @@ fn a_late_write_arrives_when_the_test_delivers_it() {
 fn a_write_delivered_twice_is_answered_once_and_comes_again() {
     let store = scripted(Fault::Twice);
     assert!(matches!(plant(&store), Ok(Written::Done { .. })));
-    assert!(matches!(now(store.remove_marker(ID)).expect("an answer"), Written::Done { .. }));
+    assert!(matches!(now(store.write(ID, Change::RemoveMarker)).expect("an answer"), Written::Done { .. }));
     assert!(!stands(&store));
     now(store.deliver()).expect("the second copy").expect("an answer");
     assert!(stands(&store), "the second copy of an insert puts a removed marker back");
@@ -91,7 +91,7 @@ fn a_late_setting_is_compared_when_it_arrives() {
 fn a_delayed_write_happens_once_the_gate_is_open() {
     let gate = Gate::new();
     let store = scripted(Fault::DelayBefore(gate.pause()));
-    let mut write = store.insert(ID, Fresh::Moved);
+    let mut write = store.write(ID, Change::InsertMarker);
     let context = &mut Context::from_waker(Waker::noop());
     assert!(write.as_mut().poll(context).is_pending() && gate.is_waited_for());
     assert!(!stands(&store), "it has not reached the store");
@@ -104,7 +104,7 @@ fn a_delayed_write_happens_once_the_gate_is_open() {
 fn a_delayed_answer_comes_after_the_write_when_the_clock_says_so() {
     let clock = FakeClock::default();
     let store = scripted(Fault::DelayAfter(Pause::until(clock.sleep(Duration::from_secs(5)))));
-    let mut write = store.insert(ID, Fresh::Moved);
+    let mut write = store.write(ID, Change::InsertMarker);
     let context = &mut Context::from_waker(Waker::noop());
     assert!(write.as_mut().poll(context).is_pending());
     assert!(stands(&store), "it has reached the store");

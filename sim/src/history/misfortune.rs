@@ -13,8 +13,8 @@ use super::ring;
 use super::world::{self, World};
 use semel::Finding;
 use semel::core::id::CommandId;
-use semel::core::machine::{self, Expect, Stamp, Verdict};
-use semel::core::record::{Record, StateName};
+use semel::core::machine::{self, Stamp, Verdict, Write};
+use semel::core::record::StateName;
 use semel::core::store::Store;
 use semel::core::time::Time;
 use std::sync::Arc;
@@ -122,12 +122,12 @@ async fn resolve(world: &Arc<World>, key: usize) {
     world.sleep(thinking).await;
     let stamp = Stamp::new(world.store_now(), "operator", "looked at the ledger");
     let Ok(write) = machine::resolve(record, ring::sealed(world, id, verdict), stamp) else { return };
-    settle(world, key, id, write.expect, &write.next);
+    settle(world, key, id, &write);
 }
 
-fn settle(world: &Arc<World>, key: usize, id: CommandId, expect: Expect, next: &Record) {
+fn settle(world: &Arc<World>, key: usize, id: CommandId, write: &Write) {
     let before = network::standing(world, id).entry;
-    drop(network::at_once(world.store.swap(id, expect, next)));
+    drop(network::at_once(world.store.write(id, write.into())));
     let after = network::standing(world, id);
     if after.entry != before {
         world.count(Exercised::Resolved);

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use semel::core::codec;
 use semel::core::id::{CommandId, OperationId};
-use semel::core::machine::Expect;
-use semel::core::record::{Entry, Record, StateName};
+use semel::core::machine::{Found, Unchanged};
+use semel::core::record::{Record, StateName};
 use semel::core::store::{
-    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading,
+    Capabilities, Change, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page, Pending, Reading,
     Setting, Store, Written,
 };
 use semel::core::time::Time;
@@ -244,7 +244,7 @@ fn forget_dead(world: &World, id: CommandId) {
     let Some(record) = reading.record() else { return };
     let live = matches!(record.state_name(), StateName::Claimed | StateName::Processing);
     if live && record.due_at().is_some_and(|due_at| due_at <= world.store_now()) {
-        drop(at_once(world.store.remove(id, Expect::unchanged(record))));
+        drop(at_once(world.store.write(id, Change::Remove(Unchanged::of(record)))));
     }
 }
 
@@ -266,53 +266,41 @@ impl Store for Network {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
-        let record = match fresh {
-            Fresh::Record(record) => Some(record.clone()),
-            Fresh::Moved => None,
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
+        let what = match change {
+            Change::Insert(_) | Change::InsertMarker => "insert",
+            Change::Replace(..) => "swap",
+            Change::Remove(_) => "remove",
+            Change::RemoveMarker => "remove marker",
         };
+        let change = change.map(Record::clone);
         let sabotage = self.world.sabotage;
-        self.carry("insert", Some(id), true, move |store| {
-            let fresh = record.as_ref().map_or(Fresh::Moved, Fresh::Record);
+        self.carry(what, Some(id), true, move |store| {
             let stands = at_once(store.get(id))?;
-            let takes_for_absent = match sabotage {
-                Some(Sabotage::BlindInsert) => stands.entry.is_some(),
-                Some(Sabotage::UnreadableAsAbsent) => matches!(stands.entry, Some(Err(_))),
-                _ => false,
-            };
-            if takes_for_absent && let Some(record) = &record {
-                store.overwrite(id, codec::encode(&Entry::Record(Box::new(record.clone()))))?;
-                return Ok(Written::Done { now: stands.now });
+            let done = Ok(Written::Done { now: stands.now });
+            let is_lost = || change.is_met_by(stands.found()) && lost(id, stands.now);
+            match (sabotage, &change) {
+                (Some(Sabotage::BlindInsert), Change::Insert(record)) if stands.entry.is_some() => {
+                    store.overwrite(id, codec::encode_record(record))?;
+                    done
+                }
+                (Some(Sabotage::UnreadableAsAbsent), Change::Insert(record))
+                    if stands.found() == Found::Unreadable =>
+                {
+                    store.overwrite(id, codec::encode_record(record))?;
+                    done
+                }
+                (
+                    Some(Sabotage::LostWrites),
+                    Change::Insert(_) | Change::InsertMarker | Change::Replace(..),
+                ) if is_lost() => done,
+                (Some(Sabotage::BlindSwap), Change::Replace(_, next)) => match stands.record() {
+                    Some(record) => at_once(store.write(id, Change::Replace(Unchanged::of(record), next))),
+                    None => at_once(store.write(id, change.as_ref())),
+                },
+                _ => at_once(store.write(id, change.as_ref())),
             }
-            if sabotage == Some(Sabotage::LostWrites) && stands.entry.is_none() && lost(id, stands.now) {
-                return Ok(Written::Done { now: stands.now });
-            }
-            at_once(store.insert(id, fresh))
         })
-    }
-
-    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
-        let next = next.clone();
-        let sabotage = self.world.sabotage;
-        self.carry("swap", Some(id), true, move |store| {
-            let stands = at_once(store.get(id))?;
-            if sabotage == Some(Sabotage::LostWrites) && expect.met_by(stands.found()) && lost(id, stands.now)
-            {
-                return Ok(Written::Done { now: stands.now });
-            }
-            if let (Some(Sabotage::BlindSwap), Some(record)) = (sabotage, stands.record()) {
-                return at_once(store.swap(id, Expect::unchanged(record), &next));
-            }
-            at_once(store.swap(id, expect, &next))
-        })
-    }
-
-    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
-        self.carry("remove", Some(id), true, move |store| at_once(store.remove(id, expect)))
-    }
-
-    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
-        self.carry("remove marker", Some(id), true, move |store| at_once(store.remove_marker(id)))
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {

@@ -99,34 +99,49 @@ impl<'a> From<Option<&'a Entry>> for Found<'a> {
 pub enum Expect {
     /// Nothing at all.
     Absent,
-    /// A record of exactly this version, this token and this state. None of them is enough alone: after a lossy
-    /// fail-over a version comes again on another timeline, one owner's token stands on many versions, and a verdict
-    /// keeps the token, so that both can come again with another meaning.
-    Unchanged {
-        /// The version that the write was computed from.
-        version: u64,
-        /// The token that the write was computed from.
-        token: Token,
-        /// The state that the write was computed from.
-        state: StateName,
-    },
+    /// The record that the write was computed from.
+    Unchanged(Unchanged),
+}
+
+/// A record of exactly this version, this token and this state. None of them is enough alone: after a lossy fail-over a version
+/// comes again on another timeline, one owner's token stands on many versions, and a verdict keeps the token, so that both
+/// can come again with another meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "a condition holds back nothing before it reaches a store"]
+pub struct Unchanged {
+    /// The version that the write was computed from.
+    pub version: u64,
+    /// The token that the write was computed from.
+    pub token: Token,
+    /// The state that the write was computed from.
+    pub state: StateName,
+}
+
+impl Unchanged {
+    /// That `record` is still as it was read.
+    pub fn of(record: &Record) -> Self {
+        Self { version: record.version, token: record.token, state: record.state_name() }
+    }
+
+    /// Whether what a store found is that record.
+    #[must_use]
+    pub fn met_by(&self, found: Found<'_>) -> bool {
+        matches!(found, Found::Record(record) if *self == Self::of(record))
+    }
 }
 
 impl Expect {
     /// That `record` is still as it was read.
     pub fn unchanged(record: &Record) -> Self {
-        Self::Unchanged { version: record.version, token: record.token, state: record.state_name() }
+        Self::Unchanged(Unchanged::of(record))
     }
 
-    /// Whether what a store found is what was expected. Every store's compare-and-swap means this.
+    /// Whether what a store found is what was expected.
     #[must_use]
     pub fn met_by(&self, found: Found<'_>) -> bool {
-        match (self, found) {
-            (Self::Absent, Found::Nothing) => true,
-            (Self::Unchanged { version, token, state }, Found::Record(record)) => {
-                record.version == *version && record.token == *token && record.state_name() == *state
-            }
-            _ => false,
+        match self {
+            Self::Absent => matches!(found, Found::Nothing),
+            Self::Unchanged(unchanged) => unchanged.met_by(found),
         }
     }
 }

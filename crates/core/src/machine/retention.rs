@@ -1,7 +1,7 @@
 //! How a record ends: an outcome becomes a tombstone, a tombstone goes.
 
 use super::dates::{expires_at, gone_at, is_dated_ahead, lease_is_dead};
-use super::{Expect, Refusal, Stamp, Write, rules, written};
+use super::{Refusal, Stamp, Unchanged, Write, rules, written};
 use crate::record::{Record, State};
 use crate::time::Now;
 
@@ -73,7 +73,7 @@ pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 
 /// What must still stand in the store for the record to be removed: only one that is as good as gone, and
 /// only as it was read. What is claimed, running or unknown is never removed.
-pub fn purge(record: &Record, now: impl Into<Now>) -> Result<Expect, Refusal> {
+pub fn purge(record: &Record, now: impl Into<Now>) -> Result<Unchanged, Refusal> {
     let now = now.into();
     let gone_at = gone_at(record, now).ok_or(Refusal::WrongState)?;
     if !now.can_expire() {
@@ -81,6 +81,6 @@ pub fn purge(record: &Record, now: impl Into<Now>) -> Result<Expect, Refusal> {
     } else if now.at < gone_at {
         Err(Refusal::NotBefore(gone_at))
     } else {
-        Ok(Expect::unchanged(record))
+        Ok(Unchanged::of(record))
     }
 }

@@ -1,7 +1,7 @@
 //! What a store has to do: keep entries under ids and swap them atomically. Nothing else.
 //!
 //! **What lives here**: the [`Store`] trait, its answers and its [`Error`], which can say that it cannot tell.
-//! **What must never**: a rule about what a record means. A store compares what [`Expect`] names and does not ask
+//! **What must never**: a rule about what a record means. A store compares what a [`Change`] names and does not ask
 //! why; whatever would be decided twice in two stores belongs into [`machine`](crate::machine).
 //!
 //! # What every store promises
@@ -18,18 +18,22 @@
 //! What stands there and cannot be read is handed out as such; it is never skipped, and never taken for absent.
 
 mod backend;
+mod change;
+mod delegate;
 mod error;
 mod query;
 mod traits;
 
 pub use backend::{Backend, Inspection, OpenOptions, SchemaVersion, StoreSize};
+pub use change::Change;
+pub use delegate::Delegate;
 pub use error::{Error, Kind};
 pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
 pub use traits::{Capabilities, Clock, Hazard, Severity};
 
 use crate::codec;
 use crate::id::{CommandId, OperationId};
-use crate::machine::{Expect, Found};
+use crate::machine::Found;
 use crate::record::{Entry, Record, StateName};
 use crate::time::Time;
 use bytes::Bytes;
@@ -91,15 +95,6 @@ impl Written {
     }
 }
 
-/// What is put where nothing stands yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fresh<'a> {
-    /// The first record of a command.
-    Record(&'a Record),
-    /// The marker of a command that lives under the next secret's id.
-    Moved,
-}
-
 /// A small named value that every node on the store shares: the hashing secret, the stage of its replacement. Debug output tells
 /// its length and nothing of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -134,19 +129,11 @@ pub trait Store: Send + Sync + 'static {
     /// What is dangerous about this store's settings right now. What cannot be looked at is reported as unverified.
     fn hazards(&self) -> Pending<'_, Vec<Hazard>>;
 
-    /// Puts `fresh` where nothing stands. A record stands under the id that its operation id follows from
-    /// ([`OperationId::of`]); a store may rely on that. One round trip, also where it is refused.
-    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written>;
-
-    /// Puts `next` where `expect` still holds: where [`Expect::met_by`] would say so. One round trip, also where it is
-    /// refused.
-    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written>;
-
-    /// Removes what stands there, where `expect` still holds.
-    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written>;
-
-    /// Removes the moved marker under `id`; anything else that stands there is refused.
-    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written>;
+    /// Applies `change` where its condition holds for what stands there at that moment: where [`Change::is_met_by`] would say so.
+    /// A refusal shows what stands there instead, in the same round trip where the server can.
+    ///
+    /// The condition may be judged by columns for version, token and state, where these are written together with the entry.
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written>;
 
     /// What stands under an id.
     fn get(&self, id: CommandId) -> Pending<'_, Reading>;

@@ -13,10 +13,9 @@ use crate::SystemClock;
 use bytes::Bytes;
 use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::Expect;
 use semel_core::record::{Entry, Record};
 use semel_core::store::{
-    self, Capabilities, Clock, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page,
+    self, Capabilities, Change, Clock, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page,
     Pending, Reading, Setting, Severity, Written,
 };
 use semel_core::time::Time;
@@ -64,22 +63,6 @@ impl Store {
         let unfit =
             |_| Error::new(Kind::Unfit, "opening the memory store after a panic in the middle of a write");
         self.held.lock().map_err(unfit)
-    }
-
-    /// Changes what stands under `id` where `allowed` says so of what stands there now.
-    fn change(
-        &self,
-        id: CommandId,
-        allowed: impl FnOnce(&Reading) -> bool,
-        change: impl FnOnce(&mut Shelf),
-    ) -> Result<Written, Error> {
-        let mut held = self.held()?;
-        let reading = self.reading(&held.shelf, id);
-        if !allowed(&reading) {
-            return Ok(Written::Refused(reading));
-        }
-        change(&mut held.shelf);
-        Ok(Written::Done { now: reading.now })
     }
 
     /// Read under the lock, so that the time belongs to what was read.
@@ -137,33 +120,25 @@ impl store::Store for Store {
         Box::pin(async move { Ok(vec![hazard]) })
     }
 
-    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
-            let (place, bytes) = match fresh {
-                Fresh::Record(record) => (Place::of(record), codec::encode_record(record)),
-                Fresh::Moved => (Place::Marker, codec::encode(&Entry::Moved)),
-            };
-            self.change(id, |found| found.entry.is_none(), |shelf| shelf.put(id, place, bytes.into()))
-        })
-    }
-
-    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
-        Box::pin(async move {
-            let bytes = codec::encode_record(next);
-            let put = |shelf: &mut Shelf| shelf.put(id, Place::of(next), bytes.into());
-            self.change(id, |reading| expect.met_by(reading.found()), put)
-        })
-    }
-
-    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
-        Box::pin(
-            async move { self.change(id, |reading| expect.met_by(reading.found()), |shelf| shelf.take(id)) },
-        )
-    }
-
-    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
-        Box::pin(async move {
-            self.change(id, |reading| reading.entry == Some(Ok(Entry::Moved)), |shelf| shelf.take(id))
+            // Encoded before the lock is taken.
+            let encoded = change.map(|record| (Place::of(record), Bytes::from(codec::encode_record(record))));
+            let mut held = self.held()?;
+            let reading = self.reading(&held.shelf, id);
+            if !change.is_met_by(reading.found()) {
+                return Ok(Written::Refused(reading));
+            }
+            match encoded {
+                Change::Insert((place, bytes)) | Change::Replace(_, (place, bytes)) => {
+                    held.shelf.put(id, place, bytes);
+                }
+                Change::InsertMarker => {
+                    held.shelf.put(id, Place::Marker, codec::encode(&Entry::Moved).into());
+                }
+                Change::Remove(_) | Change::RemoveMarker => held.shelf.take(id),
+            }
+            Ok(Written::Done { now: reading.now })
         })
     }
 
@@ -290,7 +265,7 @@ mod tests {
     fn nothing_happens_before_a_question_is_asked_for_its_answer() {
         let store = Store::new();
         let id = CommandId::from_bytes([7; 32]);
-        drop(store.insert(id, Fresh::Moved));
+        drop(store.write(id, Change::InsertMarker));
         assert_eq!(now(store.get(id)).expect("an answer").entry, None);
     }
 

@@ -5,10 +5,10 @@ mod rates;
 use super::*;
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::Expect;
+
 use semel_core::record::Record;
 use semel_core::store::{
-    Capabilities, Counted, Cursor, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading, Setting,
+    Capabilities, Change, Counted, Cursor, Filter, Hazard, Item, Kind, Page, Pending, Reading, Setting,
     Written,
 };
 use semel_core::time::Time;
@@ -345,19 +345,7 @@ impl Store for Counts {
         closed()
     }
 
-    fn insert<'a>(&'a self, _: CommandId, _: Fresh<'a>) -> Pending<'a, Written> {
-        closed()
-    }
-
-    fn swap<'a>(&'a self, _: CommandId, _: Expect, _: &'a Record) -> Pending<'a, Written> {
-        closed()
-    }
-
-    fn remove(&self, _: CommandId, _: Expect) -> Pending<'_, Written> {
-        closed()
-    }
-
-    fn remove_marker(&self, _: CommandId) -> Pending<'_, Written> {
+    fn write<'a>(&'a self, _: CommandId, _: Change<&'a Record>) -> Pending<'a, Written> {
         closed()
     }
 

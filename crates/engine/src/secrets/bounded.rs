@@ -7,7 +7,7 @@ use crate::clock::{Clock, within};
 use bytes::Bytes;
 use semel_core::id::CommandId;
 use semel_core::store::{
-    Count, Counted, Cursor, Error, Filter, Kind, Page, Pending, Setting, Store, Written,
+    Change, Count, Counted, Cursor, Error, Filter, Kind, Page, Pending, Setting, Store, Written,
 };
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Bounded<'_> {
     }
 
     pub(super) async fn remove_marker(self, id: CommandId) -> Result<Written, Error> {
-        self.write(self.store.remove_marker(id)).await
+        self.write(self.store.write(id, Change::RemoveMarker)).await
     }
 
     async fn read<T>(self, answer: Pending<'_, T>) -> Result<T, Error> {

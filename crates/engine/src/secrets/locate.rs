@@ -4,7 +4,7 @@ use super::{Commands, Error, View};
 use crate::clock::Clock;
 use semel_core::id::CommandId;
 use semel_core::machine::{Command, Expect, Route, Stage, purge, route};
-use semel_core::store::{self, Fresh, Kind, Reading, Store, Written};
+use semel_core::store::{self, Change, Kind, Reading, Store, Written};
 use semel_core::time::Now;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub async fn locate<'c, 'a>(
             Route::PlantMarker => {}
         }
         view.check(clock.uptime())?;
-        match store.insert(old.id, Fresh::Moved).await {
+        match store.write(old.id, Change::InsertMarker).await {
             Ok(Written::Done { .. }) => return Ok(moved),
             // Somebody was faster; what stands there now tells.
             Ok(Written::Refused(_)) => {}
@@ -85,7 +85,7 @@ fn is_gone(reading: &Reading, now: Now) -> bool {
 /// Removes a record that is as good as gone. Whatever comes of it, the next look tells.
 async fn let_go(store: &dyn Store, id: CommandId, reading: &Reading, now: Now) -> Result<(), Error> {
     let Some(Ok(expect)) = reading.record().map(|record| purge(record, now)) else { return Ok(()) };
-    match store.remove(id, expect).await {
+    match store.write(id, Change::Remove(expect)).await {
         Err(error) if !error.is_ambiguous() => Err(error.into()),
         _ => Ok(()),
     }

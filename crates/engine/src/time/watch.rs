@@ -165,8 +165,8 @@ mod tests {
             let mut watch = first();
             assert_eq!(feed(&mut watch, START + told, S(101)), (START + told, None));
             // From then on it is known.
-            let ahead = START + told + S(6) + Duration::from_millis(1);
-            assert_eq!(feed(&mut watch, ahead, S(102)).1, Some(News::Moved(5_001)), "{told:?}");
+            let ahead = START + told + S(6) + Duration::from_millis(2);
+            assert_eq!(feed(&mut watch, ahead, S(102)).1, Some(News::Moved(5_002)), "{told:?}");
         }
         assert!(matches!(feed(&mut first(), START + S(47), S(101)).1, Some(News::Moved(6_000))));
     }

@@ -5,7 +5,7 @@ use semel::core::classify::Ending;
 use semel::core::machine::{Begin, Command, Decision, Found, Stamp, Ticket, decide};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
-use semel::core::store::{Clock as _, Fresh, Store as _, Written};
+use semel::core::store::{Change, Clock as _, Store as _, Written};
 use semel::{Claimed, Ended, Error, Intent, RunError};
 
 fn local(key: &str) -> Intent {
@@ -45,8 +45,11 @@ async fn stored_under_local(world: &World, engine: &semel::Engine, begin: Begin)
     let id = lease.id();
     lease.give_back().await.expect("given back");
     let record = world.record().await;
-    let expect = semel::core::machine::Expect::unchanged(&record);
-    assert!(matches!(world.store.remove(id, expect).await.expect("removed"), Written::Done { .. }));
+    let expect = semel::core::machine::Unchanged::of(&record);
+    assert!(matches!(
+        world.store.write(id, Change::Remove(expect)).await.expect("removed"),
+        Written::Done { .. }
+    ));
     let fingerprint = record.fingerprint();
     let command = Command {
         id,
@@ -63,7 +66,7 @@ async fn stored_under_local(world: &World, engine: &semel::Engine, begin: Begin)
     let stamp = Stamp::new(world.clock.now(), "somebody else", "");
     let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!("it is free") };
     assert!(matches!(
-        world.store.insert(id, Fresh::Record(&write.next)).await.expect("stored"),
+        world.store.write(id, Change::Insert(&write.next)).await.expect("stored"),
         Written::Done { .. }
     ));
 }

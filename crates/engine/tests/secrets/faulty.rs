@@ -4,11 +4,10 @@ use crate::world::{Dice, Hands, TERMS};
 use bytes::Bytes;
 use semel::Clock;
 use semel::core::id::{CommandId, OperationId};
-use semel::core::machine::Expect;
 use semel::core::record::Record;
 use semel::core::store::{
-    Capabilities, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page, Pending, Reading,
-    Setting, Store, Written,
+    Change, Count, Counted, Cursor, Delegate, Error, Filter, Item, Kind, Page, Pending, Reading, Setting,
+    Store, Written,
 };
 use semel::core::time::Time;
 use std::sync::Arc;
@@ -54,7 +53,7 @@ impl Faulty {
         }
     }
 
-    fn write<'a, T: Send + 'a>(&'a self, write: Pending<'a, T>) -> Pending<'a, T> {
+    fn writing<'a, T: Send + 'a>(&'a self, write: Pending<'a, T>) -> Pending<'a, T> {
         Box::pin(async move {
             let sent = self.clock.uptime();
             give_way().await;
@@ -85,33 +84,13 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
-    fn name(&self) -> String {
-        self.inner.name()
+impl Delegate for Faulty {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
-        self.inner.hazards()
-    }
-
-    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
-        self.write(self.inner.insert(id, fresh))
-    }
-
-    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
-        self.write(self.inner.swap(id, expect, next))
-    }
-
-    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
-        self.write(self.inner.remove(id, expect))
-    }
-
-    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
-        self.write(self.inner.remove_marker(id))
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
+        self.writing(self.inner.write(id, change))
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {
@@ -148,6 +127,6 @@ impl Store for Faulty {
         expect: Option<&'a [u8]>,
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting> {
-        self.write(self.inner.set(name, expect, next))
+        self.writing(self.inner.set(name, expect, next))
     }
 }

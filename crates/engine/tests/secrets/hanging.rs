@@ -2,7 +2,7 @@
 
 use crate::world::TERMS;
 use semel::core::id::CommandId;
-use semel::core::store::{Fresh, Kind, Store, Written};
+use semel::core::store::{Change, Kind, Store, Written};
 use semel::secrets::rotation::{self, Next};
 use semel::secrets::{self, Bounded, Configured, Error, Phase};
 use semel::{SystemRandom, memory};
@@ -80,7 +80,7 @@ async fn no_step_of_a_rotation_waits_for_ever_for_a_store_that_hangs() {
     for number in 0..100 {
         let id = CommandId::from_bytes([number; 32]);
         assert!(matches!(
-            hanging.store.insert(id, Fresh::Moved).await.expect("planted"),
+            hanging.store.write(id, Change::InsertMarker).await.expect("planted"),
             Written::Done { .. }
         ));
     }

@@ -7,7 +7,7 @@ use semel::core::classify::Ending;
 use semel::core::machine::{Begin, Decision, Expect, Found, Stamp, Ticket, decide, finish};
 use semel::core::outcome::Outcome;
 use semel::core::record::Token;
-use semel::core::store::{Clock as _, Fresh, Written};
+use semel::core::store::{Change, Clock as _, Written};
 use semel::secrets::{Error, Phase, Secrets, View, rotation};
 use std::sync::Arc;
 
@@ -29,14 +29,14 @@ async fn put_under_old(world: &World, view: &View, number: u64, is_done: bool) {
     let ticket = Ticket { token, begin: Begin::Processing };
     let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!() };
     assert!(matches!(
-        world.store.insert(command.id, Fresh::Record(&write.next)).await.expect("inserted"),
+        world.store.write(command.id, Change::Insert(&write.next)).await.expect("inserted"),
         Written::Done { .. }
     ));
     if is_done {
         let done =
             finish(&write.next, token, Ending::Succeeded(Outcome::value("")), stamp).expect("finished");
         assert!(matches!(
-            world.store.swap(command.id, done.expect, &done.next).await.expect("swapped"),
+            world.store.write(command.id, Change::from(&done)).await.expect("swapped"),
             Written::Done { .. }
         ));
     }
@@ -77,7 +77,7 @@ fn while_announced_commands_are_claimed_under_the_old_secret_and_markers_followe
         assert_eq!(located.command.id, old.id);
         assert!(located.permits(&Expect::Absent));
         assert!(matches!(
-            world.store.insert(old.id, Fresh::Moved).await.expect("another node is ahead"),
+            world.store.write(old.id, Change::InsertMarker).await.expect("another node is ahead"),
             Written::Done { .. }
         ));
         let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");

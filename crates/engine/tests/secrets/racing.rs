@@ -7,7 +7,7 @@ use semel::core::classify::Ending;
 use semel::core::machine::{self, Begin, Decision, Due, Expect, Found, Stamp, Ticket, Write};
 use semel::core::outcome::Outcome;
 use semel::core::record::Token;
-use semel::core::store::{Clock as _, Filter, Fresh, Reading, Store, Written};
+use semel::core::store::{Change, Clock as _, Filter, Reading, Store, Written};
 use semel::secrets::{self, Configured, Phase, Secrets, View, rotation};
 use semel::{Random, core};
 use std::cell::{Cell, RefCell};
@@ -137,9 +137,9 @@ impl Worker {
             if view.check(self.clock.uptime()).is_err() && self.slip != Slip::ViewNotChecked {
                 return Claim::Failed;
             }
-            self.store.insert(id, Fresh::Record(&write.next)).await
+            self.store.write(id, Change::Insert(&write.next)).await
         } else {
-            self.store.swap(id, write.expect, &write.next).await
+            self.store.write(id, Change::from(write)).await
         };
         match written {
             Ok(Written::Done { .. }) => Claim::Stored,
@@ -163,7 +163,7 @@ impl Worker {
             let Some(record) = reading.record() else { return };
             let ending = Ending::Succeeded(Outcome::value("paid"));
             let Ok(next) = machine::finish(record, write.next.token(), ending, self.stamp()) else { return };
-            if let Ok(Written::Done { .. }) = store.swap(id, next.expect, &next.next).await {
+            if let Ok(Written::Done { .. }) = store.write(id, Change::from(&next)).await {
                 return;
             }
         }
@@ -183,7 +183,7 @@ async fn sweep(store: &dyn Store) {
         let Some(record) = item.record() else { continue };
         if machine::due(record, page.now) == Due::Purge {
             let expect = machine::purge(record, page.now).expect("due");
-            drop(store.remove(item.id, expect).await.expect("removed or refused"));
+            drop(store.write(item.id, Change::Remove(expect)).await.expect("removed or refused"));
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::world::{NEW, OLD, TERMS, World, locate, names_alike, payment, run};
 use semel::Clock as _;
-use semel::core::machine::{Begin, Decision, Expect, Found, Stage, Stamp, Ticket, decide};
+use semel::core::machine::{Begin, Decision, Expect, Found, Stage, Stamp, Ticket, Unchanged, decide};
 use semel::core::record::{Record, Token};
 use semel::core::scope::Secret;
-use semel::core::store::{Clock as _, Filter, Fresh, Written};
+use semel::core::store::{Change, Clock as _, Filter, Written};
 use semel::secrets::rotation::{self, Next, Node};
 use semel::secrets::{Configured, Error, Phase, Secrets};
 
@@ -31,7 +31,7 @@ async fn claim(world: &World, node: &Secrets, number: u64) {
     let Decision::Run(write) = decide(Found::Nothing, located.command, ticket, stamp) else { panic!() };
     assert!(located.permits(&write.expect));
     assert!(matches!(
-        world.store.insert(located.command.id, Fresh::Record(&write.next)).await.expect("inserted"),
+        world.store.write(located.command.id, Change::Insert(&write.next)).await.expect("inserted"),
         Written::Done { .. }
     ));
 }
@@ -40,8 +40,11 @@ async fn claim(world: &World, node: &Secrets, number: u64) {
 async fn forget(world: &World) {
     let page = world.store.page(&Filter::default(), None, 100).await.expect("read");
     for item in page.items {
-        let expect = Expect::unchanged(item.record().expect("readable"));
-        assert!(matches!(world.store.remove(item.id, expect).await.expect("removed"), Written::Done { .. }));
+        let expect = Unchanged::of(item.record().expect("readable"));
+        assert!(matches!(
+            world.store.write(item.id, Change::Remove(expect)).await.expect("removed"),
+            Written::Done { .. }
+        ));
     }
 }
 

@@ -10,9 +10,8 @@ use super::write::{Place, Said, Standing, Work};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use semel_core::codec;
-use semel_core::machine::{Expect, Found};
 use semel_core::record::{Entry, Record};
-use semel_core::store::{Kind, Setting};
+use semel_core::store::{Change, Kind, Setting};
 use semel_core::time::Time;
 use std::collections::BTreeMap;
 
@@ -106,22 +105,25 @@ impl<'c> Pen<'c> {
     /// Applies one write. An error leaves the transaction in doubt: it has to be rolled back.
     pub(super) fn apply(&mut self, work: &Work, now: Time) -> rusqlite::Result<Said> {
         match work {
-            Work::Insert { place, row } => self.insert(*place, row, now),
-            Work::Swap { place, expect: Expect::Absent, next } => self.insert(*place, next, now),
-            Work::Swap { place, expect, next } => {
-                if let Some(known) = self.recent.take(&place.id, expect)
-                    && self.put_over(*place, &known, next)?
+            Work::Change { place, change } => self.write(*place, change, now),
+            Work::Set { name, expect, next } => self.set(name, expect.as_deref(), next.as_deref()),
+            Work::Inspect => self.inspect(),
+        }
+    }
+
+    fn write(&mut self, place: Place, change: &Change<Row>, now: Time) -> rusqlite::Result<Said> {
+        match change {
+            Change::Insert(row) => self.insert(place, row, now),
+            Change::InsertMarker => self.insert(place, &Row::marker(), now),
+            Change::Replace(unchanged, next) => {
+                if let Some(known) = self.recent.take(&place.id, unchanged)
+                    && self.put_over(place, &known, next)?
                 {
                     return Ok(Said::Done(now));
                 }
-                self.change(*place, now, |found| expect.met_by(found), Some(next))
+                self.change(place, change, now)
             }
-            Work::Remove { place, expect } => self.change(*place, now, |found| expect.met_by(found), None),
-            Work::RemoveMarker { place } => {
-                self.change(*place, now, |found| matches!(found, Found::Moved), None)
-            }
-            Work::Set { name, expect, next } => self.set(name, expect.as_deref(), next.as_deref()),
-            Work::Inspect => self.inspect(),
+            Change::Remove(_) | Change::RemoveMarker => self.change(place, change, now),
         }
     }
 
@@ -154,25 +156,18 @@ impl<'c> Pen<'c> {
         })
     }
 
-    /// Puts `next` in the place of what stands there, or nothing, where `allowed` says so.
-    fn change(
-        &mut self,
-        place: Place,
-        now: Time,
-        allowed: impl FnOnce(Found<'_>) -> bool,
-        next: Option<&Row>,
-    ) -> rusqlite::Result<Said> {
+    /// Changes or removes what stands there, where it is what the change expects.
+    fn change(&mut self, place: Place, change: &Change<Row>, now: Time) -> rusqlite::Result<Said> {
         let standing = match self.standing(place)? {
             Ok(Some(standing)) => standing,
-            Ok(None) if allowed(Found::Nothing) => return Ok(Said::Done(now)),
             Ok(None) => return Ok(Said::Refused(now, Standing::Nothing)),
             Err(fault) => return Ok(Said::Failed(fault)),
         };
         let entry = codec::decode(&standing.bytes);
-        if !allowed(codec::found(&entry)) {
+        if !change.is_met_by(codec::found(&entry)) {
             return Ok(Said::Refused(now, Standing::Read(entry)));
         }
-        match (next, &entry) {
+        match (change.record(), &entry) {
             (Some(next), Ok(Entry::Record(record))) => {
                 self.put(&standing, record, next)?;
                 self.recent.note(place.id, standing.row, next);

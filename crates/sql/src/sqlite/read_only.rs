@@ -11,11 +11,10 @@ use super::write::Place;
 use super::{ENTRY_BYTES_MAX, Options};
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::Expect;
 use semel_core::record::Record;
 use semel_core::store::{
-    Capabilities, Census, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Inspection, Item, Kind, Page,
-    Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Written,
+    Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, Inspection, Item, Kind,
+    Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Written,
 };
 use semel_core::time::Time;
 use std::fmt;
@@ -79,19 +78,7 @@ impl Store for ReadOnlyStore {
         })
     }
 
-    fn insert<'a>(&'a self, _: CommandId, _: Fresh<'a>) -> Pending<'a, Written> {
-        refused()
-    }
-
-    fn swap<'a>(&'a self, _: CommandId, _: Expect, _: &'a Record) -> Pending<'a, Written> {
-        refused()
-    }
-
-    fn remove(&self, _: CommandId, _: Expect) -> Pending<'_, Written> {
-        refused()
-    }
-
-    fn remove_marker(&self, _: CommandId) -> Pending<'_, Written> {
+    fn write<'a>(&'a self, _: CommandId, _: Change<&'a Record>) -> Pending<'a, Written> {
         refused()
     }
 

@@ -7,7 +7,7 @@
 
 use super::row::Row;
 use semel_core::id::CommandId;
-use semel_core::machine::Expect;
+use semel_core::machine::Unchanged;
 use std::collections::{HashMap, VecDeque};
 
 /// How many claims are remembered; far more than are under way at once in most services.
@@ -24,7 +24,7 @@ pub(super) struct Known {
 
 impl Known {
     /// Whether what was written is what `expect` names, so that the same bytes meet it whenever they stand there.
-    fn meets(&self, expect: &Expect) -> bool {
+    fn meets(&self, expect: &Unchanged) -> bool {
         self.row.unchanged.as_ref() == Some(expect)
     }
 }
@@ -66,7 +66,7 @@ impl Recent {
     }
 
     /// What this store wrote under that id, where it is what `expect` names. Forgotten by that: the next to come changes it.
-    pub(super) fn take(&mut self, id: &CommandId, expect: &Expect) -> Option<Known> {
+    pub(super) fn take(&mut self, id: &CommandId, expect: &Unchanged) -> Option<Known> {
         self.known.remove(id).filter(|known| known.meets(expect))
     }
 }
@@ -83,8 +83,8 @@ mod tests {
         CommandId::from_bytes(bytes)
     }
 
-    fn expect(version: u64) -> Expect {
-        Expect::Unchanged { version, token: Token::from_random(7), state: StateName::Processing }
+    fn expect(version: u64) -> Unchanged {
+        Unchanged { version, token: Token::from_random(7), state: StateName::Processing }
     }
 
     fn written(state: StateName, version: u64) -> Row {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rusqlite::types::ValueRef;
 use semel_core::codec;
 use semel_core::id::{CallerHash, CommandId, KeyHash};
-use semel_core::machine::Expect;
+use semel_core::machine::Unchanged;
 use semel_core::record::{Entry, Record, StateName};
 use semel_core::time::Time;
 use std::fmt;
@@ -58,7 +58,7 @@ pub(super) struct Row {
     pub(super) operation: Option<Arc<str>>,
     pub(super) entry: Vec<u8>,
     /// What a swap expects that was computed from this; a marker is never swapped.
-    pub(super) unchanged: Option<Expect>,
+    pub(super) unchanged: Option<Unchanged>,
 }
 
 /// Without the entry, in which a stored answer may be.
@@ -81,7 +81,7 @@ impl Row {
             key: Some(key(&record.key_hash())),
             operation: Some(record.operation().clone()),
             entry: codec::encode_record(record),
-            unchanged: Some(Expect::unchanged(record)),
+            unchanged: Some(Unchanged::of(record)),
         }
     }
 

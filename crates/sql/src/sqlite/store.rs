@@ -9,10 +9,9 @@ use super::write::{Place, Said, Work};
 use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::Expect;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
-    self, Capabilities, Census, Count, Counted, Cursor, Error, Filter, Fresh, Hazard, Item, Kind, Page,
+    self, Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page,
     Pending, Reading, Setting, Tally, Written,
 };
 use semel_core::time::Time;
@@ -50,35 +49,12 @@ impl store::Store for Store {
         })
     }
 
-    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
             let place = Place::of(id);
-            let row = match fresh {
-                Fresh::Record(record) => encode(place, record)?,
-                Fresh::Moved => Row::marker(),
-            };
-            self.write(Work::Insert { place, row }).await.map(Said::written)
+            let change = change.try_map(|record| encode(place, record))?;
+            self.write(Work::Change { place, change }).await.map(Said::written)
         })
-    }
-
-    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
-        Box::pin(async move {
-            let place = Place::of(id);
-            let next = encode(place, next)?;
-            self.write(Work::Swap { place, expect, next }).await.map(Said::written)
-        })
-    }
-
-    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
-        Box::pin(
-            async move { self.write(Work::Remove { place: Place::of(id), expect }).await.map(Said::written) },
-        )
-    }
-
-    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
-        Box::pin(
-            async move { self.write(Work::RemoveMarker { place: Place::of(id) }).await.map(Said::written) },
-        )
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {

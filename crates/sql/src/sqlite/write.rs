@@ -5,9 +5,8 @@ use super::row::Row;
 use bytes::Bytes;
 use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::Expect;
 use semel_core::record::Entry;
-use semel_core::store::{Error, Reading, Setting, Written};
+use semel_core::store::{Change, Error, Reading, Setting, Written};
 use semel_core::time::Time;
 use std::fmt;
 use tokio::runtime::Handle;
@@ -37,21 +36,9 @@ impl Place {
 }
 
 pub(super) enum Work {
-    Insert {
+    Change {
         place: Place,
-        row: Row,
-    },
-    Swap {
-        place: Place,
-        expect: Expect,
-        next: Row,
-    },
-    Remove {
-        place: Place,
-        expect: Expect,
-    },
-    RemoveMarker {
-        place: Place,
+        change: Change<Row>,
     },
     Set {
         name: String,
@@ -136,9 +123,9 @@ impl Job {
     /// The bytes that it brings.
     pub(super) fn weight(&self) -> usize {
         match &self.work {
-            Work::Insert { row, .. } | Work::Swap { next: row, .. } => row.entry.len(),
+            Work::Change { change, .. } => change.record().map_or(0, |row| row.entry.len()),
             Work::Set { next, .. } => next.as_ref().map_or(0, Vec::len),
-            Work::Remove { .. } | Work::RemoveMarker { .. } | Work::Inspect => 0,
+            Work::Inspect => 0,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::scratch::{Hand, NOW, Scratch, claim_at, claimed, finished, id, insert, is_done, renewed, swap};
 use semel_core::id::OperationId;
-use semel_core::machine::Expect;
+use semel_core::machine::Unchanged;
 use semel_core::record::{Entry, StateName, Token};
-use semel_core::store::{Capabilities, Fresh, Kind, Setting, Store as _, Written};
+use semel_core::store::{Capabilities, Change, Kind, Setting, Store as _, Written};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 
@@ -46,48 +46,41 @@ async fn a_swap_needs_version_token_and_state_each() {
     assert!(is_done(&insert(&store, 1, &old).await));
     let (version, token, state) = (old.version(), old.token(), old.state_name());
     let wrong = [
-        Expect::Unchanged { version: version + 1, token, state },
-        Expect::Unchanged { version, token: Token::from_random(99), state },
-        Expect::Unchanged { version, token, state: StateName::Claimed },
-        Expect::Absent,
+        Unchanged { version: version + 1, token, state },
+        Unchanged { version, token: Token::from_random(99), state },
+        Unchanged { version, token, state: StateName::Claimed },
     ];
     for expect in wrong {
-        let swapped = store.swap(id(1), expect, &renewed(&old)).await.expect("an answer");
+        let swapped = store.write(id(1), Change::Replace(expect, &renewed(&old))).await.expect("an answer");
         assert!(matches!(swapped, Written::Refused(ref found) if found.record() == Some(&old)), "{expect:?}");
-        let removed = store.remove(id(1), expect).await.expect("an answer");
+        let removed = store.write(id(1), Change::Remove(expect)).await.expect("an answer");
         assert!(matches!(removed, Written::Refused(ref found) if found.record() == Some(&old)), "{expect:?}");
     }
     assert!(is_done(&swap(&store, 1, &old, &renewed(&old)).await));
     assert!(!is_done(&swap(&store, 1, &old, &renewed(&old)).await), "the same again meets what it wrote");
-    assert!(is_done(&store.remove(id(1), Expect::unchanged(&renewed(&old))).await.expect("an answer")));
+    assert!(is_done(
+        &store.write(id(1), Change::Remove(Unchanged::of(&renewed(&old)))).await.expect("an answer")
+    ));
     assert_eq!(store.get(id(1)).await.expect("read").entry, None);
-    let gone = store.swap(id(1), Expect::unchanged(&old), &renewed(&old)).await.expect("an answer");
+    let gone =
+        store.write(id(1), Change::Replace(Unchanged::of(&old), &renewed(&old))).await.expect("an answer");
     assert!(matches!(gone, Written::Refused(ref found) if found.entry.is_none()), "a swap never inserts");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn expecting_nothing_is_met_by_nothing() {
-    let scratch = Scratch::new("absent");
-    let store = scratch.open();
-    assert!(is_done(&store.remove(id(1), Expect::Absent).await.expect("an answer")));
-    assert!(is_done(&store.swap(id(1), Expect::Absent, &claimed(1)).await.expect("an answer")));
-    assert_eq!(store.get(id(1)).await.expect("read").record(), Some(&claimed(1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_marker_is_no_record_and_only_removed_as_a_marker() {
     let scratch = Scratch::new("marker");
     let store = scratch.open();
-    assert!(is_done(&store.insert(id(1), Fresh::Moved).await.expect("an answer")));
+    assert!(is_done(&store.write(id(1), Change::InsertMarker).await.expect("an answer")));
     let Written::Refused(reading) = insert(&store, 1, &claimed(1)).await else { panic!("refused") };
     assert_eq!(reading.entry, Some(Ok(Entry::Moved)));
     assert!(!is_done(&swap(&store, 1, &claimed(1), &renewed(&claimed(1))).await));
     assert_eq!(store.find(OperationId::of(&id(1))).await.expect("read").1, None);
 
     assert!(is_done(&insert(&store, 2, &claimed(2)).await));
-    assert!(!is_done(&store.remove_marker(id(2)).await.expect("an answer")));
-    assert!(!is_done(&store.remove_marker(id(3)).await.expect("an answer")));
-    assert!(is_done(&store.remove_marker(id(1)).await.expect("an answer")));
+    assert!(!is_done(&store.write(id(2), Change::RemoveMarker).await.expect("an answer")));
+    assert!(!is_done(&store.write(id(3), Change::RemoveMarker).await.expect("an answer")));
+    assert!(is_done(&store.write(id(1), Change::RemoveMarker).await.expect("an answer")));
     assert_eq!(store.get(id(1)).await.expect("read").entry, None);
 }
 
@@ -138,14 +131,14 @@ async fn an_outcome_of_sixteen_mebibytes_comes_back_whole() {
     assert!(is_done(&insert(&store, 1, &small).await));
     assert!(is_done(&swap(&store, 1, &small, &large).await));
     assert!(store.get(id(1)).await.expect("read").record() == Some(&large));
-    assert!(is_done(&store.remove(id(1), Expect::unchanged(&large)).await.expect("an answer")));
+    assert!(is_done(&store.write(id(1), Change::Remove(Unchanged::of(&large))).await.expect("an answer")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_whose_operation_id_is_not_its_commands_is_refused() {
     let scratch = Scratch::new("other-id");
     let store = scratch.open();
-    let error = store.insert(id(1), Fresh::Record(&claimed(2))).await.expect_err("refused");
+    let error = store.write(id(1), Change::Insert(&claimed(2))).await.expect_err("refused");
     assert_eq!(error.kind(), Kind::Unfit);
     assert_eq!(store.get(id(1)).await.expect("read").entry, None);
 }

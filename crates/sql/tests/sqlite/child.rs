@@ -2,7 +2,7 @@
 
 use crate::scratch::{NOW, claim_at, claimed, finished, id, insert, is_done, open, renewed, swap};
 use semel_core::machine;
-use semel_core::store::{Fresh, Kind, Store as _, Written};
+use semel_core::store::{Change, Kind, Store as _, Written};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 use std::io::{BufRead as _, BufReader, Lines};
@@ -185,7 +185,7 @@ async fn fill(file: &Path) {
     let large = |number| finished(&claimed(number), vec![7; 50_000]);
     let mut acknowledged = 0;
     let error = loop {
-        match store.insert(id(acknowledged), Fresh::Record(&large(acknowledged))).await {
+        match store.write(id(acknowledged), Change::Insert(&large(acknowledged))).await {
             Ok(written) => assert!(is_done(&written)),
             Err(error) => break error,
         }
@@ -199,7 +199,7 @@ async fn fill(file: &Path) {
         None,
         "nothing was written"
     );
-    let again = store.insert(id(acknowledged), Fresh::Record(&large(acknowledged))).await;
+    let again = store.write(id(acknowledged), Change::Insert(&large(acknowledged))).await;
     assert_eq!(again.map_err(|error| error.kind()), Err(Kind::Full), "it stays full");
 
     std::fs::remove_file(&ballast).expect("room is made");
@@ -218,7 +218,7 @@ async fn grow(file: &Path) {
     let large = |number| finished(&claimed(number), vec![7; 50_000]);
     let (mut acknowledged, mut failed) = (Vec::new(), 0);
     for number in 0..200 {
-        match store.insert(id(number), Fresh::Record(&large(number))).await {
+        match store.write(id(number), Change::Insert(&large(number))).await {
             Ok(written) => {
                 assert!(is_done(&written));
                 acknowledged.push(number);

@@ -1,7 +1,7 @@
 //! How a store ends, and what becomes of those who wait.
 
 use crate::scratch::{Scratch, claimed, id, insert, is_done};
-use semel_core::store::{Clock, Fresh, Kind, Pending, Store as _};
+use semel_core::store::{Change, Clock, Kind, Pending, Store as _};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ async fn closing_answers_everybody_and_leaves_one_file() {
     let waiting: Vec<_> = (0..200)
         .map(|number| {
             let store = store.clone();
-            tokio::spawn(async move { store.insert(id(number), Fresh::Record(&claimed(number))).await })
+            tokio::spawn(async move { store.write(id(number), Change::Insert(&claimed(number))).await })
         })
         .collect();
     tokio::task::yield_now().await;
@@ -35,7 +35,7 @@ async fn closing_answers_everybody_and_leaves_one_file() {
         .collect();
     assert_eq!(left, ["semel.db"]);
     assert_eq!(store.get(id(0)).await.map_err(|error| error.kind()), Err(Kind::Closed));
-    let late = store.insert(id(0), Fresh::Record(&claimed(0))).await;
+    let late = store.write(id(0), Change::Insert(&claimed(0))).await;
     assert_eq!(late.map_err(|error| error.kind()), Err(Kind::Closed));
 
     let store = scratch.open();
@@ -51,7 +51,7 @@ async fn dropping_the_store_ends_its_threads_also_where_only_one_thread_runs_the
     let store = scratch.open();
     let record = claimed(1);
     // Accepted, and nobody waits for it any more: written or not, but never in part.
-    put(&mut store.insert(id(1), Fresh::Record(&record))).await;
+    put(&mut store.write(id(1), Change::Insert(&record))).await;
     drop(store);
     let store = scratch.open();
     let reading = store.get(id(1)).await.expect("read");
@@ -66,12 +66,12 @@ async fn a_write_that_nobody_waits_for_any_more_is_left_undone_unless_it_has_beg
     // While somebody else writes, everything gathers behind the batch that waits already.
     let other = scratch.raw();
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
-    let mut first = store.insert(id(0), Fresh::Record(&records[0]));
+    let mut first = store.write(id(0), Change::Insert(&records[0]));
     put(&mut first).await;
     for (number, record) in (1..).zip(&records[1..49]) {
-        put(&mut store.insert(id(number), Fresh::Record(record))).await;
+        put(&mut store.write(id(number), Change::Insert(record))).await;
     }
-    let mut last = store.insert(id(49), Fresh::Record(&records[49]));
+    let mut last = store.write(id(49), Change::Insert(&records[49]));
     put(&mut last).await;
     other.execute_batch("COMMIT").expect("the lock is let go");
     assert!(is_done(&first.await.expect("an answer")));
@@ -112,7 +112,7 @@ async fn a_panic_in_the_writer_leaves_nobody_waiting() {
     let waiting: Vec<_> = (2..50)
         .map(|number| {
             let store = store.clone();
-            tokio::spawn(async move { store.insert(id(number), Fresh::Record(&claimed(number))).await })
+            tokio::spawn(async move { store.write(id(number), Change::Insert(&claimed(number))).await })
         })
         .collect();
     for answer in waiting {
@@ -122,7 +122,7 @@ async fn a_panic_in_the_writer_leaves_nobody_waiting() {
     let read = store.get(id(1)).await.map_err(|error| error.kind());
     assert_eq!(read, Err(Kind::Unavailable), "the reader's clock is broken too");
     clock.0.store(false, Ordering::SeqCst);
-    let later = store.insert(id(60), Fresh::Record(&claimed(60))).await;
+    let later = store.write(id(60), Change::Insert(&claimed(60))).await;
     assert_eq!(later.map_err(|error| error.kind()), Err(Kind::Unavailable), "there is no writer any more");
     assert_eq!(store.get(id(1)).await.expect("readers go on").record(), Some(&claimed(1)));
     assert_eq!(store.get(id(2)).await.expect("readers go on").entry, None);

@@ -3,9 +3,9 @@
 use crate::scratch::{
     Hand, NOW, Scratch, caller, claim, claim_at, claimed, command, finished, id, insert, is_done, swap,
 };
-use semel_core::machine::{Command, Expect};
+use semel_core::machine::{Command, Unchanged};
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Count, Filter, Fresh, Store as _};
+use semel_core::store::{Change, Count, Filter, Store as _};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 use std::task::Poll;
@@ -80,12 +80,12 @@ async fn counts_follow_every_write_and_stop_where_asked() {
         assert!(is_done(&insert(&store, number, &claimed(number)).await));
         assert!(!is_done(&insert(&store, number, &claimed(number)).await));
     }
-    assert!(is_done(&store.insert(id(100), Fresh::Moved).await.expect("an answer")));
+    assert!(is_done(&store.write(id(100), Change::InsertMarker).await.expect("an answer")));
     for number in 0..4 {
         assert!(is_done(&swap(&store, number, &claimed(number), &finished(&claimed(number), "x")).await));
     }
-    let gone = Expect::unchanged(&claimed(9));
-    assert!(is_done(&store.remove(id(9), gone).await.expect("an answer")));
+    let gone = Unchanged::of(&claimed(9));
+    assert!(is_done(&store.write(id(9), Change::Remove(gone)).await.expect("an answer")));
     // An operator, by hand.
     scratch
         .raw()
@@ -102,7 +102,7 @@ async fn counts_follow_every_write_and_stop_where_asked() {
     assert_eq!(count(Count::Caller(caller(0)), 100).await, 3);
     assert_eq!(count(Count::Caller(caller(0)), 2).await, 2);
     assert_eq!(count(Count::Caller(caller(9)), 100).await, 0);
-    assert!(is_done(&store.remove_marker(id(100)).await.expect("an answer")));
+    assert!(is_done(&store.write(id(100), Change::RemoveMarker).await.expect("an answer")));
     assert_eq!(count(Count::Markers, 100).await, 0);
     assert_eq!(store.verify().await.expect("read"), Vec::<String>::new());
 }
@@ -119,8 +119,8 @@ async fn a_callers_first_record_that_goes_in_the_batch_it_came_in_leaves_no_coun
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
     let mut writes = Vec::new();
     for (number, record) in (0..).zip(&records) {
-        writes.push(store.insert(id(number), Fresh::Record(record)));
-        writes.push(store.remove(id(number), Expect::unchanged(record)));
+        writes.push(store.write(id(number), Change::Insert(record)));
+        writes.push(store.write(id(number), Change::Remove(Unchanged::of(record))));
     }
     for write in &mut writes {
         // Puts it into the queue.

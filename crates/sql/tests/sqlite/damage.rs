@@ -3,8 +3,8 @@
 use crate::scratch::{Scratch, claimed, finished, id, insert, is_done, renewed};
 use rusqlite::params;
 use semel_core::id::OperationId;
-use semel_core::machine::{Expect, Found};
-use semel_core::store::{Filter, Fresh, Kind, Store as _, Written};
+use semel_core::machine::{Found, Unchanged};
+use semel_core::store::{Change, Filter, Kind, Store as _, Written};
 
 fn entry(scratch: &Scratch, number: u64) -> Vec<u8> {
     let sql = "SELECT entry FROM semel_records WHERE command_id = ?1";
@@ -29,13 +29,13 @@ async fn a_damaged_entry_is_neither_swapped_nor_removed_though_its_columns_match
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
         overwrite(&scratch, 1, &damaged);
-        let expect = Expect::unchanged(&record);
+        let expect = Unchanged::of(&record);
         for written in [
-            store.swap(id(1), expect, &renewed(&record)).await,
-            store.remove(id(1), expect).await,
-            store.remove_marker(id(1)).await,
-            store.insert(id(1), Fresh::Record(&record)).await,
-            store.insert(id(1), Fresh::Moved).await,
+            store.write(id(1), Change::Replace(expect, &renewed(&record))).await,
+            store.write(id(1), Change::Remove(expect)).await,
+            store.write(id(1), Change::RemoveMarker).await,
+            store.write(id(1), Change::Insert(&record)).await,
+            store.write(id(1), Change::InsertMarker).await,
         ] {
             let Ok(Written::Refused(reading)) = written else { panic!("byte {at}: {written:?}") };
             assert_eq!(reading.found(), Found::Unreadable, "byte {at}");
@@ -45,7 +45,10 @@ async fn a_damaged_entry_is_neither_swapped_nor_removed_though_its_columns_match
     }
     overwrite(&scratch, 1, &whole);
     assert!(is_done(
-        &store.swap(id(1), Expect::unchanged(&record), &renewed(&record)).await.expect("an answer")
+        &store
+            .write(id(1), Change::Replace(Unchanged::of(&record), &renewed(&record)))
+            .await
+            .expect("an answer")
     ));
 }
 
@@ -77,11 +80,11 @@ async fn another_commands_id_under_the_same_operation_id_is_an_error_and_not_the
     assert!(is_done(&insert(&store, 1, &record).await));
     let sql = "UPDATE semel_records SET command_id = ?1";
     scratch.raw().execute(sql, [id(2).as_bytes()]).expect("changed by hand");
-    let expect = Expect::unchanged(&record);
+    let expect = Unchanged::of(&record);
     let answers = [
-        store.insert(id(1), Fresh::Record(&record)).await,
-        store.swap(id(1), expect, &finished(&record, "x")).await,
-        store.remove(id(1), expect).await,
+        store.write(id(1), Change::Insert(&record)).await,
+        store.write(id(1), Change::Replace(expect, &finished(&record, "x"))).await,
+        store.write(id(1), Change::Remove(expect)).await,
     ];
     for answer in answers {
         assert_eq!(answer.map_err(|error| error.kind()), Err(Kind::Unfit));

@@ -2,7 +2,7 @@
 
 use crate::child::{Part, Playing, command};
 use crate::scratch::{Scratch, claimed, id, insert, is_done, open};
-use semel_core::store::{Error, Kind, Severity, Store as _};
+use semel_core::store::{Change, Error, Kind, Severity, Store as _};
 use semel_sql::sqlite::{Options, Store};
 use std::path::Path;
 
@@ -219,7 +219,7 @@ async fn a_damaged_page_spoils_what_lies_on_it_and_is_found() {
     let store = scratch.open();
     assert_eq!(store.get(id(7)).await.expect("it lies elsewhere").record(), Some(&claimed(7)));
     let error = store
-        .insert(id(1000), semel_core::store::Fresh::Record(&claimed(1000)))
+        .write(id(1000), Change::Insert(&claimed(1000)))
         .await
         .expect_err("not written");
     assert_eq!(error.kind(), Kind::Unfit, "{error}");

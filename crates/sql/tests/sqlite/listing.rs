@@ -6,7 +6,7 @@ use crate::scratch::{
 use semel_core::id::CommandId;
 use semel_core::machine;
 use semel_core::record::StateName;
-use semel_core::store::{Callers, Cursor, Filter, Fresh, Kind, Page, Store as _};
+use semel_core::store::{Callers, Change, Cursor, Filter, Kind, Page, Store as _};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 
@@ -49,7 +49,7 @@ async fn every_filter_finds_what_it_means_whatever_index_serves_it() {
         };
         records.push(record);
     }
-    assert!(is_done(&store.insert(id(99), Fresh::Moved).await.expect("an answer")));
+    assert!(is_done(&store.write(id(99), Change::InsertMarker).await.expect("an answer")));
     let moment = |number| Some(Time::from_millis(NOW + number));
     let filters = [
         Filter::default(),
@@ -109,7 +109,7 @@ async fn markers_are_listed_apart_from_records() {
     let scratch = Scratch::new("markers");
     let store = scratch.open();
     for number in 0..5 {
-        assert!(is_done(&store.insert(id(number), Fresh::Moved).await.expect("an answer")));
+        assert!(is_done(&store.write(id(number), Change::InsertMarker).await.expect("an answer")));
         assert!(is_done(&insert(&store, number + 10, &claimed(number + 10)).await));
     }
     let first = store.markers(None, 3).await.expect("read");

@@ -2,24 +2,24 @@
 
 use crate::child::{Part, Playing, command};
 use crate::scratch::{Scratch, claimed, finished, id, insert, is_done, open};
-use semel_core::store::{Count, Error, Filter, Fresh, Kind, Severity, Store as _};
+use semel_core::store::{Change, Count, Error, Filter, Kind, Severity, Store as _};
 use semel_sql::sqlite::Store;
 use std::path::Path;
 use std::sync::Arc;
 
 async fn write(store: &Store, number: u64) -> Result<(), Error> {
-    store.insert(id(number), Fresh::Record(&claimed(number))).await.map(|written| assert!(is_done(&written)))
+    store.write(id(number), Change::Insert(&claimed(number))).await.map(|written| assert!(is_done(&written)))
 }
 
 /// How every kind of call fails.
 async fn refusals(store: &Store) -> Vec<Error> {
-    let expect = semel_core::machine::Expect::unchanged(&claimed(1));
+    let expect = semel_core::machine::Unchanged::of(&claimed(1));
     let next = finished(&claimed(1), "x");
     vec![
         write(store, 900).await.expect_err("insert"),
-        store.swap(id(1), expect, &next).await.expect_err("swap"),
-        store.remove(id(1), expect).await.expect_err("remove"),
-        store.remove_marker(id(1)).await.expect_err("remove_marker"),
+        store.write(id(1), Change::Replace(expect, &next)).await.expect_err("swap"),
+        store.write(id(1), Change::Remove(expect)).await.expect_err("remove"),
+        store.write(id(1), Change::RemoveMarker).await.expect_err("remove_marker"),
         store.get(id(1)).await.expect_err("get"),
         store.find(claimed(1).operation_id()).await.expect_err("find"),
         store.page(&Filter::default(), None, 10).await.expect_err("page"),

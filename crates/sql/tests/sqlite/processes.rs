@@ -2,7 +2,7 @@
 
 use crate::child::{KEYS, Part, Playing, ROUNDS, command};
 use crate::scratch::{Scratch, claimed, id, insert, is_done};
-use semel_core::store::{Count, Fresh, Kind, Store as _};
+use semel_core::store::{Change, Count, Kind, Store as _};
 use std::collections::BTreeMap;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn a_lock_that_is_not_let_go_of_is_unavailable_and_nothing_is_written() {
     let store = scratch.open();
     let other = scratch.raw();
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
-    let error = store.insert(id(1), Fresh::Record(&claimed(1))).await.expect_err("not written");
+    let error = store.write(id(1), Change::Insert(&claimed(1))).await.expect_err("not written");
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
     assert_eq!(store.get(id(1)).await.expect("readers do not wait").entry, None);
     let hazards = store.hazards().await.expect("looked at");

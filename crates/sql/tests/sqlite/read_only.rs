@@ -1,7 +1,7 @@
 //! Reading a file without changing it.
 
 use crate::scratch::{Scratch, claimed, id, insert, is_done};
-use semel_core::store::{Backend as _, Count, Fresh, Inspection as _, Kind, SchemaVersion, Store as _};
+use semel_core::store::{Backend as _, Change, Count, Inspection as _, Kind, SchemaVersion, Store as _};
 use semel_sql::sqlite::{Backend, Options, ReadOnlyStore};
 
 fn inspect(scratch: &Scratch) -> ReadOnlyStore {
@@ -40,9 +40,9 @@ async fn inspecting_shows_what_others_write_and_writes_nothing() {
 
     let record = claimed(2);
     let refused = [
-        look.insert(id(2), Fresh::Record(&record)).await.map(drop),
-        look.insert(id(2), Fresh::Moved).await.map(drop),
-        look.remove_marker(id(2)).await.map(drop),
+        look.write(id(2), Change::Insert(&record)).await.map(drop),
+        look.write(id(2), Change::InsertMarker).await.map(drop),
+        look.write(id(2), Change::RemoveMarker).await.map(drop),
         look.set("x", None, Some(b"y")).await.map(drop),
     ];
     for refused in refused {

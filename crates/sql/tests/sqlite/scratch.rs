@@ -3,11 +3,11 @@
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel_core::machine::{self, Begin, Command, Decision, Expect, Found, Stamp, Ticket};
+use semel_core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket, Unchanged};
 use semel_core::outcome::Outcome;
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, Token};
-use semel_core::store::{Clock, Fresh, Store as _, Written};
+use semel_core::store::{Change, Clock, Store as _, Written};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 use std::path::{Path, PathBuf};
@@ -138,11 +138,11 @@ pub(crate) fn finished(record: &Record, body: impl Into<bytes::Bytes>) -> Record
 }
 
 pub(crate) async fn insert(store: &Store, number: u64, record: &Record) -> Written {
-    store.insert(id(number), Fresh::Record(record)).await.expect("an answer")
+    store.write(id(number), Change::Insert(record)).await.expect("an answer")
 }
 
 pub(crate) async fn swap(store: &Store, number: u64, old: &Record, next: &Record) -> Written {
-    store.swap(id(number), Expect::unchanged(old), next).await.expect("an answer")
+    store.write(id(number), Change::Replace(Unchanged::of(old), next)).await.expect("an answer")
 }
 
 pub(crate) fn is_done(written: &Written) -> bool {

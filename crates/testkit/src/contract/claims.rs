@@ -7,7 +7,7 @@ use crate::scene::{
 };
 use semel_core::machine::{self, Begin, Decision, Reply, Ticket};
 use semel_core::record::StateName;
-use semel_core::store::{Fresh, Written};
+use semel_core::store::{Change, Written};
 use std::sync::Arc;
 
 /// Of many claims at the same moment, from two nodes, one wins; every other is shown the winner.
@@ -20,7 +20,7 @@ pub async fn of_many_claims_one_wins_and_every_other_is_shown_it(subject: Subjec
             async move {
                 let command = command(round);
                 let record = first(&command, token(round * 100 + n), START);
-                let written = store.insert(command.id, Fresh::Record(&record)).await.expect("an answer");
+                let written = store.write(command.id, Change::Insert(&record)).await.expect("an answer");
                 (record, written)
             }
         };
@@ -45,7 +45,7 @@ pub async fn a_claim_where_a_record_stands_changes_nothing(subject: Subject) {
         let command = command(n);
         let stands = bring(store, state, &command, token(n), START).await;
         let late = first(&command, token(n + 100), START);
-        let written = store.insert(command.id, Fresh::Record(&late)).await.expect("an answer");
+        let written = store.write(command.id, Change::Insert(&late)).await.expect("an answer");
         refused(store, &command, written, &stands).await;
     }
 }
@@ -79,7 +79,7 @@ pub async fn another_payload_in_flight_is_told_apart_by_the_refusal(subject: Sub
     insert(store, &original, &first(&original, token(1), START)).await;
     let other = Ask { fingerprint: DIFFERENT, ..command(1) };
     let late = first(&other, token(2), START);
-    let written = store.insert(other.id, Fresh::Record(&late)).await.expect("an answer");
+    let written = store.write(other.id, Change::Insert(&late)).await.expect("an answer");
     let Written::Refused(shown) = written else { panic!("two payloads were claimed under one key") };
     let ticket = Ticket { token: token(2), begin: Begin::Processing };
     let decision = machine::decide(shown.found(), &other.command(), ticket, stamp(shown.now));

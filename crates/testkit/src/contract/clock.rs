@@ -5,9 +5,9 @@ use crate::scene::{
     DRIFT, HOUR, START, attempt, command, command_under, finish, first, insert, paid, policy, read, refused,
     stamp, stands_there, swap, token,
 };
-use semel_core::machine::{self, Begin, Decision, Expect, Reply, Ticket};
+use semel_core::machine::{self, Begin, Decision, Reply, Ticket, Unchanged};
 use semel_core::policy::Policy;
-use semel_core::store::{Count, Filter, Fresh, Store};
+use semel_core::store::{Change, Count, Filter, Store};
 use semel_core::time::Time;
 use std::time::Duration;
 
@@ -30,28 +30,34 @@ async fn times(store: &dyn Store, n: u64, now: Time) -> Vec<(&'static str, Time)
     let (one, marker) = (command(n), command(n + 1));
     let record = first(&one, token(n), now);
     let write = finish(&record, paid(), now);
-    let stale = Expect::unchanged(&record);
+    let stale = Unchanged::of(&record);
     vec![
         ("get of nothing", store.get(one.id).await.expect("an answer").now),
-        ("insert", store.insert(one.id, Fresh::Record(&record)).await.expect("an answer").now()),
-        ("a refused insert", store.insert(one.id, Fresh::Moved).await.expect("an answer").now()),
+        ("insert", store.write(one.id, Change::Insert(&record)).await.expect("an answer").now()),
+        ("a refused insert", store.write(one.id, Change::InsertMarker).await.expect("an answer").now()),
         ("get", store.get(one.id).await.expect("an answer").now),
-        ("swap", store.swap(one.id, stale, &write.next).await.expect("an answer").now()),
-        ("a refused swap", store.swap(one.id, stale, &write.next).await.expect("an answer").now()),
+        ("swap", store.write(one.id, Change::Replace(stale, &write.next)).await.expect("an answer").now()),
+        (
+            "a refused swap",
+            store.write(one.id, Change::Replace(stale, &write.next)).await.expect("an answer").now(),
+        ),
         ("find", store.find(one.operation_id).await.expect("an answer").0),
         ("find of nothing", store.find(marker.operation_id).await.expect("an answer").0),
         ("page", store.page(&Filter::default(), None, 5).await.expect("an answer").now),
         ("due", store.due(None, 5).await.expect("an answer").now),
         ("count", store.count(Count::Records, 5).await.expect("an answer").now),
-        ("a refused removal", store.remove(one.id, stale).await.expect("an answer").now()),
+        ("a refused removal", store.write(one.id, Change::Remove(stale)).await.expect("an answer").now()),
         ("removal", {
-            let expect = Expect::unchanged(&write.next);
-            store.remove(one.id, expect).await.expect("an answer").now()
+            let expect = Unchanged::of(&write.next);
+            store.write(one.id, Change::Remove(expect)).await.expect("an answer").now()
         }),
-        ("insert of a marker", store.insert(marker.id, Fresh::Moved).await.expect("an answer").now()),
+        ("insert of a marker", store.write(marker.id, Change::InsertMarker).await.expect("an answer").now()),
         ("markers", store.markers(None, 5).await.expect("an answer").now),
-        ("removal of a marker", store.remove_marker(marker.id).await.expect("an answer").now()),
-        ("a refused removal of a marker", store.remove_marker(marker.id).await.expect("an answer").now()),
+        ("removal of a marker", store.write(marker.id, Change::RemoveMarker).await.expect("an answer").now()),
+        (
+            "a refused removal of a marker",
+            store.write(marker.id, Change::RemoveMarker).await.expect("an answer").now(),
+        ),
     ]
 }
 
@@ -85,7 +91,7 @@ pub async fn a_refusal_is_judged_by_its_own_time(subject: Subject) {
     subject.turn(START + 2 * HOUR).await;
     // The request's own idea of the time is long out of date.
     let claim = first(&command, token(2), START);
-    let written = store.insert(command.id, Fresh::Record(&claim)).await.expect("an answer");
+    let written = store.write(command.id, Change::Insert(&claim)).await.expect("an answer");
     let now = written.now();
     refused(store, &command, written.clone(), &running).await;
     let semel_core::store::Written::Refused(shown) = written else { unreachable!("it was refused") };

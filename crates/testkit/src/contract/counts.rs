@@ -3,10 +3,10 @@
 use crate::harness::Subject;
 use crate::scene::{HOUR, START, bring, command_in, finish, paid, policy, swap, token};
 use semel_core::id::CallerHash;
-use semel_core::machine::Expect;
+use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Count, Fresh, Store, Written};
+use semel_core::store::{Change, Count, Store, Written};
 use std::collections::BTreeMap;
 
 async fn all_counts_are_right(store: &dyn Store, records: &[Record], callers: &[CallerHash]) {
@@ -55,7 +55,7 @@ pub async fn counts_follow_every_write_and_stop_at_the_limit(subject: Subject) {
     for n in [27, 20] {
         let record = records.remove(n);
         assert!(matches!(
-            store.remove(command(n).id, Expect::unchanged(&record)).await.expect("an answer"),
+            store.write(command(n).id, Change::Remove(Unchanged::of(&record))).await.expect("an answer"),
             Written::Done { .. }
         ));
     }
@@ -79,7 +79,10 @@ pub async fn tallies_add_up_to_every_record_by_operation_and_state(subject: Subj
     }
     let scope = Scope::new(Identity::api_key("caller"), Operation::named("moved"));
     let marked = command_in(&scope, "a key that has moved", policy());
-    assert!(matches!(store.insert(marked.id, Fresh::Moved).await.expect("an answer"), Written::Done { .. }));
+    assert!(matches!(
+        store.write(marked.id, Change::InsertMarker).await.expect("an answer"),
+        Written::Done { .. }
+    ));
     for limit in [1, 5, 1_000] {
         for state in StateName::ALL.map(Some).into_iter().chain([None]) {
             let mut expected = BTreeMap::new();

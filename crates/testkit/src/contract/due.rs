@@ -9,7 +9,7 @@ use crate::walk;
 use semel_core::machine::{self, Due};
 use semel_core::policy::Policy;
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Count, Item, Store};
+use semel_core::store::{Change, Count, Item, Store};
 use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,7 +147,7 @@ async fn sweep(store: Arc<dyn Store>, items: Vec<Item>, now: Time) {
         let record = item.record().expect("a record");
         assert_eq!(machine::due(record, now), Due::Purge);
         let expect = machine::purge(record, now).expect("past its time");
-        let written = store.remove(item.id, expect).await.expect("an answer");
+        let written = store.write(item.id, Change::Remove(expect)).await.expect("an answer");
         assert!(is_done(&written), "one sweeper, one removal: {written:?}");
     }
 }

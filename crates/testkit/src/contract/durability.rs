@@ -4,9 +4,9 @@ use crate::harness::Subject;
 use crate::scene::{HOUR, START, bring, command, read, stands_there, token};
 use crate::walk;
 use bytes::Bytes;
-use semel_core::machine::{Expect, Found};
+use semel_core::machine::{Found, Unchanged};
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Count, Filter, Fresh, Setting, Severity, Written};
+use semel_core::store::{Change, Count, Filter, Setting, Severity, Written};
 
 /// Records, markers, settings, orders and counts are after a restart what they were before; removed ones stay gone.
 pub async fn what_was_answered_as_done_survives_a_restart(subject: Subject) {
@@ -18,11 +18,11 @@ pub async fn what_was_answered_as_done_survives_a_restart(subject: Subject) {
     }
     let gone = bring(&**store, StateName::Expired, &command(50), token(50), START).await;
     assert!(matches!(
-        store.remove(command(50).id, Expect::unchanged(&gone)).await.expect("an answer"),
+        store.write(command(50).id, Change::Remove(Unchanged::of(&gone))).await.expect("an answer"),
         Written::Done { .. }
     ));
     assert!(matches!(
-        store.insert(command(60).id, Fresh::Moved).await.expect("an answer"),
+        store.write(command(60).id, Change::InsertMarker).await.expect("an answer"),
         Written::Done { .. }
     ));
     assert_eq!(store.set("secret", None, Some(b"\0value")).await.expect("an answer"), Setting::Done);

@@ -6,10 +6,10 @@ use crate::scene::{
     HOUR, START, attempt, bring, command_under, first, insert, is_done, policy, read, refused, stamp, swap,
     token,
 };
-use semel_core::machine::{self, Expect};
+use semel_core::machine::{self, Unchanged};
 use semel_core::policy::{AfterExpiry, Policy};
 use semel_core::record::StateName;
-use semel_core::store::{Count, Filter, Store};
+use semel_core::store::{Change, Count, Filter, Store};
 use std::sync::Arc;
 
 fn forgetful() -> Policy {
@@ -35,9 +35,9 @@ pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
             let (expire, reuse) = (expire.clone(), reuse.clone());
             async move {
                 let written = match n % 3 {
-                    0 => store.swap(id, expire.expect, &expire.next).await,
-                    1 => store.remove(id, purge).await,
-                    _ => store.swap(id, reuse.expect, &reuse.next).await,
+                    0 => store.write(id, Change::from(&expire)).await,
+                    1 => store.write(id, Change::Remove(purge)).await,
+                    _ => store.write(id, Change::from(&reuse)).await,
                 };
                 (n % 3, is_done(&written.expect("an answer")))
             }
@@ -49,7 +49,7 @@ pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
         let expected = [Some(&expire.next), None, Some(&reuse.next)][winners[0]];
         assert_eq!(stands.record(), expected, "what the winner wrote stands there");
         if let Some(record) = stands.record() {
-            let left = handles[0].remove(id, Expect::unchanged(record)).await.expect("an answer");
+            let left = handles[0].write(id, Change::Remove(Unchanged::of(record))).await.expect("an answer");
             assert!(is_done(&left), "{left:?}");
         }
     }
@@ -66,7 +66,7 @@ pub async fn a_purge_of_what_was_used_again_is_refused(subject: Subject) {
     let purge = machine::purge(&done, later).expect("as good as gone");
     let reuse = attempt(read(store, &command).await.found(), &command, token(2), later);
     swap(store, &command, &reuse).await;
-    let written = store.remove(command.id, purge).await.expect("an answer");
+    let written = store.write(command.id, Change::Remove(purge)).await.expect("an answer");
     refused(store, &command, written, &reuse.next).await;
 }
 
@@ -79,7 +79,7 @@ pub async fn what_was_removed_is_gone_from_every_question(subject: Subject) {
     let later = START + 300 * HOUR;
     subject.turn(later).await;
     let purge = machine::purge(&tombstone, later).expect("the tombstone's time is over");
-    let written = store.remove(command.id, purge).await.expect("an answer");
+    let written = store.write(command.id, Change::Remove(purge)).await.expect("an answer");
     assert!(is_done(&written), "{written:?}");
 
     assert_eq!(read(store, &command).await.entry, None, "get");
@@ -100,10 +100,10 @@ pub async fn of_many_removals_one_is_done(subject: Subject) {
     for round in 0..10 {
         let command = command_under(round, policy());
         let tombstone = bring(&*handles[0], StateName::Expired, &command, token(round), START).await;
-        let (id, expect) = (command.id, Expect::unchanged(&tombstone));
+        let (id, expect) = (command.id, Unchanged::of(&tombstone));
         let remove = |n: usize| {
             let store = Arc::clone(&handles[n % 2]);
-            async move { is_done(&store.remove(id, expect).await.expect("an answer")) }
+            async move { is_done(&store.write(id, Change::Remove(expect)).await.expect("an answer")) }
         };
         let done = at_once((0..8).map(remove)).await;
         assert_eq!(done.into_iter().filter(|done| *done).count(), 1, "how many removed one record");

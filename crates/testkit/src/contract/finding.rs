@@ -3,9 +3,9 @@
 use crate::harness::Subject;
 use crate::scene::{START, bring, command, finish, first, insert, paid, swap, token};
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::Expect;
+use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Store, Written};
+use semel_core::store::{Change, Store, Written};
 
 async fn found(store: &dyn Store, operation_id: OperationId) -> Option<(CommandId, Record)> {
     let (_, item) = store.find(operation_id).await.expect("an answer");
@@ -25,7 +25,7 @@ pub async fn a_record_is_found_by_its_operation_id_as_it_stands(subject: Subject
     swap(store, &command, &done).await;
     assert_eq!(found(store, command.operation_id).await, Some((command.id, done.next.clone())));
     assert!(matches!(
-        store.remove(command.id, Expect::unchanged(&done.next)).await.expect("an answer"),
+        store.write(command.id, Change::Remove(Unchanged::of(&done.next))).await.expect("an answer"),
         Written::Done { .. }
     ));
     assert_eq!(found(store, command.operation_id).await, None);

@@ -5,9 +5,9 @@ use crate::harness::Subject;
 use crate::scene::{
     START, command, finish, first, insert, is_done, paid, read, renew, stands_there, swap, token,
 };
-use semel_core::machine::Expect;
+use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Count, Filter, Setting};
+use semel_core::store::{Change, Count, Filter, Setting};
 use std::sync::Arc;
 
 /// A write that one node was told is done is seen at once by the next question of another.
@@ -29,7 +29,8 @@ pub async fn a_write_is_seen_at_once_through_another_handle(subject: Subject) {
         let succeeded = Filter { state: Some(StateName::Succeeded), ..Filter::default() };
         assert_eq!(writer.page(&succeeded, None, 5).await.expect("an answer").items.len(), 1);
         assert_eq!(writer.count(Count::Records, 5).await.expect("an answer").count, 1);
-        let gone = writer.remove(command.id, Expect::unchanged(&done.next)).await.expect("an answer");
+        let gone =
+            writer.write(command.id, Change::Remove(Unchanged::of(&done.next))).await.expect("an answer");
         assert!(is_done(&gone));
         assert_eq!(read(&**reader, &command).await.entry, None);
     }
@@ -55,7 +56,7 @@ pub async fn readers_never_go_back_in_time(subject: Subject) {
                 seen = record.version();
                 if n < 2 {
                     let write = renew(record, START);
-                    let written = own.swap(command.id, write.expect, &write.next).await.expect("an answer");
+                    let written = own.write(command.id, Change::from(&write)).await.expect("an answer");
                     if is_done(&written) {
                         seen = write.next.version();
                     }

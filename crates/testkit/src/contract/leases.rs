@@ -6,9 +6,9 @@ use crate::scene::{
     HOUR, START, attempt, bring, command, finish, insert, is_done, paid, read, refused, renew, reserved,
     stamp, swap, token,
 };
-use semel_core::machine::{self, Expect, Verdict};
+use semel_core::machine::{self, Unchanged, Verdict};
 use semel_core::record::StateName;
-use semel_core::store::Written;
+use semel_core::store::{Change, Written};
 use std::sync::Arc;
 
 /// Of many requests that meet a claim whose lease is dead, one takes it over.
@@ -29,7 +29,7 @@ pub async fn a_dead_claim_is_taken_over_once(subject: Subject) {
                     return false;
                 }
                 let write = attempt(reading.found(), &command, token(1_000 + n), reading.now);
-                is_done(&store.swap(command.id, write.expect, &write.next).await.expect("an answer"))
+                is_done(&store.write(command.id, Change::from(&write)).await.expect("an answer"))
             }
         };
         let won = at_once((0..16).map(taker)).await;
@@ -65,11 +65,11 @@ pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
             machine::abandon(&stale, token(1), stamp(START)).expect("its own claim"),
         ];
         for write in late {
-            let written = store.swap(command.id, write.expect, &write.next).await.expect("an answer");
+            let written = store.write(command.id, Change::from(&write)).await.expect("an answer");
             refused(store, &command, written, stands).await;
         }
-        for expect in [Expect::unchanged(&stale), Expect::unchanged(&started.next)] {
-            let written = store.remove(command.id, expect).await.expect("an answer");
+        for expect in [Unchanged::of(&stale), Unchanged::of(&started.next)] {
+            let written = store.write(command.id, Change::Remove(expect)).await.expect("an answer");
             refused(store, &command, written, stands).await;
         }
     }
@@ -90,7 +90,7 @@ pub async fn a_late_finish_is_shown_the_verdict_and_lands_on_a_second_try(subjec
     swap(store, &command, &denied).await;
 
     let late = finish(&running, paid(), later);
-    let written = store.swap(command.id, late.expect, &late.next).await.expect("an answer");
+    let written = store.write(command.id, Change::from(&late)).await.expect("an answer");
     refused(store, &command, written.clone(), &denied.next).await;
     let Written::Refused(shown) = written else { unreachable!("it was refused") };
     let again = finish(shown.record().expect("the verdict"), paid(), shown.now);

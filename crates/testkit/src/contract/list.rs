@@ -94,9 +94,7 @@ macro_rules! __promises {
                 another_version_alone_is_refused
                 another_token_alone_is_refused
                 another_state_alone_is_refused
-                who_expects_nothing_is_refused_by_a_record
                 a_swap_where_nothing_stands_inserts_nothing
-                a_swap_that_expects_nothing_is_an_insert
                 a_swap_changes_one_record_only
                 of_many_writes_from_one_reading_one_is_applied
                 no_write_that_was_answered_as_done_is_lost

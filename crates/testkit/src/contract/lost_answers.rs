@@ -6,9 +6,9 @@ use crate::scene::{
     HOUR, START, attempt, bring, command, finish, first, insert, paid, read, renew, stamp, stands_there,
     swap, token,
 };
-use semel_core::machine::{self, Expect, Found, Verdict, Write};
+use semel_core::machine::{self, Found, Unchanged, Verdict, Write};
 use semel_core::record::StateName;
-use semel_core::store::{Error, Fresh, Kind, Store as _, Written};
+use semel_core::store::{Change, Error, Kind, Store as _, Written};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
     let store = faulty(&subject, Question::Insert, Fault::FailAfter);
     let command = command(1);
     let claim = attempt(Found::Nothing, &command, token(1), START);
-    ambiguous(store.insert(command.id, Fresh::Record(&claim.next)).await);
+    ambiguous(store.write(command.id, Change::Insert(&claim.next)).await);
     let reread = read(&store, &command).await;
     assert_eq!(machine::claim_landed(&claim, reread.found()), Some(&claim.next));
     // A twin's claim is not mistaken for it.
@@ -42,10 +42,10 @@ pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
     let running = first(&command, token(1), START);
     insert(&store, &command, &running).await;
     let renewal = renew(&running, START + HOUR);
-    ambiguous(store.swap(command.id, renewal.expect, &renewal.next).await);
+    ambiguous(store.write(command.id, Change::from(&renewal)).await);
     assert!(machine::landed(&renewal, read(&store, &command).await.found()));
     // Sent again, it meets itself: refused, and shown.
-    let again = store.swap(command.id, renewal.expect, &renewal.next).await.expect("an answer");
+    let again = store.write(command.id, Change::from(&renewal)).await.expect("an answer");
     let Written::Refused(shown) = again else { panic!("a write was applied twice") };
     assert!(machine::landed(&renewal, shown.found()));
     swap(&store, &command, &renew(&renewal.next, START)).await;
@@ -58,7 +58,7 @@ pub async fn a_removal_whose_answer_was_lost_has_happened(subject: Subject) {
     let store = faulty(&subject, Question::Remove, Fault::FailAfter);
     let command = command(1);
     let tombstone = bring(&store, StateName::Expired, &command, token(1), START).await;
-    ambiguous(store.remove(command.id, Expect::unchanged(&tombstone)).await);
+    ambiguous(store.write(command.id, Change::Remove(Unchanged::of(&tombstone))).await);
     assert_eq!(read(&store, &command).await.entry, None);
 }
 
@@ -68,7 +68,7 @@ pub async fn a_claim_that_arrives_late_is_refused_by_its_successor(subject: Subj
     let store = faulty(&subject, Question::Insert, Fault::Late);
     let command = command(1);
     let late = attempt(Found::Nothing, &command, token(1), START);
-    ambiguous(store.insert(command.id, Fresh::Record(&late.next)).await);
+    ambiguous(store.write(command.id, Change::Insert(&late.next)).await);
     let reread = read(&store, &command).await;
     assert_eq!(machine::claim_landed(&late, reread.found()), None, "it has not arrived");
     let fresh = attempt(reread.found(), &command, token(2), START);
@@ -111,7 +111,8 @@ pub async fn a_second_copy_of_a_removal_spares_the_next_record(subject: Subject)
     let store = faulty(&subject, Question::Remove, Fault::Twice);
     let command = command(1);
     let tombstone = bring(&store, StateName::Expired, &command, token(1), START).await;
-    let removed = store.remove(command.id, Expect::unchanged(&tombstone)).await.expect("an answer");
+    let removed =
+        store.write(command.id, Change::Remove(Unchanged::of(&tombstone))).await.expect("an answer");
     assert!(matches!(removed, Written::Done { .. }), "{removed:?}");
     let next = attempt(Found::Nothing, &command, token(2), START);
     insert(&store, &command, &next.next).await;

@@ -7,13 +7,13 @@ use crate::scene::{
     token,
 };
 use crate::walk;
-use semel_core::machine::Found;
+use semel_core::machine::{Found, Unchanged};
 use semel_core::record::{Entry, StateName};
-use semel_core::store::{Count, Filter, Fresh, Store, Written};
+use semel_core::store::{Change, Count, Filter, Store, Written};
 use std::sync::Arc;
 
 async fn plant(store: &dyn Store, command: &Ask) {
-    let written = store.insert(command.id, Fresh::Moved).await.expect("an answer");
+    let written = store.write(command.id, Change::InsertMarker).await.expect("an answer");
     assert!(is_done(&written), "nothing stands there, yet the marker was refused: {written:?}");
 }
 
@@ -34,23 +34,13 @@ pub async fn a_marker_is_not_written_over(subject: Subject) {
     refused_by_marker(
         store,
         &command,
-        store.insert(command.id, Fresh::Record(&record)).await.expect("an answer"),
+        store.write(command.id, Change::Insert(&record)).await.expect("an answer"),
     )
     .await;
-    refused_by_marker(store, &command, store.insert(command.id, Fresh::Moved).await.expect("an answer"))
-        .await;
-    refused_by_marker(
-        store,
-        &command,
-        store.swap(command.id, write.expect, &write.next).await.expect("an answer"),
-    )
-    .await;
-    refused_by_marker(store, &command, store.remove(command.id, write.expect).await.expect("an answer"))
-        .await;
-    let absent = semel_core::machine::Expect::Absent;
-    refused_by_marker(store, &command, store.swap(command.id, absent, &record).await.expect("an answer"))
-        .await;
-    refused_by_marker(store, &command, store.remove(command.id, absent).await.expect("an answer")).await;
+    for change in [Change::InsertMarker, Change::from(&write), Change::Remove(Unchanged::of(&record))] {
+        let written = store.write(command.id, change).await.expect("an answer");
+        refused_by_marker(store, &command, written).await;
+    }
 }
 
 /// A marker is not put where a record stands, in whichever state.
@@ -59,7 +49,7 @@ pub async fn a_marker_is_refused_by_a_record(subject: Subject) {
     let store = &**subject.store();
     for (n, state) in (0..).zip(StateName::ALL) {
         let stands = bring(store, state, &command(n), token(n), START).await;
-        let written = store.insert(command(n).id, Fresh::Moved).await.expect("an answer");
+        let written = store.write(command(n).id, Change::InsertMarker).await.expect("an answer");
         refused(store, &command(n), written, &stands).await;
     }
 }
@@ -69,14 +59,14 @@ pub async fn only_a_marker_is_removed_as_one(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();
     plant(store, &command(1)).await;
-    let removed = store.remove_marker(command(1).id).await.expect("an answer");
+    let removed = store.write(command(1).id, Change::RemoveMarker).await.expect("an answer");
     assert!(is_done(&removed), "{removed:?}");
     assert_eq!(read(store, &command(1)).await.entry, None);
-    let again = store.remove_marker(command(1).id).await.expect("an answer");
+    let again = store.write(command(1).id, Change::RemoveMarker).await.expect("an answer");
     assert!(matches!(&again, Written::Refused(shown) if shown.entry.is_none()), "{again:?}");
     for (n, state) in (10..).zip(StateName::ALL) {
         let stands = bring(store, state, &command(n), token(n), START).await;
-        let written = store.remove_marker(command(n).id).await.expect("an answer");
+        let written = store.write(command(n).id, Change::RemoveMarker).await.expect("an answer");
         refused(store, &command(n), written, &stands).await;
     }
 }
@@ -117,8 +107,8 @@ pub async fn of_a_claim_and_a_marker_one_wins(subject: Subject) {
             let store = Arc::clone(&handles[usize::from(n % 4 < 2)]);
             async move {
                 let record = first(&command(round), token(round * 100 + n), START);
-                let fresh = if n.is_multiple_of(2) { Fresh::Moved } else { Fresh::Record(&record) };
-                is_done(&store.insert(command(round).id, fresh).await.expect("an answer"))
+                let change = if n.is_multiple_of(2) { Change::InsertMarker } else { Change::Insert(&record) };
+                is_done(&store.write(command(round).id, change).await.expect("an answer"))
             }
         };
         let won = at_once((0..8).map(race)).await;

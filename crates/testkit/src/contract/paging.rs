@@ -7,10 +7,10 @@ use crate::scene::{
 };
 use crate::walk;
 use semel_core::id::CommandId;
-use semel_core::machine::Expect;
+use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Callers, Filter, Fresh, Store, Written};
+use semel_core::store::{Callers, Change, Filter, Store, Written};
 use semel_core::time::Time;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
     // A change does not make a record younger.
     let changed = read(store, &command(3)).await;
     let write = finish(changed.record().expect("it stands"), paid(), START + HOUR);
-    assert!(is_done(&store.swap(command(3).id, write.expect, &write.next).await.expect("an answer")));
+    assert!(is_done(&store.write(command(3).id, Change::from(&write)).await.expect("an answer")));
     for limit in [1, 7, 50, 1_000] {
         let shown: Vec<_> =
             walk::page(store, &Filter::default(), limit).await.iter().map(|item| item.id).collect();
@@ -162,7 +162,7 @@ async fn write_throughout(store: Arc<dyn Store>, stay: u64) {
             let record = reading.record().expect("it stays");
             let now = START + HOUR * round;
             let write = if round == 5 { finish(record, paid(), now) } else { renew(record, now) };
-            let written = store.swap(command(n).id, write.expect, &write.next).await.expect("an answer");
+            let written = store.write(command(n).id, Change::from(&write)).await.expect("an answer");
             assert!(is_done(&written), "nobody else writes it: {written:?}");
         }
     }
@@ -173,12 +173,12 @@ async fn come_and_go(store: Arc<dyn Store>, who: u64) {
         let command = command(1_000_000 * (who + 1) + n);
         let record = first(&command, token(n), START);
         assert!(matches!(
-            store.insert(command.id, Fresh::Record(&record)).await.expect("an answer"),
+            store.write(command.id, Change::Insert(&record)).await.expect("an answer"),
             Written::Done { .. }
         ));
         if n % 3 != 0 {
             assert!(matches!(
-                store.remove(command.id, Expect::unchanged(&record)).await.expect("an answer"),
+                store.write(command.id, Change::Remove(Unchanged::of(&record))).await.expect("an answer"),
                 Written::Done { .. }
             ));
         }

@@ -6,21 +6,21 @@ use crate::scene::{
     START, bring, command, finish, first, insert, is_done, paid, read, refused, renew, reserved,
     stands_there, swap, token,
 };
-use semel_core::machine::Expect;
+use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Store, Written};
+use semel_core::store::{Change, Store, Written};
 use std::sync::Arc;
 
 /// Brings a record into every state and tries to change and to remove it on conditions that `others` yields.
-async fn never_met(store: &dyn Store, others: impl Fn(&Record) -> Vec<Expect>) {
+async fn never_met(store: &dyn Store, others: impl Fn(&Record) -> Vec<Unchanged>) {
     for (n, state) in (0..).zip(StateName::ALL) {
         let command = command(n);
         let stands = bring(store, state, &command, token(n), START).await;
         let next = first(&command, token(n + 100), START);
         for expect in others(&stands) {
-            let swapped = store.swap(command.id, expect, &next).await.expect("an answer");
+            let swapped = store.write(command.id, Change::Replace(expect, &next)).await.expect("an answer");
             refused(store, &command, swapped, &stands).await;
-            let removed = store.remove(command.id, expect).await.expect("an answer");
+            let removed = store.write(command.id, Change::Remove(expect)).await.expect("an answer");
             refused(store, &command, removed, &stands).await;
         }
     }
@@ -33,7 +33,7 @@ pub async fn another_version_alone_is_refused(subject: Subject) {
         let (token, state) = (record.token(), record.state_name());
         let versions =
             [0, record.version() - 1, record.version() + 1, record.version() + (1 << 32), u64::MAX];
-        versions.map(|version| Expect::Unchanged { version, token, state }).to_vec()
+        versions.map(|version| Unchanged { version, token, state }).to_vec()
     };
     never_met(&**subject.store(), others).await;
 }
@@ -46,7 +46,7 @@ pub async fn another_token_alone_is_refused(subject: Subject) {
         let bits = record.token().bits();
         [0, bits ^ 1, bits ^ (1 << 63), bits ^ (1 << 64), bits ^ (1 << 127), !bits]
             .map(semel_core::record::Token::from_random)
-            .map(|token| Expect::Unchanged { version, token, state })
+            .map(|token| Unchanged { version, token, state })
             .to_vec()
     };
     never_met(&**subject.store(), others).await;
@@ -58,15 +58,9 @@ pub async fn another_state_alone_is_refused(subject: Subject) {
     let others = |record: &Record| {
         let (version, token) = (record.version(), record.token());
         let states = StateName::ALL.into_iter().filter(|state| *state != record.state_name());
-        states.map(|state| Expect::Unchanged { version, token, state }).collect()
+        states.map(|state| Unchanged { version, token, state }).collect()
     };
     never_met(&**subject.store(), others).await;
-}
-
-/// Whoever expects nothing to stand there is refused by whatever stands there.
-pub async fn who_expects_nothing_is_refused_by_a_record(subject: Subject) {
-    subject.turn(START).await;
-    never_met(&**subject.store(), |_| vec![Expect::Absent]).await;
 }
 
 /// Where nothing stands, a swap on a record writes nothing: a finish never inserts.
@@ -77,8 +71,8 @@ pub async fn a_swap_where_nothing_stands_inserts_nothing(subject: Subject) {
     let lost = first(&command, token(1), START);
     let write = finish(&lost, paid(), START);
     for written in [
-        store.swap(command.id, write.expect, &write.next).await,
-        store.remove(command.id, write.expect).await,
+        store.write(command.id, Change::from(&write)).await,
+        store.write(command.id, Change::Remove(Unchanged::of(&lost))).await,
     ] {
         let Written::Refused(shown) = written.expect("an answer") else {
             panic!("a swap of nothing was applied")
@@ -86,17 +80,6 @@ pub async fn a_swap_where_nothing_stands_inserts_nothing(subject: Subject) {
         assert_eq!(shown.entry, None, "a refusal shows what stands there: nothing");
     }
     assert_eq!(read(store, &command).await.entry, None);
-}
-
-/// A swap that expects nothing, where nothing stands, is an insert.
-pub async fn a_swap_that_expects_nothing_is_an_insert(subject: Subject) {
-    subject.turn(START).await;
-    let store = &**subject.store();
-    let command = command(1);
-    let record = first(&command, token(1), START);
-    let written = store.swap(command.id, Expect::Absent, &record).await.expect("an answer");
-    assert!(is_done(&written), "{written:?}");
-    stands_there(store, &command, &record).await;
 }
 
 /// A swap changes the one record that it names, and its neighbours not at all.
@@ -110,7 +93,8 @@ pub async fn a_swap_changes_one_record_only(subject: Subject) {
     }
     let write = finish(&records[2], paid(), START);
     swap(store, &command(2), &write).await;
-    let gone = store.remove(command(3).id, Expect::unchanged(&records[3])).await.expect("an answer");
+    let gone =
+        store.write(command(3).id, Change::Remove(Unchanged::of(&records[3]))).await.expect("an answer");
     assert!(is_done(&gone), "{gone:?}");
     for n in [0, 1, 4] {
         stands_there(store, &command(n), &records[usize::try_from(n).expect("small")]).await;
@@ -133,7 +117,7 @@ pub async fn of_many_writes_from_one_reading_one_is_applied(subject: Subject) {
             async move {
                 // Each writes another time, so that every content is told apart.
                 let write = renew(&stands, START + std::time::Duration::from_millis(n));
-                let written = store.swap(command_id, write.expect, &write.next).await.expect("an answer");
+                let written = store.write(command_id, Change::from(&write)).await.expect("an answer");
                 (write.next, written)
             }
         };
@@ -164,7 +148,7 @@ pub async fn no_write_that_was_answered_as_done_is_lost(subject: Subject) {
             let mut done = 0;
             while done < WRITES {
                 let write = renew(reading.record().expect("it stays"), START);
-                match store.swap(command.id, write.expect, &write.next).await.expect("an answer") {
+                match store.write(command.id, Change::from(&write)).await.expect("an answer") {
                     Written::Done { .. } => {
                         done += 1;
                         reading = read(&*store, &command).await;

@@ -7,9 +7,9 @@ use crate::scene::{Ask, HOUR, START, bring, command, finish, first, insert, paid
 use crate::walk;
 use bytes::Bytes;
 use semel_core::codec;
-use semel_core::machine::{Expect, Found};
+use semel_core::machine::{Found, Unchanged};
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Count, Filter, Fresh, Store, Written};
+use semel_core::store::{Change, Count, Filter, Store, Written};
 
 /// Records that stand in the store and whose bytes are damaged, each in another way: flipped, cut short, emptied,
 /// newer than this node, random.
@@ -76,11 +76,9 @@ pub async fn it_refuses_claims_and_markers(subject: Subject) {
     let store = &**subject.store();
     for (command, _) in &all {
         let claim = first(command, token(99), START);
-        let written = store.insert(command.id, Fresh::Record(&claim)).await.expect("an answer");
+        let written = store.write(command.id, Change::Insert(&claim)).await.expect("an answer");
         still_there(store, command, written).await;
-        let written = store.insert(command.id, Fresh::Moved).await.expect("an answer");
-        still_there(store, command, written).await;
-        let written = store.swap(command.id, Expect::Absent, &claim).await.expect("an answer");
+        let written = store.write(command.id, Change::InsertMarker).await.expect("an answer");
         still_there(store, command, written).await;
     }
 }
@@ -91,14 +89,10 @@ pub async fn it_refuses_swaps_and_removals(subject: Subject) {
     let store = &**subject.store();
     for (command, record) in &all {
         let write = finish(record, paid(), START);
-        let written = store.swap(command.id, write.expect, &write.next).await.expect("an answer");
-        still_there(store, command, written).await;
-        for expect in [write.expect, Expect::Absent] {
-            let written = store.remove(command.id, expect).await.expect("an answer");
+        for change in [Change::from(&write), Change::Remove(Unchanged::of(record)), Change::RemoveMarker] {
+            let written = store.write(command.id, change).await.expect("an answer");
             still_there(store, command, written).await;
         }
-        let written = store.remove_marker(command.id).await.expect("an answer");
-        still_there(store, command, written).await;
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use semel_core::classify::Ending;
 use semel_core::outcome::{Body, Outcome, Status};
 use semel_core::record::{Record, State};
-use semel_core::store::{Kind, Written};
+use semel_core::store::{Change, Kind, Written};
 
 async fn kept(subject: &Subject, n: u64, outcome: Outcome) {
     let store = &**subject.store();
@@ -64,7 +64,7 @@ pub async fn an_outcome_of_sixteen_mebibytes_is_kept_or_refused_whole(subject: S
     let record = first(&command, token(1), START);
     insert(store, &command, &record).await;
     let done = finish(&record, Ending::Succeeded(Outcome::value(body)), START);
-    let answer: Result<Written, _> = store.swap(command.id, done.expect, &done.next).await;
+    let answer: Result<Written, _> = store.write(command.id, Change::from(&done)).await;
     assert_eq!(answer.expect_err("too much for this store").kind(), Kind::TooLarge);
     stands_there(store, &command, &record).await;
 }

@@ -4,6 +4,7 @@
 //! between two runs of the same plan.
 
 use semel_core::id::CommandId;
+use semel_core::store::Change;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 /// What was asked of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is named for the method of Store that it stands for")]
+#[expect(missing_docs, reason = "each is named for the method of Store, or the change, that it stands for")]
 pub enum Question {
     Hazards,
     Insert,
@@ -30,6 +31,16 @@ pub enum Question {
 }
 
 impl Question {
+    /// What a change asks for.
+    pub(super) const fn of<R>(change: &Change<R>) -> Self {
+        match change {
+            Change::Insert(_) | Change::InsertMarker => Self::Insert,
+            Change::Replace(..) => Self::Swap,
+            Change::Remove(_) => Self::Remove,
+            Change::RemoveMarker => Self::RemoveMarker,
+        }
+    }
+
     /// Whether it asks for a change.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Insert | Self::Swap | Self::Remove | Self::RemoveMarker | Self::Set)

@@ -3,14 +3,12 @@
 mod answers;
 mod writes;
 
-use bytes::Bytes;
 use semel::memory;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::Expect;
 use semel_core::record::Record;
 use semel_core::store::{
-    self, Capabilities, Census, Count, Counted, Cursor, Filter, Fresh, Hazard, Item, Page, Pending, Reading,
-    Setting, Written,
+    self, Capabilities, Census, Change, Count, Counted, Cursor, Delegate, Filter, Hazard, Item, Page,
+    Pending, Reading, Setting, Store as _, Written,
 };
 use semel_core::time::Time;
 use std::collections::BTreeMap;
@@ -45,7 +43,7 @@ ways! {
     FindsFirstWriteOnly FoldsIds
     OutcomesAreText EmptyOutcomesAreDropped
     ForgetsOnRestart HidesItsDanger HazardsWithoutAdvice SaysItNotifies
-    SwapNeverInserts HalvesTokens
+    HalvesTokens
 }
 
 pub(crate) struct Store {
@@ -89,7 +87,11 @@ impl Store {
     }
 }
 
-impl store::Store for Store {
+impl Delegate for Store {
+    fn inner(&self) -> &dyn store::Store {
+        &*self.inner
+    }
+
     fn name(&self) -> String {
         format!("wrong:{:?}", self.wrong)
     }
@@ -111,20 +113,8 @@ impl store::Store for Store {
         })
     }
 
-    fn insert<'a>(&'a self, id: CommandId, fresh: Fresh<'a>) -> Pending<'a, Written> {
-        Box::pin(async move { Ok(self.shown(self.wrong_insert(self.taken_for(id), fresh).await?)) })
-    }
-
-    fn swap<'a>(&'a self, id: CommandId, expect: Expect, next: &'a Record) -> Pending<'a, Written> {
-        Box::pin(async move { Ok(self.shown(self.wrong_swap(self.taken_for(id), expect, next).await?)) })
-    }
-
-    fn remove(&self, id: CommandId, expect: Expect) -> Pending<'_, Written> {
-        Box::pin(async move { Ok(self.shown(self.wrong_remove(self.taken_for(id), expect).await?)) })
-    }
-
-    fn remove_marker(&self, id: CommandId) -> Pending<'_, Written> {
-        Box::pin(async move { Ok(self.shown(self.wrong_remove_marker(id).await?)) })
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
+        Box::pin(async move { Ok(self.shown(self.wrong_write(self.taken_for(id), change).await?)) })
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {
@@ -143,20 +133,12 @@ impl store::Store for Store {
         Box::pin(self.wrong_due(after, limit))
     }
 
-    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
-        self.inner.markers(after, limit)
-    }
-
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
         Box::pin(self.wrong_count(what, at_most))
     }
 
     fn census(&self) -> Pending<'_, Census> {
         Box::pin(self.wrong_census())
-    }
-
-    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
-        self.inner.settings()
     }
 
     fn set<'a>(

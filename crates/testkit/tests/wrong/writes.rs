@@ -4,114 +4,90 @@ use super::{Store, Wrong};
 use bytes::Bytes;
 use semel_core::codec;
 use semel_core::id::CommandId;
-use semel_core::machine::{Expect, Found};
+use semel_core::machine::{Found, Unchanged};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Entry, Record, State, Token};
-use semel_core::store::{Error, Fresh, Reading, Setting, Store as _, Written};
+use semel_core::store::{Change, Error, Reading, Setting, Store as _, Written};
 use tokio::task::yield_now;
 
 impl Store {
-    /// Puts `fresh` there, whatever stands there.
-    async fn force(&self, id: CommandId, fresh: Fresh<'_>) -> Result<Written, Error> {
+    /// Puts the record or the marker of `change` there, whatever stands there.
+    async fn force(&self, id: CommandId, change: Change<&Record>) -> Result<Written, Error> {
         let reading = self.inner.get(id).await?;
-        let bytes = match fresh {
-            Fresh::Record(record) => codec::encode_record(record),
-            Fresh::Moved => codec::encode(&Entry::Moved),
+        let bytes = match change.record() {
+            Some(record) => codec::encode_record(record),
+            None => codec::encode(&Entry::Moved),
         };
-        match (reading.found(), fresh) {
-            (Found::Record(stands), Fresh::Record(next)) => {
-                return self.inner.swap(id, Expect::unchanged(stands), next).await;
+        match (reading.found(), change.record()) {
+            (Found::Record(stands), Some(next)) => {
+                return self.inner.write(id, Change::Replace(Unchanged::of(stands), next)).await;
             }
-            (Found::Nothing, _) => return self.inner.insert(id, fresh).await,
+            (Found::Nothing, Some(next)) => return self.inner.write(id, Change::Insert(next)).await,
+            (Found::Nothing, None) => return self.inner.write(id, Change::InsertMarker).await,
             _ => self.inner.overwrite(id, bytes)?,
         };
         Ok(Written::Done { now: reading.now })
     }
 
-    pub(super) async fn wrong_insert(&self, id: CommandId, fresh: Fresh<'_>) -> Result<Written, Error> {
-        let mangled;
-        let fresh = match fresh {
-            Fresh::Record(record) => {
-                mangled = self.mangled(record);
-                self.first_writes.lock().expect("no panic").entry(id).or_insert_with(|| mangled.clone());
-                Fresh::Record(&mangled)
-            }
-            Fresh::Moved => Fresh::Moved,
-        };
-        let reading = self.inner.get(id).await?;
-        match self.wrong {
-            Wrong::InsertWritesOver => self.force(id, fresh).await,
-            Wrong::InsertLooksThenWrites if reading.entry.is_none() => {
-                yield_now().await;
-                self.force(id, fresh).await
-            }
-            Wrong::InsertHiddenRetry => {
-                drop(self.inner.insert(id, fresh).await?);
-                self.inner.insert(id, fresh).await
-            }
-            Wrong::UnreadableIsWrittenOver if reading.found() == Found::Unreadable => {
-                self.force(id, fresh).await
-            }
-            Wrong::RecordOverMarker if reading.found() == Found::Moved => self.force(id, fresh).await,
-            _ => self.inner.insert(id, fresh).await,
+    pub(super) async fn wrong_write(&self, id: CommandId, change: Change<&Record>) -> Result<Written, Error> {
+        let mangled = change.map(|record| self.mangled(record));
+        if let Change::Insert(record) = &mangled {
+            self.first_writes.lock().expect("no panic").entry(id).or_insert_with(|| record.clone());
         }
-    }
-
-    pub(super) async fn wrong_swap(
-        &self,
-        id: CommandId,
-        expect: Expect,
-        next: &Record,
-    ) -> Result<Written, Error> {
         let reading = self.inner.get(id).await?;
-        let next = self.mangled(next);
-        let expect = self.careless(expect, &reading);
-        match self.wrong {
-            Wrong::SwapInserts if reading.entry.is_none() => {
-                self.inner.insert(id, Fresh::Record(&next)).await
-            }
-            Wrong::SwapNeverInserts if expect == Expect::Absent => Ok(Written::Refused(reading)),
-            Wrong::SwapLooksThenWrites if expect.met_by(reading.found()) => {
+        let change = self.careless(mangled.as_ref(), &reading);
+        let is_insert = matches!(change, Change::Insert(_) | Change::InsertMarker);
+        let is_met = change.is_met_by(reading.found());
+        match (self.wrong, change) {
+            (Wrong::InsertWritesOver, _) if is_insert => self.force(id, change).await,
+            (Wrong::InsertLooksThenWrites, _) if is_insert && reading.entry.is_none() => {
                 yield_now().await;
-                self.force(id, Fresh::Record(&next)).await
+                self.force(id, change).await
             }
-            Wrong::SwapLosesWrites if expect.met_by(reading.found()) && self.nth_write() % 10 == 9 => {
+            (Wrong::InsertHiddenRetry, _) if is_insert => {
+                drop(self.inner.write(id, change).await?);
+                self.inner.write(id, change).await
+            }
+            (Wrong::UnreadableIsWrittenOver, _) if is_insert && reading.found() == Found::Unreadable => {
+                self.force(id, change).await
+            }
+            (Wrong::RecordOverMarker, _) if is_insert && reading.found() == Found::Moved => {
+                self.force(id, change).await
+            }
+            (Wrong::SwapInserts, Change::Replace(_, next)) if reading.entry.is_none() => {
+                self.inner.write(id, Change::Insert(next)).await
+            }
+            (Wrong::SwapLooksThenWrites, Change::Replace(..)) if is_met => {
+                yield_now().await;
+                self.force(id, change).await
+            }
+            (Wrong::SwapLosesWrites, Change::Replace(..)) if is_met && self.nth_write() % 10 == 9 => {
                 Ok(Written::Done { now: reading.now })
             }
-            _ => self.inner.swap(id, expect, &next).await,
-        }
-    }
-
-    pub(super) async fn wrong_remove(&self, id: CommandId, expect: Expect) -> Result<Written, Error> {
-        let reading = self.inner.get(id).await?;
-        let expect = match (self.wrong, reading.record()) {
-            (Wrong::RemovesRegardless, Some(record)) => Expect::unchanged(record),
-            (Wrong::RemovalOfNothingDone, None) => return Ok(Written::Done { now: reading.now }),
-            _ => self.careless(expect, &reading),
-        };
-        self.inner.remove(id, expect).await
-    }
-
-    pub(super) async fn wrong_remove_marker(&self, id: CommandId) -> Result<Written, Error> {
-        let reading = self.inner.get(id).await?;
-        match reading.record() {
-            Some(record) if self.is(Wrong::RecordGoesAsMarker) => {
-                self.inner.remove(id, Expect::unchanged(record)).await
+            (Wrong::RemovalOfNothingDone, Change::Remove(_)) if reading.record().is_none() => {
+                Ok(Written::Done { now: reading.now })
             }
-            _ => self.inner.remove_marker(id).await,
+            _ => self.inner.write(id, change).await,
         }
     }
 
-    /// The condition, with what is ignored taken from what stands there.
-    fn careless(&self, expect: Expect, reading: &Reading) -> Expect {
-        let (Expect::Unchanged { version, token, state }, Some(stands)) = (expect, reading.record()) else {
-            return expect;
+    /// The change, on a condition of which what is ignored is taken from what stands there.
+    fn careless<'a>(&self, change: Change<&'a Record>, reading: &Reading) -> Change<&'a Record> {
+        let Some(stands) = reading.record() else { return change };
+        let looser = |unchanged: Unchanged| match self.wrong {
+            Wrong::IgnoresVersion => Unchanged { version: stands.version(), ..unchanged },
+            Wrong::IgnoresToken => Unchanged { token: stands.token(), ..unchanged },
+            Wrong::IgnoresState => Unchanged { state: stands.state_name(), ..unchanged },
+            _ => unchanged,
         };
-        match self.wrong {
-            Wrong::IgnoresVersion => Expect::Unchanged { version: stands.version(), token, state },
-            Wrong::IgnoresToken => Expect::Unchanged { version, token: stands.token(), state },
-            Wrong::IgnoresState => Expect::Unchanged { version, token, state: stands.state_name() },
-            _ => expect,
+        match change {
+            Change::Remove(_) if self.is(Wrong::RemovesRegardless) => Change::Remove(Unchanged::of(stands)),
+            Change::RemoveMarker if self.is(Wrong::RecordGoesAsMarker) => {
+                Change::Remove(Unchanged::of(stands))
+            }
+            Change::Replace(unchanged, next) => Change::Replace(looser(unchanged), next),
+            Change::Remove(unchanged) => Change::Remove(looser(unchanged)),
+            change => change,
         }
     }
 

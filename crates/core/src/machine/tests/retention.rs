@@ -26,7 +26,7 @@ fn peer_bug_purge_removes_what_is_in_progress_or_unknown() {
             State::Claimed { .. } | State::Processing { .. } | State::Unknown { .. } => {
                 assert_eq!(purged, Err(Refusal::WrongState), "{record:?}");
             }
-            _ => assert_eq!(purged, Ok(Expect::unchanged(&record)), "{record:?}"),
+            _ => assert_eq!(purged, Ok(Unchanged::of(&record)), "{record:?}"),
         }
     }
 }

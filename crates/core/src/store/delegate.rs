@@ -1,0 +1,169 @@
+//! A store in front of another one.
+
+use super::{
+    Capabilities, Census, Change, Count, Counted, Cursor, Filter, Hazard, Item, Page, Pending, Reading,
+    Setting, Store, Tally, Written,
+};
+use crate::id::{CommandId, OperationId};
+use crate::record::{Record, StateName};
+use crate::time::Time;
+use bytes::Bytes;
+use std::pin::Pin;
+
+/// A store that stands in front of another one and does something of its own to some of its calls. Every call that it does not
+/// answer itself is passed on. Whoever implements this has a [`Store`].
+#[expect(missing_docs, reason = "each method is the one of Store that has its name")]
+pub trait Delegate: Send + Sync + 'static {
+    /// The store that calls are passed on to.
+    fn inner(&self) -> &dyn Store;
+
+    fn name(&self) -> String {
+        self.inner().name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner().capabilities()
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        self.inner().hazards()
+    }
+
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
+        self.inner().write(id, change)
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        self.inner().get(id)
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        self.inner().find(operation_id)
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.inner().page(filter, after, limit)
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.inner().due(after, limit)
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.inner().markers(after, limit)
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        self.inner().count(what, at_most)
+    }
+
+    fn census(&self) -> Pending<'_, Census> {
+        self.inner().census()
+    }
+
+    fn tally<'a>(
+        &'a self,
+        state: Option<StateName>,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Pending<'a, Tally> {
+        self.inner().tally(state, after, limit)
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        self.inner().settings()
+    }
+
+    fn set<'a>(
+        &'a self,
+        name: &'a str,
+        expect: Option<&'a [u8]>,
+        next: Option<&'a [u8]>,
+    ) -> Pending<'a, Setting> {
+        self.inner().set(name, expect, next)
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.inner().close()
+    }
+
+    fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        self.inner().changed(id)
+    }
+}
+
+impl<D: Delegate> Store for D {
+    fn name(&self) -> String {
+        Delegate::name(self)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Delegate::capabilities(self)
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        Delegate::hazards(self)
+    }
+
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
+        Delegate::write(self, id, change)
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        Delegate::get(self, id)
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        Delegate::find(self, operation_id)
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Delegate::page(self, filter, after, limit)
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Delegate::due(self, after, limit)
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Delegate::markers(self, after, limit)
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        Delegate::count(self, what, at_most)
+    }
+
+    fn census(&self) -> Pending<'_, Census> {
+        Delegate::census(self)
+    }
+
+    fn tally<'a>(
+        &'a self,
+        state: Option<StateName>,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Pending<'a, Tally> {
+        Delegate::tally(self, state, after, limit)
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        Delegate::settings(self)
+    }
+
+    fn set<'a>(
+        &'a self,
+        name: &'a str,
+        expect: Option<&'a [u8]>,
+        next: Option<&'a [u8]>,
+    ) -> Pending<'a, Setting> {
+        Delegate::set(self, name, expect, next)
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Delegate::close(self)
+    }
+
+    fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        Delegate::changed(self, id)
+    }
+}
