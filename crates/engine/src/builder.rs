@@ -23,7 +23,7 @@ use crate::tasks::Tasks;
 use crate::time::{self, Heartbeat, TrustedTime};
 use crate::{reconcile, sweep};
 use semel_core::id::CommandId;
-use semel_core::store::{self, Store};
+use semel_core::store::{self, Counting, Store};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -163,6 +163,11 @@ impl Builder {
     /// Outside a tokio runtime, unless another place for tasks was handed in.
     pub async fn build(self) -> Result<Engine, BuildError> {
         let quota = Keepers::new(&self.quotas).map_err(BuildError::Quotas)?;
+        if self.store.capabilities().counts != Counting::Exact
+            && let Some(cap) = self.quotas.counted_by_the_store()
+        {
+            return Err(BuildError::Quotas(QuotasError::NotCounted(cap)));
+        }
         // The argument that no node claims under a secret that was replaced rests on this.
         if self.terms.in_flight <= self.settings.store_timeout {
             return Err(BuildError::Secrets(secrets::Error::Terms));

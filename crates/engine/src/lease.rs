@@ -11,6 +11,7 @@ use crate::engine::{Engine, judged};
 use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Event;
+use crate::operator::Looked;
 use crate::ownership::{Finished, Ownership, Unwritten};
 use crate::recognise::Recognised;
 use crate::sealing::Seal;
@@ -24,6 +25,7 @@ use semel_core::store;
 use semel_core::time::Time;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// An attempt that a worker outside the engine makes. Nothing renews it but the worker, and dropping it releases
@@ -75,14 +77,25 @@ impl Engine {
     pub async fn lease(&self, id: CommandId, token: Token) -> Result<Option<Lease>, store::Error> {
         let asked = self.node.clock.uptime();
         let reading = self.node.get(id).await?;
-        let record = reading.record().filter(|record| record.token() == token).cloned();
+        let record = reading.record().filter(|record| record.token() == token);
+        Ok(record.map(|record| self.lease_on(id, record, asked, reading.now)))
+    }
+
+    /// The same, of a record that was just looked up.
+    pub fn lease_of(&self, looked: &Looked, token: Token) -> Option<Lease> {
+        let Looked { id, record, .. } = looked;
+        let now = self.node.now_at_the_latest().at;
+        (record.token() == token).then(|| self.lease_on(*id, record, self.node.clock.uptime(), now))
+    }
+
+    /// A lease on a record that stood in the store at `now`, which was not before the uptime `asked`.
+    fn lease_on(&self, id: CommandId, record: &Record, asked: Duration, now: Time) -> Lease {
+        // How long ago its owner wrote is known from the dates alone, since that may have been in another process.
+        let held_since = asked.saturating_sub(machine::held_for(record, now));
         // What it was claimed with is not known any more: sealed, wherever there are keys.
-        let ownership = |record: Record| {
-            // How long ago its owner wrote is known from the dates alone, since that may have been in another process.
-            let held_since = asked.saturating_sub(machine::held_for(&record, reading.now));
-            Ownership::new(Arc::clone(&self.node), id, record, held_since, Seal::default())
-        };
-        Ok(record.map(|record| Lease { ownership: Arc::new(ownership(record)) }))
+        let ownership =
+            Ownership::new(Arc::clone(&self.node), id, record.clone(), held_since, Seal::default());
+        Lease { ownership: Arc::new(ownership) }
     }
 }
 
@@ -126,6 +139,11 @@ impl Lease {
     /// What the store indexes it by.
     pub fn id(&self) -> CommandId {
         self.ownership.id
+    }
+
+    /// The record, as this node last knew it to be stored.
+    pub fn record(&self) -> Arc<Record> {
+        self.ownership.record()
     }
 
     /// What proves that the attempt is the holder's. Whoever knows it can end the attempt.

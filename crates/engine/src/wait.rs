@@ -96,6 +96,12 @@ pub(crate) async fn for_remote<L>(
 ) -> Result<Answer<L>, store::Error> {
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
     let mut changed = node.store.changed(id);
+    if changed.is_some()
+        && machine::attend(reading.found(), command, node.at(reading.now)) == Reply::InProgress
+    {
+        // It may have changed before this was told of changes.
+        reading = node.get(id).await?;
+    }
     loop {
         let reply = machine::attend(reading.found(), command, node.at(reading.now));
         if reply != Reply::InProgress || node.clock.uptime() >= until {

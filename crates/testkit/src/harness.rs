@@ -7,7 +7,7 @@
 use crate::clock::FakeClock;
 use bytes::Bytes;
 use semel_core::id::CommandId;
-use semel_core::store::Store;
+use semel_core::store::{Sharing, Store};
 use semel_core::time::Time;
 use std::any::Any;
 use std::pin::Pin;
@@ -128,7 +128,7 @@ impl Subject {
     pub(crate) async fn two_handles(&self) -> [Arc<dyn Store>; 2] {
         let second = match &self.join {
             Some(join) => join().await,
-            None if self.store.capabilities().shared => {
+            None if self.store.capabilities().shared != Sharing::Process => {
                 panic!("the store says that nodes share it: Subject::joined_by has to show it")
             }
             None => Arc::clone(&self.store),

@@ -86,6 +86,7 @@ caught! {
     the_due_come_in_full: DueUnbounded by due::ten_thousand_are_swept_in_chunks;
     pages_skip: PageSkips by paging::every_record_is_shown_once_the_oldest_first;
     pages_repeat: PageRepeats by paging::what_is_there_throughout_is_shown_once_while_others_write;
+    pages_are_too_heavy: PageTooHeavy by paging::a_page_is_bounded_in_bytes;
     pages_are_too_long: PageUnbounded by paging::every_record_is_shown_once_the_oldest_first;
     pages_never_end: PageNeverEnds by paging::an_empty_store_has_one_empty_page;
     filters_ignore_case: FilterIgnoresCase by identity::hostile_scopes_and_keys_are_searched_for_exactly;

@@ -16,8 +16,8 @@ use semel::core::id::{CommandId, OperationId};
 use semel::core::machine::{Found, Unchanged};
 use semel::core::record::{Record, StateName};
 use semel::core::store::{
-    Capabilities, Change, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page, Pending, Reading,
-    Setting, Store, Written,
+    Capabilities, Change, ClockSource, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page,
+    Pending, Reading, Setting, Sharing, Store, Written,
 };
 use semel::core::time::Time;
 use semel::memory;
@@ -259,7 +259,8 @@ impl Store for Network {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: true, shared: true, own_clock: true, ..self.world.store.capabilities() }
+        let (shared, clock) = (Sharing::Machines, ClockSource::One);
+        Capabilities { durable: true, shared, clock, ..self.world.store.capabilities() }
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {

@@ -29,7 +29,7 @@ pub use change::Change;
 pub use delegate::Delegate;
 pub use error::{Error, Kind};
 pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
-pub use traits::{Capabilities, Clock, Hazard, Severity};
+pub use traits::{Capabilities, Clock, ClockSource, Counting, Hazard, Order, Severity, Sharing};
 
 use crate::codec;
 use crate::id::{CommandId, OperationId};
@@ -39,6 +39,9 @@ use crate::time::Time;
 use bytes::Bytes;
 use std::fmt;
 use std::pin::Pin;
+
+/// How many bytes of entries one page of [`Store::page`], [`Store::due`] or [`Store::markers`] holds, besides one more entry.
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
 
 /// An answer on its way.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -141,11 +144,12 @@ pub trait Store: Send + Sync + 'static {
     /// The record with this operation id, and the id that it stands under.
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)>;
 
-    /// Records for operators, the oldest first, `limit` at most. A page may hold fewer and still have a next one: the
-    /// work that a store puts into one page is bounded.
+    /// Records for operators, in the store's [order](Capabilities::order), `limit` at most. A page may hold fewer and still have a next one: the
+    /// work that a store puts into one page is bounded, and so are its bytes ([`PAGE_BYTES_MAX`]).
     fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
 
-    /// Records whose [`Record::due_at`] is not after the store's time, the longest overdue first, `limit` at most.
+    /// Records whose [`Record::due_at`] is not after the store's time, the longest overdue first, `limit` at most. Bounded in
+    /// bytes like a [page](Self::page).
     fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
 
     /// Moved markers, `limit` at most.

@@ -4,19 +4,71 @@ use crate::time::Time;
 
 /// What a kind of store can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about a store, not a state")]
 pub struct Capabilities {
     /// Records outlive the process.
     pub durable: bool,
-    /// Several nodes can work on it at once.
-    pub shared: bool,
-    /// It has a clock of its own, so that no node's clock judges a lease. Where it has not, a policy needs an
-    /// allowance for clock skew as soon as two machines share the store.
-    pub own_clock: bool,
+    /// Which nodes can work on it at once.
+    pub shared: Sharing,
+    /// Whose clock tells the store's time.
+    pub clock: ClockSource,
+    /// What its [counts](super::Store::count) are worth.
+    pub counts: Counting,
+    /// In which order it [lists](super::Store::page) records.
+    pub order: Order,
     /// It tells waiters of changes that other nodes made.
     pub notifies: bool,
     /// The most bytes of one entry.
     pub entry_bytes_max: u64,
+}
+
+impl Capabilities {
+    /// Whether nodes can read different times at one moment, so that somebody has to say by how much these may differ.
+    pub fn clocks_can_differ(&self) -> bool {
+        self.shared == Sharing::Machines && self.clock != ClockSource::One
+    }
+}
+
+/// Which nodes can work on a store at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// One only: it is part of a process.
+    Process,
+    /// Those on one machine.
+    Machine,
+    /// Those on any number of machines.
+    Machines,
+}
+
+/// Whose clock tells a store's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockSource {
+    /// One clock tells every node the time: a server's.
+    One,
+    /// The clock of whichever machine does the work: of a server among several, or of the node where store and node share a
+    /// machine.
+    EachMachine,
+    /// The store has none. Each node reads its own.
+    None,
+}
+
+/// What a store's counts are worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// They say how many there are. A cap on the number of records needs that.
+    Exact,
+    /// They are near enough for people and metrics.
+    Approximate,
+    /// It does not count. Questions for a count are refused.
+    None,
+}
+
+/// In which order a store lists records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// In the order in which they were first written.
+    OldestFirst,
+    /// In one of its own. Every record that stays comes once all the same.
+    Own,
 }
 
 /// How bad a hazard is.

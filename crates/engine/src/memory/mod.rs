@@ -15,8 +15,8 @@ use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Entry, Record};
 use semel_core::store::{
-    self, Capabilities, Change, Clock, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page,
-    Pending, Reading, Setting, Severity, Written,
+    self, Capabilities, Change, Clock, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
+    Item, Kind, Order, PAGE_BYTES_MAX, Page, Pending, Reading, Setting, Severity, Sharing, Written,
 };
 use semel_core::time::Time;
 use shelf::{Place, Shelf};
@@ -102,8 +102,10 @@ impl store::Store for Store {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             durable: false,
-            shared: false,
-            own_clock: false,
+            shared: Sharing::Process,
+            clock: ClockSource::EachMachine,
+            counts: Counting::Exact,
+            order: Order::OldestFirst,
             notifies: false,
             entry_bytes_max: u64::MAX,
         }
@@ -163,15 +165,16 @@ impl store::Store for Store {
         Box::pin(async move {
             let after = after.map(shelf::read_cursor).transpose()?;
             let held = self.held()?;
-            let (mut items, mut next) = (Vec::new(), None);
+            let (mut items, mut next, mut bytes) = (Vec::new(), None, 0);
             for (looked_at, (position, id)) in held.shelf.oldest_first(after).enumerate() {
-                if looked_at == PAGE_WORK_MAX || items.len() == limit {
+                if looked_at == PAGE_WORK_MAX || items.len() == limit || bytes >= PAGE_BYTES_MAX {
                     next = next.or_else(|| after.map(shelf::cursor));
                     return Ok(Page { now: self.clock.now(), items, next });
                 }
                 let item = held.shelf.item(id);
                 if wanted(&item) {
                     items.push(item);
+                    bytes += held.shelf.bytes(id).map_or(0, Bytes::len);
                 }
                 next = Some(shelf::cursor((position, id)));
             }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use semel_core::codec;
 use semel_core::id::{CallerHash, CommandId, OperationId};
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Count, Cursor, Error, Item, Kind, Page};
+use semel_core::store::{Count, Cursor, Error, Item, Kind, PAGE_BYTES_MAX, Page};
 use semel_core::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -153,9 +153,13 @@ impl Shelf {
     /// The first `limit` of a walk.
     pub(super) fn chunk(&self, now: Time, walk: impl Iterator<Item = Position>, limit: usize) -> Page {
         let mut walk = walk.peekable();
-        let (mut items, mut next) = (Vec::new(), None);
-        for position in walk.by_ref().take(limit) {
+        let (mut items, mut next, mut bytes) = (Vec::new(), None, 0);
+        while items.len() < limit
+            && bytes < PAGE_BYTES_MAX
+            && let Some(position) = walk.next()
+        {
             items.push(self.item(position.1));
+            bytes += self.bytes(position.1).map_or(0, Bytes::len);
             next = Some(cursor(position));
         }
         Page { now, items, next: next.filter(|_| walk.peek().is_some()) }

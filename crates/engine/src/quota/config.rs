@@ -122,6 +122,12 @@ impl Quotas {
             && self.records_in_total.is_none()
     }
 
+    /// A cap that needs a store which counts exactly, by name, where there is one.
+    pub(crate) fn counted_by_the_store(&self) -> Option<&'static str> {
+        let per_caller = self.records_per_caller.map(|_| "records_per_caller");
+        per_caller.or_else(|| self.records_in_total.map(|_| "records_in_total"))
+    }
+
     /// Says what is wrong with the limits, if anything is: limits that fail here must not be put to use.
     pub fn check(&self) -> Result<(), QuotasError> {
         let rates = [
@@ -160,11 +166,17 @@ pub enum QuotasError {
     NobodyTracked,
     /// The window is too short to stand for records that are kept.
     WindowTooShort,
+    /// A cap on records on a store that cannot tell exactly how many there are.
+    NotCounted(&'static str),
 }
 
 impl fmt::Display for QuotasError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotCounted(name) => write!(
+                f,
+                "{name}: this store cannot tell exactly how many records there are; limit the rate of new keys instead"
+            ),
             Self::RateInNoTime(name) => {
                 write!(f, "{name}: the span that keys are counted in must be longer than zero")
             }

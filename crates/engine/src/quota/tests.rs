@@ -338,7 +338,7 @@ impl Store for Counts {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { durable: false, shared: false, own_clock: false, notifies: false, entry_bytes_max: 0 }
+        crate::memory::Store::new().capabilities()
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {

@@ -1,6 +1,7 @@
 //! What the engine promises, on the memory store and a clock that tests turn.
 
 mod blocking;
+mod calls;
 mod clock;
 mod doubt;
 mod ending;

@@ -1,10 +1,16 @@
 //! Twins wait for what runs, here or on another node, and never begin anything.
 
 use super::world::{World, charge, intent, intent_under, never, secs};
+use futures_util::FutureExt;
 use semel::core::classify::Ending;
+use semel::core::id::CommandId;
+use semel::core::machine::{self, Stamp};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
-use semel::{Attempt, Claimed, Engine, Failed, RunError, Told};
+use semel::core::store::{Change, Clock as _, Delegate, Store, Written};
+use semel::{Attempt, Claimed, Engine, Failed, RunError, SystemRandom, Told};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -184,4 +190,55 @@ async fn whoever_attends_is_told_the_outcome_or_that_it_still_runs_and_begins_no
     world.pass(secs(2)).await;
     assert!(matches!(late.await.expect("no panic"), Told::Replayed(_)));
     assert_eq!(world.record().await.attempt(), 1);
+}
+
+/// A store that tells of changes, and is told right before it is first asked to: the record has just changed then.
+struct Notifying {
+    inner: Arc<dyn Store>,
+    end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Delegate for Notifying {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn changed(&self, _: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        if let Some(end) = self.end.lock().expect("no panic").take() {
+            end();
+        }
+        Some(Box::pin(std::future::pending()))
+    }
+}
+
+#[tokio::test]
+async fn a_change_between_the_first_look_and_the_subscription_is_noticed() {
+    let world = World::new();
+    let one = world.engine().await;
+    let Claimed::Yours(lease) = one.claim(&intent("k", "5")).await.expect("claimed") else {
+        panic!("nobody else has it")
+    };
+    let write = machine::finish(
+        &lease.record(),
+        lease.token(),
+        Ending::Succeeded(Outcome::value("7")),
+        Stamp::new(world.clock.now(), "one", ""),
+    );
+    let (store, id, write) = (Arc::clone(&world.store), lease.id(), write.expect("its own"));
+    let end = move || {
+        let written = store.write(id, Change::from(&write)).now_or_never().expect("memory answers at once");
+        assert!(matches!(written, Ok(Written::Done { .. })), "{written:?}");
+    };
+    let notifying = Notifying { inner: world.store.clone(), end: Mutex::new(Some(Box::new(end))) };
+    let other = Engine::builder(Arc::new(notifying)).on(
+        Arc::new(world.clock.clone()),
+        Arc::new(SystemRandom),
+        Arc::new(tokio::runtime::Handle::current()),
+    );
+    let other = other.build().await.expect("the store answers");
+    let waiting = twin(&other, "k");
+    // No time passes: a waiter that sleeps does not wake.
+    world.rest().await;
+    assert!(waiting.is_finished(), "it changed before anybody was told of changes");
+    assert_eq!(waiting.await.expect("no panic").expect("the outcome").value, 7);
 }

@@ -162,7 +162,7 @@ pub(super) async fn renew(
 ) -> Result<Response, Problem> {
     let token = token(&renewal.token)?;
     let begin = renewal.begin.unwrap_or(false);
-    let (looked, lease) = own(&shared, id, token).await?;
+    let (looked, mut lease) = own(&shared, id, token).await?;
     let written = if begin && looked.record.state_name() == StateName::Claimed {
         lease.start().await
     } else {
@@ -174,7 +174,7 @@ pub(super) async fn renew(
         Err(NotYours::ClockNotTrusted) => return Err(clock_not_trusted(id)),
         // The same step may have come a moment before, from a twin of this request.
         Err(NotYours::Lost) => {
-            let (_, lease) = own(&shared, id, token).await?;
+            lease = own(&shared, id, token).await?.1;
             let renewed = lease.renew().await;
             renewed.map_err(|error| match error {
                 NotYours::Store(error) => Problem::store(&error),
@@ -183,12 +183,12 @@ pub(super) async fn renew(
             })?;
         }
     }
-    let looked = look(&shared, id).await?;
-    let is_under_way = !begin || looked.record.state_name() == StateName::Processing;
-    if looked.record.token() != token || looked.record.lease_until().is_none() || !is_under_way {
+    let record = lease.record();
+    let is_under_way = !begin || record.state_name() == StateName::Processing;
+    if record.lease_until().is_none() || !is_under_way {
         return Err(lost(id, Some(&looked)));
     }
-    Ok(json(StatusCode::OK, &Standing::of(&looked.record)))
+    Ok(json(StatusCode::OK, &Standing::of(&record)))
 }
 
 /// Stores how an attempt ended. May be sent again until it is answered: the same outcome is answered the same.
@@ -300,8 +300,7 @@ async fn look(shared: &Shared, id: OperationId) -> Result<Looked, Problem> {
 /// The record and the lease, where both are the token's.
 async fn own(shared: &Shared, id: OperationId, token: Token) -> Result<(Looked, Lease), Problem> {
     let looked = look(shared, id).await?;
-    let lease = shared.engine.lease(looked.id, token).await.map_err(|error| Problem::store(&error))?;
-    match lease {
+    match shared.engine.lease_of(&looked, token) {
         Some(lease) => Ok((looked, lease)),
         None => Err(lost(id, Some(&looked))),
     }

@@ -69,7 +69,10 @@ fn hashing_secret(table: &Table<'_, '_>, key: &str, (text, span): &(&str, Span))
 pub(super) fn clock(table: &Table<'_, '_>, sweep: &Table<'_, '_>, keeping: &mut Keeping) {
     let clock = &mut keeping.settings.clock;
     for before in [sweep, table] {
-        clock.skew = before.limit("skew").unwrap_or(clock.skew);
+        if let Some(skew) = before.limit("skew") {
+            clock.skew = skew;
+            keeping.skew_is_chosen = true;
+        }
         clock.steady_for = before.duration("steady_for").unwrap_or(clock.steady_for);
     }
     clock.settle = table.duration("settle").unwrap_or(clock.settle);

@@ -25,6 +25,7 @@ pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
             QuotasError::RateInNoTime(key) | QuotasError::NothingAllowed(key) => key,
             QuotasError::NobodyTracked => "tracked_max",
             QuotasError::WindowTooShort => "address_window",
+            QuotasError::NotCounted(key) => key,
         };
         table.page.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
     }

@@ -17,6 +17,8 @@ use std::time::Duration;
 pub struct Keeping {
     /// Spans and bounds of the engine.
     pub settings: Settings,
+    /// Somebody has said by how much clocks may differ, and not left it at the default.
+    pub skew_is_chosen: bool,
     /// The file that records are written to before they are deleted. None otherwise.
     pub archive: Option<PathBuf>,
     /// What keys and callers are hashed with.
@@ -91,7 +93,14 @@ impl Default for Limits {
 
 /// An engine to be, on `store`, as `plan` has it. Opens the archive, where there is one.
 pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, String> {
-    let Keeping { settings, archive, hashing } = &plan.keeping;
+    let Keeping { settings, skew_is_chosen, archive, hashing } = &plan.keeping;
+    if store.capabilities().clocks_can_differ() && !skew_is_chosen {
+        return Err(format!(
+            "{}: machines that share this store do not share a clock; set [clock] skew to the most that their clocks can differ \
+             by",
+            plan.store
+        ));
+    }
     let mut builder =
         Engine::builder(Arc::clone(store)).settings(settings.clone()).quotas(plan.quotas.clone());
     if let Some(ring) = &plan.sealing {
@@ -107,4 +116,42 @@ pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, St
         builder = builder.rotate_to(next.clone());
     }
     Ok(builder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use semel::core::store::{Capabilities, ClockSource, Delegate, Sharing};
+    use semel::memory;
+
+    /// A store on several machines, each with a clock of its own.
+    struct Scattered(memory::Store);
+
+    impl Delegate for Scattered {
+        fn inner(&self) -> &dyn Store {
+            &self.0
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            let (shared, clock) = (Sharing::Machines, ClockSource::EachMachine);
+            Capabilities { shared, clock, ..self.0.capabilities() }
+        }
+    }
+
+    #[test]
+    fn machines_without_one_clock_need_somebody_to_say_how_far_clocks_may_differ() {
+        let built = |store: Arc<dyn Store>, config: &str| {
+            let target = crate::upstream::Target::parse("http://127.0.0.1:1").expect("a target");
+            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan();
+            builder(&plan.expect("a plan"), &store).map(drop)
+        };
+        let scattered = || Arc::new(Scattered(memory::Store::new()));
+        let refused = built(scattered(), "").expect_err("nobody has said so");
+        assert!(refused.contains("[clock] skew"), "{refused}");
+        for config in ["[clock]\nskew = \"2s\"\n", "[sweep]\nskew = \"2s\"\n"] {
+            assert_eq!(built(scattered(), config), Ok(()), "{config}");
+        }
+        assert_eq!(built(Arc::new(memory::Store::new()), ""), Ok(()), "one machine has one clock");
+    }
 }

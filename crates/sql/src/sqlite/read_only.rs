@@ -3,12 +3,13 @@
 //! What lives here: [`ReadOnlyStore`], which answers questions and refuses every write. What must never: a file that is
 //! created, a table that is made, or a log that is started anew.
 
+use super::Options;
 use super::hazards;
 use super::open::File;
 use super::reader::{Reader, reading};
 use super::schema;
+use super::store::capabilities;
 use super::write::Place;
-use super::{ENTRY_BYTES_MAX, Options};
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::Record;
@@ -62,13 +63,7 @@ impl Store for ReadOnlyStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durable: true,
-            shared: true,
-            own_clock: false,
-            notifies: false,
-            entry_bytes_max: ENTRY_BYTES_MAX,
-        }
+        capabilities()
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {

@@ -11,12 +11,10 @@ use rusqlite::types::ValueRef;
 use semel_core::codec;
 use semel_core::id::CommandId;
 use semel_core::record::{Entry, StateName};
-use semel_core::store::{Callers, Cursor, Error, Filter, Item, Kind, Page};
+use semel_core::store::{Callers, Cursor, Error, Filter, Item, Kind, PAGE_BYTES_MAX, Page};
 
 /// How many rows one page looks at, wanted or not.
 const LOOK_MAX: usize = 10_000;
-/// How many bytes of entries one page holds, give or take one entry.
-const BYTES_MAX: usize = 16 << 20;
 
 /// Where a page ended: a number that the order goes by, and a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +102,7 @@ impl Reader {
             let (mut items, mut looked_at, mut bytes_held) = (Vec::new(), 0, 0);
             let mut last = after.cloned();
             while let Some(row) = rows.next()? {
-                if items.len() >= limit || looked_at >= LOOK_MAX || bytes_held >= BYTES_MAX {
+                if items.len() >= limit || looked_at >= LOOK_MAX || bytes_held >= PAGE_BYTES_MAX {
                     return Ok(Page { now, items, next: last });
                 }
                 looked_at += 1;

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
-    self, Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page,
-    Pending, Reading, Setting, Tally, Written,
+    self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
+    Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -23,13 +23,7 @@ impl store::Store for Store {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            durable: true,
-            shared: true,
-            own_clock: false,
-            notifies: false,
-            entry_bytes_max: ENTRY_BYTES_MAX,
-        }
+        capabilities()
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -119,6 +113,19 @@ impl store::Store for Store {
                 other => unreachable!("a setting is not answered {other:?}"),
             }
         })
+    }
+}
+
+/// What a file can do, whether it is written to or looked at.
+pub(super) fn capabilities() -> Capabilities {
+    Capabilities {
+        durable: true,
+        shared: Sharing::Machine,
+        clock: ClockSource::EachMachine,
+        counts: Counting::Exact,
+        order: Order::OldestFirst,
+        notifies: false,
+        entry_bytes_max: ENTRY_BYTES_MAX,
     }
 }
 

@@ -4,7 +4,9 @@ use crate::scratch::{Hand, NOW, Scratch, claim_at, claimed, finished, id, insert
 use semel_core::id::OperationId;
 use semel_core::machine::Unchanged;
 use semel_core::record::{Entry, StateName, Token};
-use semel_core::store::{Capabilities, Change, Kind, Setting, Store as _, Written};
+use semel_core::store::{
+    Capabilities, Change, ClockSource, Counting, Kind, Order, Setting, Sharing, Store as _, Written,
+};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 
@@ -166,8 +168,10 @@ async fn it_says_what_it_can_do() {
     let store = scratch.open();
     let expected = Capabilities {
         durable: true,
-        shared: true,
-        own_clock: false,
+        shared: Sharing::Machine,
+        clock: ClockSource::EachMachine,
+        counts: Counting::Exact,
+        order: Order::OldestFirst,
         notifies: false,
         entry_bytes_max: 1 << 29,
     };

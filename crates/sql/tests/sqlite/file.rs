@@ -218,10 +218,7 @@ async fn a_damaged_page_spoils_what_lies_on_it_and_is_found() {
 
     let store = scratch.open();
     assert_eq!(store.get(id(7)).await.expect("it lies elsewhere").record(), Some(&claimed(7)));
-    let error = store
-        .write(id(1000), Change::Insert(&claimed(1000)))
-        .await
-        .expect_err("not written");
+    let error = store.write(id(1000), Change::Insert(&claimed(1000))).await.expect_err("not written");
     assert_eq!(error.kind(), Kind::Unfit, "{error}");
     assert_eq!(store.get(id(1000)).await.expect("read").entry, None, "nothing of it was written");
     assert_ne!(store.verify().await.expect("read"), Vec::<String>::new());

@@ -9,7 +9,7 @@ use crate::walk;
 use semel_core::machine::{self, Due};
 use semel_core::policy::Policy;
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Change, Count, Item, Store};
+use semel_core::store::{Change, ClockSource, Count, Item, Store};
 use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub async fn nothing_is_due_before_its_time(subject: Subject) {
     let store = &**subject.store();
     let skewed = Policy { skew: 2 * HOUR, ..policy() };
     insert(store, &command(1), &first(&command_under(1, skewed), token(1), START)).await;
-    if store.capabilities().own_clock {
+    if store.capabilities().clock == ClockSource::One {
         subject.turn(START + 2 * HOUR).await;
     } else {
         subject.turn(START + 3 * HOUR - Duration::from_millis(1)).await;

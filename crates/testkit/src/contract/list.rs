@@ -80,6 +80,7 @@ macro_rules! __promises {
             }
             paging {
                 every_record_is_shown_once_the_oldest_first
+                a_page_is_bounded_in_bytes
                 an_empty_store_has_one_empty_page
                 a_filter_shows_exactly_what_it_wants
                 a_filter_finds_the_few_among_thousands

@@ -3,21 +3,24 @@
 use crate::crowd::at_once;
 use crate::harness::Subject;
 use crate::scene::{
-    HOUR, START, bring, command, command_in, finish, first, insert, is_done, paid, policy, read, renew, token,
+    HOUR, START, bring, command, command_in, finish, first, insert, is_done, paid, policy, read, renew, swap,
+    token,
 };
 use crate::walk;
+use semel_core::classify::Ending;
 use semel_core::id::CommandId;
 use semel_core::machine::Unchanged;
+use semel_core::outcome::Outcome;
 use semel_core::record::{Record, StateName};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Callers, Change, Filter, Store, Written};
+use semel_core::store::{Callers, Change, Filter, Order, PAGE_BYTES_MAX, Store, Written};
 use semel_core::time::Time;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Every record comes once, the oldest first, whatever the size of the pages.
+/// Every record comes once, the oldest first where the store says so, whatever the size of the pages.
 pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
     let store = &**subject.store();
     let mut expected = Vec::new();
@@ -32,11 +35,58 @@ pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
     let changed = read(store, &command(3)).await;
     let write = finish(changed.record().expect("it stands"), paid(), START + HOUR);
     assert!(is_done(&store.write(command(3).id, Change::from(&write)).await.expect("an answer")));
+    let is_ordered = store.capabilities().order == Order::OldestFirst;
+    if !is_ordered {
+        expected.sort_unstable();
+    }
     for limit in [1, 7, 50, 1_000] {
-        let shown: Vec<_> =
+        let mut shown: Vec<_> =
             walk::page(store, &Filter::default(), limit).await.iter().map(|item| item.id).collect();
+        if !is_ordered {
+            shown.sort_unstable();
+        }
         assert_eq!(shown, expected, "in pages of {limit}");
     }
+}
+
+/// However many records a page may have, it holds no more bytes of them than a page may, besides one more; and every record
+/// comes all the same.
+pub async fn a_page_is_bounded_in_bytes(subject: Subject) {
+    const LARGE: usize = 6;
+    const SIZE: usize = PAGE_BYTES_MAX / 4 * 3;
+    let store = &**subject.store();
+    if store.capabilities().entry_bytes_max < SIZE as u64 + 4_096 {
+        return;
+    }
+    subject.turn(START).await;
+    let mut expected = Vec::new();
+    for n in 0..LARGE as u64 {
+        let (command, token) = (command(n), token(n));
+        let record = first(&command, token, START);
+        insert(store, &command, &record).await;
+        swap(store, &command, &finish(&record, Ending::Succeeded(Outcome::value(vec![7; SIZE])), START))
+            .await;
+        expected.push(command.id);
+    }
+    let (mut shown, mut pages, mut after) = (Vec::new(), 0, None);
+    loop {
+        let page = store.page(&Filter::default(), after.as_ref(), 100).await.expect("an answer");
+        assert!(page.items.len() <= 2, "{} entries of {SIZE} bytes in one page", page.items.len());
+        shown.extend(page.items.iter().map(|item| item.id));
+        pages += 1;
+        assert!(pages < 100, "the pages do not come to an end");
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    shown.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(shown, expected, "every record once");
+    let policy = policy();
+    subject.turn(START + policy.ttl).await;
+    let due = store.due(None, 100).await.expect("an answer");
+    assert!((1..=2).contains(&due.items.len()), "{} of them due in one page", due.items.len());
 }
 
 /// An empty store shows an empty page and no next one.

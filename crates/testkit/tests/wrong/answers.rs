@@ -76,6 +76,13 @@ impl Store {
         let limit = if self.is(Wrong::PageUnbounded) { limit + 1 } else { limit };
         let mut page = self.inner.page(filter, after, limit).await?;
         match self.wrong {
+            Wrong::PageTooHeavy => {
+                while let Some(next) = page.next.take_if(|_| page.items.len() < limit) {
+                    let more = self.inner.page(filter, Some(&next), limit - page.items.len()).await?;
+                    page.items.extend(more.items);
+                    page.next = more.next;
+                }
+            }
             Wrong::PageSkips if page.next.is_some() => drop(page.items.pop()),
             Wrong::PageRepeats if after.is_some() => {
                 page.items = self
