@@ -103,6 +103,11 @@ impl Handle {
         self.inner().go_on(node);
     }
 
+    /// Whether a node stands still.
+    pub(crate) fn is_still(&self, node: usize) -> bool {
+        self.inner().still.get(&node).copied().flatten().is_some()
+    }
+
     /// For how long a node has stood still in all.
     pub(crate) fn stood_still(&self, node: usize) -> u64 {
         self.inner().stood.get(&node).copied().unwrap_or(0)

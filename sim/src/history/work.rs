@@ -220,6 +220,10 @@ async fn taken_up(world: &Arc<World>, lease: &Lease, job: &Job) -> Option<Lease>
         let node = world.chance().place(world.plan.nodes);
         if let Some(engine) = world.engine(node) {
             world.audit().goes_on(job.call, node);
+            if world.handle.is_still(node) {
+                // What it is told there may be done long after.
+                world.audit().touch(Some(job.key));
+            }
             if let Ok(taken_up) = engine.lease(id, token).await {
                 world.count(Exercised::ByToken);
                 return taken_up;
