@@ -20,10 +20,7 @@ use std::time::Duration;
 /// The same scope, key and payload are the same intent, however often and from wherever it is sent.
 ///
 /// ```
-/// use semel::{Intent, payload};
-/// use semel::core::key::Key;
-/// use semel::core::policy::{Class, Policy};
-/// use semel::core::scope::{Identity, Operation, Scope};
+/// use semel::{Class, Identity, Intent, Key, Operation, Policy, Scope, payload};
 ///
 /// let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/charges"));
 /// let key = Key::from_source("order-1234-charge")?;

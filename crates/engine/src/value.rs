@@ -43,6 +43,8 @@ impl fmt::Display for Failed {
     }
 }
 
+impl std::error::Error for Failed {}
+
 /// A value, and how it came about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done<T> {
@@ -57,10 +59,20 @@ pub struct Done<T> {
     pub stored: bool,
 }
 
+/// There is no value, and why.
+#[derive(Debug)]
+pub struct RunError {
+    /// The public name of the command, by which an operator finds its record. `None` where nothing was run
+    /// ([`NoValue::NotRun`]).
+    pub operation_id: Option<OperationId>,
+    /// Why.
+    pub reason: NoValue,
+}
+
 /// Why there is no value.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum RunError {
+pub enum NoValue {
     /// The work failed, now or when it ran.
     Failed(Failed),
     /// Another attempt is under way; ask again.
@@ -85,6 +97,15 @@ pub enum RunError {
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.operation_id {
+            Some(operation_id) => write!(f, "{} (operation {operation_id})", self.reason),
+            None => self.reason.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for NoValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(failed) => failed.fmt(f),
             Self::InProgress => f.write_str("another attempt is under way; ask again"),
@@ -108,9 +129,10 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NotThisType(error) => Some(error),
-            Self::NotRun(error) => Some(error),
+        match &self.reason {
+            NoValue::Failed(failed) => Some(failed),
+            NoValue::NotThisType(error) => Some(error),
+            NoValue::NotRun(error) => Some(error),
             _ => None,
         }
     }
@@ -124,10 +146,8 @@ impl Engine {
     /// with [`Failed`], and that decides what a retry gets.
     ///
     /// ```
-    /// use semel::core::key::Key;
-    /// use semel::core::policy::{Class, Policy};
-    /// use semel::core::scope::{Identity, Operation, Scope};
-    /// use semel::{Engine, Failed, Intent, memory, payload::Json};
+    /// use semel::payload::Json;
+    /// use semel::{Class, Engine, Failed, Identity, Intent, Key, Operation, Policy, Scope, memory};
     /// use std::sync::Arc;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -152,29 +172,35 @@ impl Engine {
         F: Future<Output = Result<T, Failed>> + Send + 'static,
     {
         let work = |attempt| async move { ended(work(attempt).await) };
-        let Answer { operation_id, told } = self.execute(intent, work).await.map_err(RunError::NotRun)?;
-        match told {
-            Told::Ran(ran) => {
-                let stored = ran.stored.is_some();
-                let in_doubt = ran.stored.is_some_and(|stored| stored.state == StateName::Unknown);
-                let value = ran.local.map_err(|failed| match failed {
-                    // This attempt took no effect, but an earlier one may have.
-                    Failed::NotApplied(_) if in_doubt => RunError::Unknown,
-                    failed => RunError::Failed(failed),
-                })?;
-                Ok(Done { value, operation_id, replayed: false, stored })
-            }
-            Told::Replayed(replayed) => {
-                let value = read(&replayed.outcome, replayed.stored.state)?;
-                Ok(Done { value, operation_id, replayed: true, stored: true })
-            }
-            Told::InProgress { .. } => Err(RunError::InProgress),
-            Told::Unknown { .. } | Told::Unreadable => Err(RunError::Unknown),
-            Told::Mismatch => Err(RunError::Mismatch),
-            Told::Expired => Err(RunError::Expired),
-            Told::AttemptsExhausted => Err(RunError::AttemptsExhausted),
-            Told::ClockNotTrusted { .. } => Err(RunError::ClockNotTrusted),
+        let answer = self.execute(intent, work).await;
+        let Answer { operation_id, told } =
+            answer.map_err(|error| RunError { operation_id: None, reason: NoValue::NotRun(error) })?;
+        let (value, replayed, stored) =
+            value(told).map_err(|reason| RunError { operation_id: Some(operation_id), reason })?;
+        Ok(Done { value, operation_id, replayed, stored })
+    }
+}
+
+/// The value in an answer, whether it is replayed, and whether it is stored.
+fn value<T: DeserializeOwned>(told: Told<Result<T, Failed>>) -> Result<(T, bool, bool), NoValue> {
+    match told {
+        Told::Ran(ran) => {
+            let stored = ran.stored.is_some();
+            let in_doubt = ran.stored.is_some_and(|stored| stored.state == StateName::Unknown);
+            let value = ran.local.map_err(|failed| match failed {
+                // This attempt took no effect, but an earlier one may have.
+                Failed::NotApplied(_) if in_doubt => NoValue::Unknown,
+                failed => NoValue::Failed(failed),
+            })?;
+            Ok((value, false, stored))
         }
+        Told::Replayed(replayed) => Ok((read(&replayed.outcome, replayed.stored.state)?, true, true)),
+        Told::InProgress { .. } => Err(NoValue::InProgress),
+        Told::Unknown { .. } | Told::Unreadable => Err(NoValue::Unknown),
+        Told::Mismatch => Err(NoValue::Mismatch),
+        Told::Expired => Err(NoValue::Expired),
+        Told::AttemptsExhausted => Err(NoValue::AttemptsExhausted),
+        Told::ClockNotTrusted { .. } => Err(NoValue::ClockNotTrusted),
     }
 }
 
@@ -195,7 +221,7 @@ fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
 }
 
 /// The value that a stored outcome stands for, or the failure.
-fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, RunError> {
+fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, NoValue> {
     let body = match &outcome.body {
         Body::Kept(body) => Some(body),
         Body::Sealed(_) | Body::NotRetained => None,
@@ -203,9 +229,9 @@ fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, R
     let text =
         || body.map_or("(the reason was not kept)".into(), |body| String::from_utf8_lossy(body).into_owned());
     match (state, body) {
-        (StateName::FailedReplayable, _) => Err(RunError::Failed(Failed::Refused(text()))),
-        (StateName::FailedNotReplayable, _) => Err(RunError::Failed(Failed::NotApplied(text()))),
-        (_, None) => Err(RunError::NotRetained),
-        (_, Some(body)) => serde_json::from_slice(body).map_err(RunError::NotThisType),
+        (StateName::FailedReplayable, _) => Err(NoValue::Failed(Failed::Refused(text()))),
+        (StateName::FailedNotReplayable, _) => Err(NoValue::Failed(Failed::NotApplied(text()))),
+        (_, None) => Err(NoValue::NotRetained),
+        (_, Some(body)) => serde_json::from_slice(body).map_err(NoValue::NotThisType),
     }
 }

@@ -32,13 +32,13 @@ async fn each_step_asks_the_store_as_seldom_as_it_can() {
     let Claimed::Yours(lease) = claimed else { panic!("nobody else has it") };
     let (id, token) = (lease.operation_id(), lease.token());
     // As the claims API does it, whose worker comes back with nothing but its token.
-    let (_, renewed) = calls!(world, {
+    let ((), renewed) = calls!(world, {
         let looked = engine.look_up(id).await.expect("it stands there");
         let lease = engine.lease_of(&looked, token).expect("its own");
         lease.renew().await.expect("renewed");
         assert!(lease.record().version() > looked.record.version());
     });
-    let (_, ended) = calls!(world, {
+    let ((), ended) = calls!(world, {
         let looked = engine.look_up(id).await.expect("it stands there");
         let lease = engine.lease_of(&looked, token).expect("its own");
         lease.finish(Ending::Succeeded(Outcome::value("5"))).await.expect("stored");

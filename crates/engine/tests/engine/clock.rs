@@ -8,8 +8,8 @@ use semel::core::store::{Clock as _, Count, Setting, Store as _};
 use semel::core::time::Time;
 use semel::time::{ClockStatus, confirm_clock};
 use semel::{
-    Builder, Case, Claimed, Engine, Failed, Finding, Intent, NotDone, NotYours, RunError, Settings, Spawn,
-    SystemRandom, Task,
+    Builder, Case, Claimed, Engine, Failed, Finding, Intent, NoValue, NotDone, NotYours, RunError, Settings,
+    Spawn, SystemRandom, Task,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ async fn replays(engine: &Engine, key: &str) -> bool {
 }
 
 async fn is_refused(engine: &Engine, intent: Intent) -> bool {
-    matches!(engine.run(intent, never).await, Err(RunError::ClockNotTrusted))
+    matches!(engine.run(intent, never).await, Err(RunError { reason: NoValue::ClockNotTrusted, .. }))
 }
 
 #[tokio::test]
@@ -63,7 +63,10 @@ async fn an_outcome_is_not_run_again_by_a_clock_that_jumped_ahead() {
     world.pass(SWEEP).await;
     assert_eq!(engine.clock_status(), ClockStatus::Trusted);
     world.skip(DAY).await;
-    assert!(matches!(engine.run(intent("new", "5"), never).await, Err(RunError::Expired)));
+    assert!(matches!(
+        engine.run(intent("new", "5"), never).await,
+        Err(RunError { reason: NoValue::Expired, .. })
+    ));
 }
 
 #[tokio::test]
@@ -136,7 +139,10 @@ async fn a_restart_after_a_long_stop_needs_nobody() {
     engine.run(intent("new", "5"), charge).await.expect("a value at once");
     assert!(is_refused(&engine, intent("k", "5")).await, "past its time, as it seems");
     world.pass(SETTLE + 2 * SWEEP).await;
-    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Expired)));
+    assert!(matches!(
+        engine.run(intent("k", "5"), never).await,
+        Err(RunError { reason: NoValue::Expired, .. })
+    ));
 }
 
 #[tokio::test]
@@ -183,7 +189,10 @@ async fn a_person_who_confirms_the_clock_is_believed_by_every_node() {
     }
     world.skip(DAY).await;
     for engine in [&one, &other] {
-        assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Expired)));
+        assert!(matches!(
+            engine.run(intent("k", "5"), never).await,
+            Err(RunError { reason: NoValue::Expired, .. })
+        ));
     }
 }
 
@@ -342,7 +351,10 @@ async fn a_clock_that_jumped_ahead_ends_no_quiet_period() {
     world.pass(secs(5)).await;
     forward(&world, secs(7_200));
     world.pass(secs(20)).await;
-    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
+    assert!(matches!(
+        engine.run(intent("k", "5"), never).await,
+        Err(RunError { reason: NoValue::Unknown, .. })
+    ));
     world.pass(secs(2)).await;
     assert_eq!(world.record().await.state_name(), StateName::Unknown, "27 s have passed, not two hours");
     engine.confirm_clock("ann", "it was two hours slow").await.expect("confirmed");

@@ -5,7 +5,7 @@ use semel::core::machine::{Refusal, Verdict};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Builder, Case, Engine, Failed, Finding, NotDone, Probe, Reconcile, RunError, Told};
+use semel::{Builder, Case, Engine, Failed, Finding, NoValue, NotDone, Probe, Reconcile, RunError, Told};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ impl Provider {
 async fn lose(engine: &Engine) {
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
     let told = engine.run(intent("k", "5"), lost).await;
-    assert!(matches!(told, Err(RunError::Failed(Failed::InDoubt(_)))), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: NoValue::Failed(Failed::InDoubt(_)), .. })), "{told:?}");
 }
 
 #[tokio::test]
@@ -99,7 +99,10 @@ async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
     lose(&engine).await;
     world.skip(secs(3600)).await;
     *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
-    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
+    assert!(matches!(
+        engine.run(intent("k", "5"), never).await,
+        Err(RunError { reason: NoValue::Unknown, .. })
+    ));
     world.rest().await;
     assert_eq!(engine.run(intent("k", "5"), never).await.expect("settled").value, 7);
 }
@@ -184,7 +187,10 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
     let ask = || intent_under(Policy { dedup_window: window, ..Policy::new(Class::Downstream) }, "k", "5");
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
     for _ in 0..2 {
-        assert!(matches!(engine.run(ask(), lost).await, Err(RunError::Failed(Failed::InDoubt(_)))));
+        assert!(matches!(
+            engine.run(ask(), lost).await,
+            Err(RunError { reason: NoValue::Failed(Failed::InDoubt(_)), .. })
+        ));
         world.pass(secs(120)).await;
     }
     assert_eq!((provider.asked(), world.record().await.attempt()), (0, 2));
@@ -192,7 +198,7 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
     world.skip(window).await;
     assert!(provider.asked() > 0, "nobody else settles it any more");
     assert!(!world.saw("LeftToOperator"), "the time to ask begins with the first question");
-    assert!(matches!(engine.run(ask(), never).await, Err(RunError::Unknown)));
+    assert!(matches!(engine.run(ask(), never).await, Err(RunError { reason: NoValue::Unknown, .. })));
     *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
     world.pass(secs(300)).await;
     assert_eq!(engine.run(ask(), never).await.expect("what the provider told").value, 7);
@@ -270,7 +276,10 @@ async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
     let engine = world.engine().await;
     let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
     drop(engine.run(intent("k", "5"), busy).await);
-    assert!(matches!(engine.run(intent("k", "6"), never).await, Err(RunError::Mismatch)));
+    assert!(matches!(
+        engine.run(intent("k", "6"), never).await,
+        Err(RunError { reason: NoValue::Mismatch, .. })
+    ));
     engine
         .release(world.record().await.operation_id(), "ann", "typed the wrong amount")
         .await

@@ -6,7 +6,7 @@ use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
-use semel::{Call, Claimed, Error, Event, Failed, GivenUp, Observer, RunError, Told};
+use semel::{Attempt, Call, Claimed, Error, Event, Failed, GivenUp, NoValue, Observer, RunError, Told};
 use semel_testkit::faults::{Fault, Pause, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,13 +19,19 @@ async fn panics(_: semel::Attempt) -> Result<u32, Failed> {
 async fn a_panic_is_never_a_release_and_its_record_stands_until_the_lease_dies() {
     let world = World::new();
     let engine = world.engine().await;
-    assert!(matches!(engine.run(intent("k", "5"), panics).await, Err(RunError::Unknown)));
+    assert!(matches!(
+        engine.run(intent("k", "5"), panics).await,
+        Err(RunError { reason: NoValue::Unknown, .. })
+    ));
     assert!(world.saw("Panicked"));
     assert_eq!(world.record().await.state_name(), StateName::Processing);
     let now = engine.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(now, Err(RunError::InProgress)), "{now:?}");
+    assert!(matches!(now, Err(RunError { reason: NoValue::InProgress, .. })), "{now:?}");
     world.pass(secs(31)).await;
-    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
+    assert!(matches!(
+        engine.run(intent("k", "5"), never).await,
+        Err(RunError { reason: NoValue::Unknown, .. })
+    ));
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
 }
 
@@ -34,7 +40,7 @@ async fn where_the_provider_deduplicates_the_attempt_after_a_panic_is_made_again
     let world = World::new();
     let engine = world.engine().await;
     let ask = || intent_under(Policy::new(Class::Downstream), "k", "5");
-    assert!(matches!(engine.run(ask(), panics).await, Err(RunError::Unknown)));
+    assert!(matches!(engine.run(ask(), panics).await, Err(RunError { reason: NoValue::Unknown, .. })));
     world.pass(secs(31)).await;
     assert_eq!(engine.run(ask(), charge).await.expect("the second attempt").value, 2);
 }
@@ -44,7 +50,10 @@ async fn what_had_not_begun_is_given_back_whatever_came_in_between() {
     let world = World::new();
     let engine = world.engine().await;
     let panicked = engine.run(intent("k", "5").reserved(), panics).await;
-    assert!(matches!(panicked, Err(RunError::NotRun(Error::GivenUp(GivenUp::Panicked)))), "{panicked:?}");
+    assert!(
+        matches!(panicked, Err(RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Panicked)), .. })),
+        "{panicked:?}"
+    );
     world.rest().await;
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
     let started = |attempt: semel::Attempt| async move {
@@ -66,7 +75,7 @@ async fn work_that_outlives_its_deadline_is_dropped_and_in_doubt() {
     world.pass(secs(64)).await;
     assert_eq!(world.record().await.state_name(), StateName::Processing, "renewed while it runs");
     world.pass(secs(2)).await;
-    assert!(matches!(call.await.expect("no panic"), Err(RunError::Unknown)));
+    assert!(matches!(call.await.expect("no panic"), Err(RunError { reason: NoValue::Unknown, .. })));
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
     assert!(world.saw("Overran"));
 }
@@ -114,7 +123,7 @@ async fn a_running_attempt_keeps_its_lease_for_as_long_as_it_runs() {
     world.pass(secs(600)).await;
     let other = world.engine().await;
     let told = other.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(told, Err(RunError::InProgress)), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: NoValue::InProgress, .. })), "{told:?}");
     go.send(()).expect("it waits");
     assert_eq!(call.await.expect("no panic").expect("a value").value, 1);
     assert!(!world.saw("LeaseLost"));
@@ -130,9 +139,12 @@ async fn a_dropped_lease_releases_nothing() {
     drop(lease);
     world.pass(secs(29)).await;
     let told = engine.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(told, Err(RunError::InProgress)), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: NoValue::InProgress, .. })), "{told:?}");
     world.pass(secs(2)).await;
-    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Unknown)));
+    assert!(matches!(
+        engine.run(intent("k", "5"), never).await,
+        Err(RunError { reason: NoValue::Unknown, .. })
+    ));
 }
 
 #[tokio::test]
@@ -207,7 +219,7 @@ async fn a_shutdown_waits_for_what_runs_and_takes_nothing_new() {
     });
     world.rest().await;
     let refused = engine.run(intent("other", "5"), never).await;
-    assert!(matches!(refused, Err(RunError::NotRun(Error::Closing))), "{refused:?}");
+    assert!(matches!(refused, Err(RunError { reason: NoValue::NotRun(Error::Closing), .. })), "{refused:?}");
     go.send(()).expect("it waits");
     assert_eq!(call.await.expect("no panic").expect("a value").value, 1);
     let farewell = closing.await.expect("no panic");
@@ -234,8 +246,8 @@ async fn what_a_shutdown_cuts_off_says_so_in_its_record() {
         assert_eq!((farewell.running, farewell.cut_off, farewell.unstored), (1, 1, 0));
         let told = call.await.expect("no panic").expect_err("cut off");
         match told {
-            RunError::Unknown => assert!(!reserved),
-            RunError::NotRun(Error::GivenUp(GivenUp::Closing)) => assert!(reserved),
+            RunError { reason: NoValue::Unknown, .. } => assert!(!reserved),
+            RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Closing)), .. } => assert!(reserved),
             other => panic!("{other:?}"),
         }
         assert_eq!(world.record().await.state_name(), state);
@@ -277,4 +289,19 @@ async fn a_renewal_that_its_observer_panics_over_is_told_as_a_lost_lease_and_oth
     let running = count(StateName::Processing).await.expect("counted").count;
     let unknown = count(StateName::Unknown).await.expect("counted").count;
     assert_eq!((running, unknown), (1, 1), "the other is renewed as ever");
+}
+
+#[tokio::test]
+async fn an_error_names_the_operation_that_an_operator_looks_up() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let doubtful = |_: Attempt| async { Err::<u32, _>(Failed::InDoubt("the line went dead".to_owned())) };
+    let error = engine.run(intent("k", "5"), doubtful).await.expect_err("nobody can tell");
+    let id = error.operation_id.expect("its name");
+    assert_eq!(engine.look_up(id).await.expect("found").record.state_name(), StateName::Unknown);
+    assert!(error.to_string().ends_with(&format!("(operation {id})")), "{error}");
+    let source = std::error::Error::source(&error).expect("what the work said").to_string();
+    assert!(source.contains("the line went dead"), "{source}");
+    let again = engine.run(intent("k", "5"), never).await.expect_err("still");
+    assert_eq!(again.operation_id, Some(id));
 }

@@ -3,7 +3,7 @@
 use super::world::{World, charge, forever, intent, intent_under, never, secs};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Error, Failed, GivenUp, RunError};
+use semel::{Error, Failed, GivenUp, NoValue, RunError};
 use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,9 @@ async fn peer_bug_a_store_that_is_down_lets_work_run_unprotected() {
     let engine = world.engine().await;
     world.fate(|_| Fault::FailBefore);
     let refused = engine.run(intent("k", "5"), never).await;
-    assert!(matches!(&refused, Err(RunError::NotRun(Error::Store(error))) if error.is_retryable()));
+    assert!(
+        matches!(&refused, Err(RunError { reason: NoValue::NotRun(Error::Store(error)), .. }) if error.is_retryable())
+    );
     world.fate(|_| Fault::Pass);
     assert_eq!(engine.run(intent("k", "5"), charge).await.expect("the first attempt").value, 1);
 }
@@ -86,7 +88,7 @@ async fn an_outcome_that_cannot_be_stored_is_handed_out_as_such_and_stored_later
     assert!(world.saw("Unstored"));
     // A twin that asks meanwhile is not given what is not stored.
     let twin = engine.run(intent("k", "5").waiting(secs(0)), never).await;
-    assert!(matches!(twin, Err(RunError::InProgress)), "{twin:?}");
+    assert!(matches!(twin, Err(RunError { reason: NoValue::InProgress, .. })), "{twin:?}");
     world.fate(|_| Fault::Pass);
     world.pass(secs(3)).await;
     let again = engine.run(intent("k", "5"), never).await.expect("stored by now");
@@ -115,7 +117,10 @@ async fn a_claim_that_took_longer_than_its_lease_is_given_back_unused() {
     gate.open();
     world.rest().await;
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError::NotRun(Error::GivenUp(GivenUp::Lapsed)))), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Lapsed)), .. })),
+        "{told:?}"
+    );
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 
@@ -131,7 +136,10 @@ async fn a_claim_of_which_nobody_could_tell_is_given_back_once_it_is_found() {
         _ => Fault::Pass,
     });
     let refused = engine.run(intent("k", "5"), never).await;
-    assert!(matches!(refused, Err(RunError::NotRun(Error::LostSight(_)))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })),
+        "{refused:?}"
+    );
     down.store(false, Ordering::SeqCst);
     world.pass(secs(1)).await;
     assert_eq!(engine.run(intent("k", "5"), charge).await.expect("the next attempt").value, 2);
@@ -150,7 +158,7 @@ async fn a_store_that_never_answers_is_given_up_on() {
     });
     world.pass(secs(25)).await;
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError::NotRun(Error::LostSight(_)))), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })), "{told:?}");
 }
 
 #[tokio::test]
@@ -174,7 +182,10 @@ async fn an_owner_that_cannot_renew_does_not_send() {
     world.rest().await;
     world.fate(|_| Fault::Pass);
     world.pass(secs(3)).await;
-    assert!(matches!(call.await.expect("no panic"), Err(RunError::Failed(Failed::NotApplied(_)))));
+    assert!(matches!(
+        call.await.expect("no panic"),
+        Err(RunError { reason: NoValue::Failed(Failed::NotApplied(_)), .. })
+    ));
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 

@@ -9,7 +9,7 @@ use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
-use semel::{Claimed, Error, Failed, RunError};
+use semel::{Claimed, Error, Failed, NoValue, RunError};
 use semel_testkit::faults::{Fault, Question};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,10 @@ async fn an_outcome_is_replayed_then_refused_as_expired_and_then_gone() {
     assert!(engine.run(intent("k", "5"), never).await.expect("still kept").replayed);
     world.pass(secs(10) + 2 * SWEEP).await;
     assert_eq!(world.record().await.state_name(), StateName::Expired, "the sweeper has been by");
-    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Expired)));
+    assert!(matches!(
+        engine.run(intent("k", "5"), never).await,
+        Err(RunError { reason: NoValue::Expired, .. })
+    ));
     engine.shutdown(secs(1)).await;
     world.clock.advance(30 * DAY);
     let next = world.engine().await;
@@ -90,7 +93,7 @@ async fn a_quota_refuses_new_keys_and_never_a_retry() {
     drop(engine.run(intent("first", "5"), busy).await);
     engine.run(intent("second", "5"), charge).await.expect("the second key");
     let third = engine.run(intent("third", "5"), never).await;
-    assert!(matches!(third, Err(RunError::NotRun(Error::Quota(_)))), "{third:?}");
+    assert!(matches!(third, Err(RunError { reason: NoValue::NotRun(Error::Quota(_)), .. })), "{third:?}");
     assert_eq!(engine.run(intent("first", "5"), charge).await.expect("a retry").value, 2);
     assert!(engine.run(intent("second", "5"), never).await.expect("a replay").replayed);
     assert!(world.saw("QuotaExceeded"));
@@ -112,7 +115,9 @@ async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_
     engine.run(export("second"), charge).await.expect("the second key");
     for _ in 0..10 {
         let third = engine.run(export("third"), never).await;
-        let Err(RunError::NotRun(Error::Quota(told))) = &third else { panic!("{third:?}") };
+        let Err(RunError { reason: NoValue::NotRun(Error::Quota(told)), .. }) = &third else {
+            panic!("{third:?}")
+        };
         assert!(told.is_of_operation && told.retry_after == secs(30), "{told:?}");
         assert!(engine.run(export("second"), never).await.expect("a replay").replayed);
     }
@@ -122,7 +127,10 @@ async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_
         engine.run(intent(key, "5"), charge).await.expect("what was refused has used up nothing");
     }
     let over = engine.run(intent("too many", "5"), never).await;
-    assert!(matches!(over, Err(RunError::NotRun(Error::Quota(told))) if !told.is_of_operation), "{over:?}");
+    assert!(
+        matches!(over, Err(RunError { reason: NoValue::NotRun(Error::Quota(told)), .. }) if !told.is_of_operation),
+        "{over:?}"
+    );
     world.pass(secs(31)).await;
     engine.run(export("third"), charge).await.expect("one more by now");
 }
@@ -144,7 +152,7 @@ async fn a_key_whose_first_claim_was_lost_on_its_way_costs_one_token_of_each_lim
     assert_eq!(world.store.under_way(), 1, "the first was lost");
     engine.run(export("second"), charge).await.expect("one token is left of both limits");
     let third = engine.run(export("third"), never).await;
-    assert!(matches!(third, Err(RunError::NotRun(Error::Quota(_)))), "{third:?}");
+    assert!(matches!(third, Err(RunError { reason: NoValue::NotRun(Error::Quota(_)), .. })), "{third:?}");
 }
 
 /// What the card's number is written as.
@@ -180,7 +188,9 @@ async fn what_must_be_sealed_is_refused_where_there_is_no_key_and_nothing_is_sto
     let world = World::new();
     let engine = world.engine().await;
     let told = engine.run(intent("k", "5").sealed(Seal::Required), never).await;
-    let Err(RunError::NotRun(error @ Error::NoSealingKey)) = &told else { panic!("{told:?}") };
+    let Err(RunError { reason: NoValue::NotRun(error @ Error::NoSealingKey), .. }) = &told else {
+        panic!("{told:?}")
+    };
     assert!(!error.is_retryable() && error.to_string().contains("Builder::sealing"), "{error}");
     let claimed = engine.claim(&intent("k", "5").sealed(Seal::Required)).await;
     assert!(matches!(claimed, Err(Error::NoSealingKey)), "{claimed:?}");
@@ -236,7 +246,7 @@ async fn sealed_outcomes_are_read_with_their_key_and_answered_as_not_retained_wi
         [world.engine().await, world.engine_with(|builder| builder.sealing(KeyRing::new(key("b", 2)))).await]
     {
         let told = other.run(intent("k", "5"), again).await;
-        assert!(matches!(told, Err(RunError::NotRetained)), "{told:?}");
+        assert!(matches!(told, Err(RunError { reason: NoValue::NotRetained, .. })), "{told:?}");
     }
     assert!(world.saw("Unopened"));
 }

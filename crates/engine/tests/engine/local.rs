@@ -6,7 +6,7 @@ use semel::core::machine::{Begin, Command, Decision, Found, Stamp, Ticket, decid
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
 use semel::core::store::{Change, Clock as _, Store as _, Written};
-use semel::{Claimed, Ended, Error, Intent, RunError};
+use semel::{Claimed, Ended, Error, Intent, NoValue, RunError};
 
 fn local(key: &str) -> Intent {
     intent_under(Policy::new(Class::Local), key, "5")
@@ -14,7 +14,9 @@ fn local(key: &str) -> Intent {
 
 /// Every entry that starts an attempt, and the error that it refuses `intent` with.
 async fn refusals(engine: &semel::Engine, intent: &Intent) -> Vec<Error> {
-    let Err(RunError::NotRun(run)) = engine.run(intent.clone(), never).await else { panic!("run was taken") };
+    let Err(RunError { reason: NoValue::NotRun(run), .. }) = engine.run(intent.clone(), never).await else {
+        panic!("run was taken")
+    };
     let work = |_| async { panic!("the work was run") };
     let execute = engine.execute::<_, _, ()>(intent.clone(), work).await.expect_err("execute was taken");
     let claim = engine.claim(intent).await.expect_err("claim was taken");
@@ -81,7 +83,8 @@ async fn a_record_claimed_as_local_is_not_attempted_by_the_engine() {
         let engine = world.engine_with(|builder| builder.settings(settings)).await;
         stored_under_local(&world, &engine, begin).await;
         world.pass(secs(35)).await;
-        let Err(RunError::NotRun(run)) = engine.run(intent("k", "5"), never).await else {
+        let Err(RunError { reason: NoValue::NotRun(run), .. }) = engine.run(intent("k", "5"), never).await
+        else {
             panic!("it was run")
         };
         let claim = engine.claim(&intent("k", "5")).await.expect_err("it was claimed");

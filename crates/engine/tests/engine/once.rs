@@ -3,7 +3,7 @@
 use super::world::{engine, intent};
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
-use semel::{Ended, Failed, RunError, Told};
+use semel::{Ended, Failed, NoValue, RunError, Told};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -90,10 +90,10 @@ async fn the_same_key_with_another_payload_is_refused_also_while_the_first_runs(
     };
     begun.await.expect("begun");
     let other = || engine.run(intent("bound", "6"), |_| async { Ok::<_, Failed>(2) });
-    assert!(matches!(other().await, Err(RunError::Mismatch)), "while it runs");
+    assert!(matches!(other().await, Err(RunError { reason: NoValue::Mismatch, .. })), "while it runs");
     go.send(()).expect("it waits");
     assert_eq!(first.await.expect("no panic"), 1);
-    assert!(matches!(other().await, Err(RunError::Mismatch)), "afterwards");
+    assert!(matches!(other().await, Err(RunError { reason: NoValue::Mismatch, .. })), "afterwards");
 }
 
 #[tokio::test]
@@ -101,20 +101,24 @@ async fn what_took_no_effect_runs_again_and_what_was_refused_does_not() {
     let engine = engine().await;
     let fail = |failed: Failed| move |_| async move { Err::<u32, _>(failed) };
     let busy = engine.run(intent("busy", "5"), fail(Failed::NotApplied("busy".into()))).await;
-    assert!(matches!(busy, Err(RunError::Failed(Failed::NotApplied(why))) if why == "busy"));
+    assert!(
+        matches!(busy, Err(RunError { reason: NoValue::Failed(Failed::NotApplied(why)), .. }) if why == "busy")
+    );
     let second =
         engine.run(intent("busy", "5"), |attempt: semel::Attempt| async move { Ok(attempt.number()) });
     assert_eq!(second.await.expect("the second attempt").value, 2);
 
     let refused = engine.run(intent("refused", "5"), fail(Failed::Refused("no such card".into()))).await;
-    assert!(matches!(refused, Err(RunError::Failed(Failed::Refused(_)))));
+    assert!(matches!(refused, Err(RunError { reason: NoValue::Failed(Failed::Refused(_)), .. })));
     let again = engine.run(intent("refused", "5"), |_| async { Ok(7) }).await;
-    assert!(matches!(again, Err(RunError::Failed(Failed::Refused(why))) if why == "no such card"));
+    assert!(
+        matches!(again, Err(RunError { reason: NoValue::Failed(Failed::Refused(why)), .. }) if why == "no such card")
+    );
 
     let doubtful = engine.run(intent("doubt", "5"), fail(Failed::InDoubt("no answer".into()))).await;
-    assert!(matches!(doubtful, Err(RunError::Failed(Failed::InDoubt(_)))));
+    assert!(matches!(doubtful, Err(RunError { reason: NoValue::Failed(Failed::InDoubt(_)), .. })));
     let again = engine.run(intent("doubt", "5"), |_| async { Ok(7) }).await;
-    assert!(matches!(again, Err(RunError::Unknown)));
+    assert!(matches!(again, Err(RunError { reason: NoValue::Unknown, .. })));
 }
 
 #[tokio::test]

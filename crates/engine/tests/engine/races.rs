@@ -6,7 +6,7 @@ use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::Store as _;
 use semel::quota::Quotas;
-use semel::{Attempt, Case, Claimed, Error, Failed, Finding, GivenUp, NotDone, RunError};
+use semel::{Attempt, Case, Claimed, Error, Failed, Finding, GivenUp, NoValue, NotDone, RunError};
 use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -49,7 +49,10 @@ async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
     gate.open();
     world.pass(secs(1)).await;
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError::NotRun(Error::GivenUp(GivenUp::Overran)))), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Overran)), .. })),
+        "{told:?}"
+    );
     assert_eq!(sent.load(Ordering::SeqCst), 0, "the attempt was over when its start was stored");
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
@@ -115,7 +118,10 @@ async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_given_back() 
         _ => Fault::Pass,
     });
     let refused = engine.run(intent("k", "5"), never).await;
-    assert!(matches!(refused, Err(RunError::NotRun(Error::LostSight(_)))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })),
+        "{refused:?}"
+    );
     down.store(false, Ordering::SeqCst);
     world.pass(secs(5)).await;
     world.store.deliver().await.expect("it is on its way").expect("an answer");
@@ -148,7 +154,7 @@ async fn a_store_that_does_not_count_or_find_holds_nobody_up_for_long() {
     world.pass(secs(35)).await;
     for call in calls {
         let told = call.await.expect("no panic");
-        assert!(matches!(told, Err(RunError::NotRun(Error::Store(_)))), "{told:?}");
+        assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::Store(_)), .. })), "{told:?}");
     }
     assert!(matches!(looking.await.expect("no panic"), Err(NotDone::Store(_))));
 }
@@ -163,7 +169,7 @@ async fn a_node_that_has_left_stays_away_and_claims_nothing() {
     assert!(!settings.iter().any(|(name, _)| name.contains("node")), "{settings:?}");
     assert!(matches!(engine.claim(&intent("k", "5")).await, Err(Error::Closing)));
     let told = engine.run(intent("k", "5"), never).await;
-    assert!(matches!(told, Err(RunError::NotRun(Error::Closing))), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::Closing), .. })), "{told:?}");
 }
 
 #[tokio::test]
@@ -223,7 +229,10 @@ async fn what_is_claimed_when_the_time_to_close_is_over_is_not_begun() {
     gate.open();
     world.pass(secs(1)).await;
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError::NotRun(Error::GivenUp(GivenUp::Closing)))), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: NoValue::NotRun(Error::GivenUp(GivenUp::Closing)), .. })),
+        "{told:?}"
+    );
     assert_eq!(closing.await.expect("no panic").unstored, 0);
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
@@ -237,6 +246,6 @@ async fn an_attempt_that_took_no_effect_after_one_in_doubt_does_not_say_that_not
     drop(engine.run(ask(), lost).await);
     let busy = |_| async { Err::<u32, _>(Failed::NotApplied("busy".into())) };
     let told = engine.run(ask(), busy).await;
-    assert!(matches!(told, Err(RunError::Unknown)), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: NoValue::Unknown, .. })), "{told:?}");
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
 }

@@ -8,7 +8,7 @@ use semel::core::machine::{self, Stamp};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::store::{Change, Clock as _, Delegate, Store, Written};
-use semel::{Attempt, Claimed, Engine, Failed, RunError, SystemRandom, Told};
+use semel::{Attempt, Claimed, Engine, Failed, NoValue, RunError, SystemRandom, Told};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
@@ -73,8 +73,8 @@ async fn a_wait_ends_in_time_wherever_the_attempt_runs() {
     world.pass(secs(1)).await;
     assert!(!here.is_finished() && !there.is_finished());
     world.pass(secs(1) + secs(1) / 2).await;
-    assert!(matches!(here.await.expect("no panic"), Err(RunError::InProgress)));
-    assert!(matches!(there.await.expect("no panic"), Err(RunError::InProgress)));
+    assert!(matches!(here.await.expect("no panic"), Err(RunError { reason: NoValue::InProgress, .. })));
+    assert!(matches!(there.await.expect("no panic"), Err(RunError { reason: NoValue::InProgress, .. })));
 }
 
 #[tokio::test]
@@ -89,7 +89,10 @@ async fn a_waiter_gets_the_answer_of_an_attempt_that_took_no_effect_and_begins_n
     world.pass(secs(1)).await;
     for waiting in [here, there] {
         let told = waiting.await.expect("no panic");
-        assert!(matches!(&told, Err(RunError::Failed(Failed::NotApplied(why))) if why == "busy"), "{told:?}");
+        assert!(
+            matches!(&told, Err(RunError { reason: NoValue::Failed(Failed::NotApplied(why)), .. }) if why == "busy"),
+            "{told:?}"
+        );
     }
     drop(first.await);
     assert_eq!(one.run(intent("k", "5"), charge).await.expect("the next request").value, 2);
@@ -111,7 +114,13 @@ async fn a_waiter_does_not_take_over_from_a_worker_that_dies_while_it_waits() {
     });
     world.pass(secs(6)).await;
     let told = waiting.await.expect("no panic");
-    assert!(matches!(told, Err(RunError::Unknown | RunError::InProgress)), "{told:?}");
+    assert!(
+        matches!(
+            told,
+            Err(RunError { reason: NoValue::Unknown, .. } | RunError { reason: NoValue::InProgress, .. })
+        ),
+        "{told:?}"
+    );
     let next = engine.run(intent_under(policy(), "k", "5"), charge).await.expect("the next request may");
     assert_eq!(next.value, 2);
 }
@@ -124,7 +133,7 @@ async fn mismatch_is_told_to_twins_here_and_elsewhere_without_waiting() {
     world.rest().await;
     for engine in [&one, &other] {
         let told = engine.run(intent("k", "6"), never).await;
-        assert!(matches!(told, Err(RunError::Mismatch)), "{told:?}");
+        assert!(matches!(told, Err(RunError { reason: NoValue::Mismatch, .. })), "{told:?}");
     }
 }
 
@@ -138,7 +147,7 @@ async fn a_twin_of_an_attempt_that_ended_in_doubt_is_told_so() {
     world.rest().await;
     end.send(Err(Failed::InDoubt("no answer".into()))).expect("it waits");
     world.rest().await;
-    assert!(matches!(waiting.await.expect("no panic"), Err(RunError::Unknown)));
+    assert!(matches!(waiting.await.expect("no panic"), Err(RunError { reason: NoValue::Unknown, .. })));
     drop(first.await);
 }
 
@@ -149,10 +158,16 @@ async fn replays_come_from_memory_and_are_still_judged() {
     engine.run(intent("k", "5"), charge).await.expect("a value");
     let calls = world.store.calls();
     assert!(engine.run(intent("k", "5"), never).await.expect("the outcome").replayed);
-    assert!(matches!(engine.run(intent("k", "6"), never).await, Err(RunError::Mismatch)));
+    assert!(matches!(
+        engine.run(intent("k", "6"), never).await,
+        Err(RunError { reason: NoValue::Mismatch, .. })
+    ));
     assert_eq!(world.store.calls(), calls, "no round trip");
     world.skip(secs(24 * 3600)).await;
-    assert!(matches!(engine.run(intent("k", "5"), never).await, Err(RunError::Expired)));
+    assert!(matches!(
+        engine.run(intent("k", "5"), never).await,
+        Err(RunError { reason: NoValue::Expired, .. })
+    ));
 }
 
 #[tokio::test]

@@ -22,10 +22,11 @@ pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
     };
     if let Err(error) = quotas.check() {
         let key = match error {
-            QuotasError::RateInNoTime(key) | QuotasError::NothingAllowed(key) => key,
+            QuotasError::RateInNoTime(key)
+            | QuotasError::NothingAllowed(key)
+            | QuotasError::NotCounted(key) => key,
             QuotasError::NobodyTracked => "tracked_max",
             QuotasError::WindowTooShort => "address_window",
-            QuotasError::NotCounted(key) => key,
         };
         table.page.mistake(table.span_of(key).as_ref(), error.to_string(), format!("change {key}"));
     }
