@@ -9,6 +9,7 @@ use std::process::Stdio;
 use crate::cargo;
 use crate::command::{Failure, expect_no_arguments};
 use crate::report::{Report, Verdict};
+use crate::services;
 use crate::tally::Tally;
 use crate::tidy;
 use crate::tools::Tools;
@@ -19,6 +20,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     tidy::check(&mut report);
     let tools = Tools::default();
     report.step("tools", || tools.step());
+    report.step("services", services::install_step);
     let mut tally = Tally::default();
     report.step("tests", || match workspace_tests(&tools, &mut tally) {
         Ok(finished) => judge(finished, tally),
