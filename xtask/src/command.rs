@@ -26,7 +26,12 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    Command { name: "test", arguments: "", about: "all that CI runs: tidy, then every test", run: test::run },
+    Command {
+        name: "test",
+        arguments: "[--fast]",
+        about: "all that CI runs: tidy, then every test; --fast: without the slow test programs",
+        run: test::run,
+    },
     Command {
         name: "tidy",
         arguments: "",

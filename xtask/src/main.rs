@@ -11,6 +11,7 @@ mod fuzz;
 mod model;
 mod mutants;
 mod report;
+mod selection;
 mod services;
 mod sim;
 mod stopwatch;

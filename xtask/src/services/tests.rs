@@ -1,6 +1,7 @@
 //! The private PostgreSQL from its first start to its stop, in a folder that no other instance uses.
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Child;
@@ -22,7 +23,11 @@ impl Sandbox {
         if !SERVER.missing_packages().is_empty() {
             let required = std::env::var_os("SEMEL_TEST_TOOLS").is_some_and(|value| value == "required");
             assert!(!required, "PostgreSQL is missing; `cargo xtask services up` installs it");
-            eprintln!("skipped: PostgreSQL is missing; `cargo xtask services up` installs it");
+            // Past the test harness, which shows what a passed test prints to nobody.
+            let _ = writeln!(
+                io::stderr(),
+                "skipped: PostgreSQL is missing; `cargo xtask services up` installs it"
+            );
             return None;
         }
         let folder = std::env::temp_dir().join(format!("semel services {name} {}", std::process::id()));
