@@ -7,6 +7,7 @@
 //! enter and which is on a disk, under a name that is made from the target folder's path.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +87,11 @@ impl Home {
 
 /// An error about a file, with the file's path.
 pub(super) fn describe(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
+    let hint = match error.kind() {
+        ErrorKind::PermissionDenied => "; another user may have made it, so continue as that user or as root",
+        _ => "",
+    };
+    format!("{}: {error}{hint}", path.display())
 }
 
 /// A folder that every user can enter, named after the one that they cannot.
@@ -98,7 +103,7 @@ fn substitute(services: &Path) -> PathBuf {
 /// Creates a folder where anybody may create one, and refuses one that somebody else has created.
 fn create_own(folder: &Path) -> Result<(), String> {
     match fs::create_dir(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             return Err(describe(folder, &error));
         }
         _ => {}

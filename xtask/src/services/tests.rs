@@ -1,10 +1,10 @@
 //! The private PostgreSQL from its first start to its stop, in a folder that no other instance uses.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Stdio};
 
 use super::account::Account;
 use super::home::Home;
@@ -55,10 +55,37 @@ impl Sandbox {
         kill.args(["-c", &format!("kill -9 {pid}")]);
         cargo::capture(kill).unwrap();
     }
+}
 
-    /// A process of the server's user that has nothing to do with the server.
-    fn stranger(&self) -> Child {
-        self.home().command(&PathBuf::from("sleep")).arg("60").spawn().unwrap()
+/// A process of the server's user that has nothing to do with the server.
+struct Stranger<'a> {
+    sandbox: &'a Sandbox,
+    child: Child,
+    pid: u32,
+}
+
+impl<'a> Stranger<'a> {
+    fn start(sandbox: &'a Sandbox) -> Self {
+        let mut shell = sandbox.home().command(&PathBuf::from("/bin/sh"));
+        // The child itself may be `runuser`, which is root's.
+        shell.args(["-c", "echo $$; exec sleep 60"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = shell.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { sandbox, child, pid: line.trim().parse().unwrap() }
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        if self.is_running() {
+            self.sandbox.kill(self.pid);
+            self.child.wait().unwrap();
+        }
     }
 }
 
@@ -121,17 +148,13 @@ fn a_stale_pid_file_neither_hides_the_server_nor_harms_a_stranger() {
 
     let noted = fs::read_to_string(sandbox.pid_file()).unwrap();
     assert_eq!(sandbox.services.down(SERVER), Ok(Some(pid)));
-    let mut stranger = sandbox.stranger();
-    fs::write(sandbox.pid_file(), noted.replacen(&pid.to_string(), &stranger.id().to_string(), 1)).unwrap();
-    let state = sandbox.services.state(SERVER);
-    let stopped = sandbox.services.down(SERVER);
+    let mut stranger = Stranger::start(&sandbox);
+    fs::write(sandbox.pid_file(), noted.replacen(&pid.to_string(), &stranger.pid.to_string(), 1)).unwrap();
+    assert_eq!(sandbox.services.state(SERVER), Ok(State::Stopped));
+    assert_eq!(sandbox.services.down(SERVER), Ok(None));
     let (again, _, is_new) = sandbox.up();
-    let survivor = stranger.try_wait().unwrap();
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
-    assert_eq!((state, stopped), (Ok(State::Stopped), Ok(None)));
     assert_eq!((again, is_new), (url, true));
-    assert_eq!(survivor, None, "the stranger was stopped");
+    assert!(stranger.is_running(), "the stranger was stopped");
 }
 
 #[test]
