@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use super::account::Account;
@@ -57,7 +57,7 @@ impl Sandbox {
     }
 }
 
-/// A process of the server's user that has nothing to do with the server.
+/// A process of the server's user that is not the server.
 struct Stranger<'a> {
     sandbox: &'a Sandbox,
     child: Child,
@@ -65,10 +65,14 @@ struct Stranger<'a> {
 }
 
 impl<'a> Stranger<'a> {
-    fn start(sandbox: &'a Sandbox) -> Self {
+    fn start(sandbox: &'a Sandbox, folder: &Path, seconds: u32) -> Self {
         let mut shell = sandbox.home().command(&PathBuf::from("/bin/sh"));
         // The child itself may be `runuser`, which is root's.
-        shell.args(["-c", "echo $$; exec sleep 60"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        shell
+            .current_dir(folder)
+            .args(["-c", &format!("echo $$; exec sleep {seconds}")])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = shell.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -147,14 +151,23 @@ fn a_stale_pid_file_neither_hides_the_server_nor_harms_a_stranger() {
     assert!(is_new && pid != killed, "the killed server was taken for a running one");
 
     let noted = fs::read_to_string(sandbox.pid_file()).unwrap();
+    let note = |stranger: u32| {
+        fs::write(sandbox.pid_file(), noted.replacen(&pid.to_string(), &stranger.to_string(), 1)).unwrap();
+    };
     assert_eq!(sandbox.services.down(SERVER), Ok(Some(pid)));
-    let mut stranger = Stranger::start(&sandbox);
-    fs::write(sandbox.pid_file(), noted.replacen(&pid.to_string(), &stranger.pid.to_string(), 1)).unwrap();
+    let mut stranger = Stranger::start(&sandbox, &std::env::temp_dir(), 60);
+    note(stranger.pid);
     assert_eq!(sandbox.services.state(SERVER), Ok(State::Stopped));
     assert_eq!(sandbox.services.down(SERVER), Ok(None));
     let (again, _, is_new) = sandbox.up();
     assert_eq!((again, is_new), (url, true));
     assert!(stranger.is_running(), "the stranger was stopped");
+
+    // Between `kill -9` and the end of the process, the server still looks like one that runs.
+    assert!(sandbox.services.down(SERVER).unwrap().is_some());
+    let dying = Stranger::start(&sandbox, &sandbox.home().data(), 1);
+    note(dying.pid);
+    assert!(sandbox.up().2, "it was not started again");
 }
 
 #[test]
