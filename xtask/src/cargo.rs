@@ -15,6 +15,12 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
+/// The folder for everything that is built or downloaded, wherever `CARGO_TARGET_DIR` has put it.
+pub(crate) fn target() -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR");
+    root().join(named.unwrap_or_else(|| OsString::from("target")))
+}
+
 /// The cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     child(&std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bench, crash, fuzz, model, mutants, sim, test, tidy, tools};
+use crate::{bench, crash, fuzz, model, mutants, services, sim, test, tidy, tools};
 
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +26,12 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    Command { name: "test", arguments: "", about: "all that CI runs: tidy, then every test", run: test::run },
+    Command {
+        name: "test",
+        arguments: "[--fast]",
+        about: "all that CI runs: tidy, then every test; --fast: without the slow test programs",
+        run: test::run,
+    },
     Command {
         name: "tidy",
         arguments: "",
@@ -38,6 +43,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "install what tests speak with: curl, nginx, a browser …",
         run: tools::run,
+    },
+    Command {
+        name: "services",
+        arguments: "up|down|status [name…]",
+        about: "private servers for the tests (postgres); `up --export` for a shell, `status --json`",
+        run: services::run,
     },
     Command {
         name: "model",

@@ -11,6 +11,8 @@ mod fuzz;
 mod model;
 mod mutants;
 mod report;
+mod selection;
+mod services;
 mod sim;
 mod stopwatch;
 mod tally;

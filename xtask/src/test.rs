@@ -1,39 +1,49 @@
-//! `cargo xtask test`: everything that CI runs.
+//! `cargo xtask test`: everything that CI runs; with `--fast`, what a developer waits for.
 //!
 //! What lives here: the order of the steps and the last line. What must never: a step that a contributor cannot
 //! run alone.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::cargo;
-use crate::command::{Failure, expect_no_arguments};
+use crate::command::Failure;
 use crate::report::{Report, Verdict};
+use crate::selection::Selection;
+use crate::services;
 use crate::tally::Tally;
 use crate::tidy;
 use crate::tools::Tools;
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    expect_no_arguments(arguments)?;
+    let selection = Selection::parse(arguments)?;
     let mut report = Report::default();
     tidy::check(&mut report);
-    let tools = Tools::default();
-    report.step("tools", || tools.step());
+    let mut command = cargo::cargo();
+    // Only the slow tests need the tools, and fail without them. A fast run takes servers and tools as it finds them.
+    if selection == Selection::All {
+        let tools = Tools::default();
+        report.step("tools", || tools.step());
+        report.step("services", services::install_step);
+        tools.hand_to(&mut command);
+    }
     let mut tally = Tally::default();
-    report.step("tests", || match workspace_tests(&tools, &mut tally) {
+    report.step("tests", || match run_tests(command, selection, &mut tally) {
         Ok(finished) => judge(finished, tally),
         Err(error) => Verdict::Failed(vec![format!("cargo test: {error}")]),
     });
     let last = last_line(tally, report.failed());
-    println!("\n{report}\n{last}");
+    println!("\n{report}");
+    if let Some(left_out) = selection.left_out() {
+        println!("\n{left_out}\n");
+    }
+    println!("{last}");
     if last.failed == 0 { Ok(()) } else { Err(Failure::Reported) }
 }
 
-/// Runs every test and doc test of the workspace, passes the output on and counts; says whether cargo was content.
-fn workspace_tests(tools: &Tools, tally: &mut Tally) -> io::Result<bool> {
-    let mut command = cargo::cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
-    tools.hand_to(&mut command);
+/// Runs the selected tests, passes the output on and counts; says whether cargo was content.
+fn run_tests(mut command: Command, selection: Selection, tally: &mut Tally) -> io::Result<bool> {
+    command.args(selection.cargo_arguments().map_err(io::Error::other)?).stdout(Stdio::piped());
     let mut child = command.spawn()?;
     if let Some(output) = child.stdout.take() {
         let mut output = BufReader::new(output);

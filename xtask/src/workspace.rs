@@ -28,6 +28,8 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<Dependency>,
     /// The root files of its libraries and programs.
     pub(crate) roots: Vec<String>,
+    /// The names of the programs in its folder `tests`.
+    pub(crate) test_programs: Vec<String>,
 }
 
 impl Package {
@@ -128,10 +130,12 @@ fn parse_package(package: &Value, root: &Path) -> Result<Package, String> {
     let manifest = relative(&package["manifest_path"]).ok_or(format!("{name} lies outside the workspace"))?;
     let beside = ["test", "bench", "example", "custom-build"];
     let is_root = |target: &&Value| !list(&target["kind"]).any(|kind| beside.contains(&text(kind).as_str()));
+    let is_test = |target: &&Value| list(&target["kind"]).any(|kind| kind == "test");
     Ok(Package {
         directory: manifest.trim_end_matches("Cargo.toml").trim_end_matches('/').to_owned(),
         dependencies: list(&package["dependencies"]).map(parse_dependency).collect(),
         roots: list(&package["targets"]).filter(is_root).filter_map(|t| relative(&t["src_path"])).collect(),
+        test_programs: list(&package["targets"]).filter(is_test).map(|t| text(&t["name"])).collect(),
         name,
     })
 }
@@ -191,7 +195,7 @@ mod tests {
         ],
         "targets": [
             {"kind": ["lib"], "src_path": "/r/crates/sql/src/lib.rs"},
-            {"kind": ["test"], "src_path": "/r/crates/sql/tests/claims.rs"}
+            {"kind": ["test"], "name": "claims", "src_path": "/r/crates/sql/tests/claims.rs"}
         ]
     }]}"#;
 
@@ -201,6 +205,7 @@ mod tests {
         let [sql] = packages.as_slice() else { panic!("{packages:?}") };
         assert_eq!((sql.name.as_str(), sql.directory.as_str()), ("semel-sql", "crates/sql"));
         assert_eq!(sql.roots, ["crates/sql/src/lib.rs"]);
+        assert_eq!(sql.test_programs, ["claims"]);
         let seen: Vec<_> =
             sql.dependencies.iter().map(|d| (d.package.as_str(), d.name.as_str(), d.kind)).collect();
         let expected = [

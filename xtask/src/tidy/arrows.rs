@@ -91,7 +91,7 @@ mod tests {
             name: (*name).to_owned(),
             directory: format!("crates/{name}"),
             dependencies: dependencies.iter().map(|(name, kind)| dependency(name, *kind)).collect(),
-            roots: Vec::new(),
+            ..Package::default()
         };
         Workspace { packages: packages.iter().map(package).collect(), ..Workspace::default() }
     }

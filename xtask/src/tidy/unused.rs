@@ -92,7 +92,7 @@ mod tests {
             name: "semel-core".to_owned(),
             directory: "crates/core".to_owned(),
             dependencies: vec![dependency],
-            roots: Vec::new(),
+            ..Package::default()
         };
         let files = vec![TextFile { path: path.to_owned(), text: text.to_owned() }];
         told(&check(&Workspace { packages: vec![package], files, ..Workspace::default() }))

@@ -4,7 +4,7 @@
 //! missing.
 
 mod libraries;
-mod packages;
+pub(crate) mod packages;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,16 +29,14 @@ pub(crate) struct Tools {
 
 impl Default for Tools {
     fn default() -> Self {
-        let target = std::env::var_os("CARGO_TARGET_DIR");
-        let target = target.map_or_else(|| cargo::root().join("target"), |path| cargo::root().join(path));
-        Self { folder: target.join("services") }
+        Self { folder: cargo::target().join("services") }
     }
 }
 
 impl Tools {
     /// Provides whatever is missing. Quick where nothing is.
     pub(crate) fn install(&self) -> Result<(), String> {
-        packages::install()?;
+        packages::install(&packages::missing_programs())?;
         libraries::python(&self.python())?;
         libraries::node(&self.node())
     }

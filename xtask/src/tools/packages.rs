@@ -31,12 +31,17 @@ pub(super) fn names() -> String {
     names.join(", ")
 }
 
-/// Installs what is missing; where that is not ours to do, the error says what is.
-pub(super) fn install() -> Result<(), String> {
+/// The packages of the programs that are not installed.
+pub(super) fn missing_programs() -> Vec<&'static str> {
     let mut missing = missing(&places());
     if !has_venv() {
         missing.push("python3-venv");
     }
+    missing
+}
+
+/// Installs these packages as root. For anybody else the error says what to install.
+pub(crate) fn install(missing: &[&str]) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -46,15 +51,16 @@ pub(super) fn install() -> Result<(), String> {
             "the tests need {list}; as root: apt-get install --no-install-recommends {list}"
         ));
     }
-    println!("installing {list}");
-    if apt(&missing).is_ok() {
+    // Standard output belongs to the command that needs the packages, which may be printing for a shell.
+    eprintln!("installing {list}");
+    if apt(missing).is_ok() {
         return Ok(());
     }
     // A fresh machine has no lists of packages, and an old one has lists of packages that are gone.
     let mut update = apt_get();
     update.args(["update", "-q"]);
     cargo::capture(update)?;
-    apt(&missing)
+    apt(missing)
 }
 
 fn apt(packages: &[&str]) -> Result<(), String> {
@@ -75,7 +81,8 @@ fn missing(places: &[PathBuf]) -> Vec<&'static str> {
     PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect()
 }
 
-fn places() -> Vec<PathBuf> {
+/// The folders that hold programs.
+pub(crate) fn places() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain([Path::new(DAEMONS).to_owned()]).collect()
 }
@@ -87,7 +94,7 @@ fn has_venv() -> bool {
     cargo::answers(command)
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let mut command = cargo::program("id");
     command.arg("-u");
     cargo::capture(command).is_ok_and(|id| id.trim() == "0")

@@ -1,0 +1,106 @@
+//! Which tests a run of `cargo xtask test` includes.
+//!
+//! What lives here: what `--fast` leaves out, and how cargo and the reader are told. What must never: a fast run that could
+//! be taken for a full one.
+
+use crate::command::Failure;
+use crate::workspace::{Package, Workspace};
+
+/// The packages whose test programs a fast run leaves out, with what those test. Their unit tests run all the same.
+const SLOW: &[(&str, &str)] = &[
+    ("semel-gateway", "the gateway as a program, with real clients and proxies"),
+    ("semel-sim", "the model checker and the simulation"),
+    ("semel-torture", "the crash tests"),
+];
+
+/// The tests of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// Every test there is.
+    All,
+    /// Unit tests, and the test programs of packages that are quick.
+    Fast,
+}
+
+impl Selection {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self, Failure> {
+        match arguments {
+            [] => Ok(Self::All),
+            [only] if only == "--fast" => Ok(Self::Fast),
+            [first, ..] => Err(Failure::Usage(format!("test takes only --fast, but got `{first}`"))),
+        }
+    }
+
+    /// The arguments that make `cargo test` run these tests. The packages stay the same, so that both selections share
+    /// what is built: cargo would build dependencies again for other packages, with other features.
+    pub(crate) fn cargo_arguments(self) -> Result<Vec<String>, String> {
+        let everything = ["test", "--workspace", "--no-fail-fast"].map(str::to_owned).to_vec();
+        match self {
+            Self::All => Ok(everything),
+            Self::Fast => Ok([everything, quick_targets(&Workspace::load()?.packages)].concat()),
+        }
+    }
+
+    /// What the reader must know was not tested, if anything.
+    pub(crate) fn left_out(self) -> Option<String> {
+        if self == Self::All {
+            return None;
+        }
+        let mut text = String::from("This was a fast run. It left out:\n");
+        for (package, subject) in SLOW {
+            text += &["- ", subject, " (", package, ")\n"].concat();
+        }
+        text += "- examples in doc comments\n";
+        Some(text + "Run `cargo xtask test` for everything.")
+    }
+}
+
+fn quick_targets(packages: &[Package]) -> Vec<String> {
+    let is_quick = |package: &&Package| SLOW.iter().all(|(slow, _)| package.name != *slow);
+    let programs = packages.iter().filter(is_quick).flat_map(|package| &package.test_programs);
+    let mut arguments = vec!["--lib".to_owned(), "--bins".to_owned()];
+    arguments.extend(programs.flat_map(|program| ["--test".to_owned(), program.clone()]));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fast_run_includes_every_test_program_but_the_slow_ones() {
+        let packages = Workspace::load().unwrap().packages;
+        let arguments = Selection::Fast.cargo_arguments().unwrap();
+        let is_included = |program: &String| arguments.windows(2).any(|pair| pair == ["--test", program]);
+        for package in &packages {
+            let slow = SLOW.iter().any(|(slow, _)| package.name == *slow);
+            let programs = &package.test_programs;
+            assert!(programs.iter().all(|program| is_included(program) != slow), "{}", package.name);
+        }
+        for (slow, _) in SLOW {
+            let found = packages.iter().find(|package| package.name == *slow);
+            assert!(found.is_some_and(|package| !package.test_programs.is_empty()), "{slow} has no tests");
+        }
+    }
+
+    #[test]
+    fn a_fast_run_names_all_that_it_left_out_and_a_full_run_has_nothing_to_name() {
+        let text = Selection::Fast.left_out().unwrap();
+        assert!(
+            SLOW.iter().all(|(package, subject)| text.contains(package) && text.contains(subject)),
+            "{text}"
+        );
+        assert_eq!(Selection::All.left_out(), None);
+    }
+
+    #[test]
+    fn an_argument_that_would_be_ignored_is_refused() {
+        let parse = |arguments: &[&str]| {
+            Selection::parse(&arguments.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!((parse(&[]), parse(&["--fast"])), (Ok(Selection::All), Ok(Selection::Fast)));
+        for bad in [&["--quick"][..], &["--fast", "key"], &["key"]] {
+            assert!(matches!(parse(bad), Err(Failure::Usage(_))), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The system user that a server runs as.
+//!
+//! What lives here: how a program is started as that user. What must never: a password, or a change to the user.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::cargo;
+use crate::tools::packages;
+
+/// Servers refuse to run as root, so root starts them as somebody else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Account {
+    /// Whoever runs this program.
+    Own,
+    /// This user, through `runuser`.
+    Other(&'static str),
+}
+
+impl Account {
+    /// The account for a server that has a user of its own.
+    pub(super) fn of(user: &'static str) -> Self {
+        if packages::is_root() { Self::Other(user) } else { Self::Own }
+    }
+
+    /// A program that is to run as this account.
+    pub(super) fn command(self, program: &Path) -> Command {
+        match self {
+            Self::Own => cargo::program(&program.to_string_lossy()),
+            Self::Other(user) => {
+                let mut command = cargo::program("runuser");
+                command.args(["-u", user, "--"]).arg(program);
+                command
+            }
+        }
+    }
+
+    /// Whether this account can use what lies in a folder; that takes a permission on each folder above as well.
+    pub(super) fn can_enter(self, folder: &Path) -> bool {
+        let mut test = self.command(Path::new("test"));
+        test.current_dir("/").arg("-x").arg(folder);
+        cargo::answers(test)
+    }
+
+    /// Gives a folder and everything in it to this account.
+    pub(super) fn take_over(self, folder: &Path) -> Result<(), String> {
+        let Self::Other(user) = self else { return Ok(()) };
+        let mut chown = cargo::program("chown");
+        chown.args(["-R", "--", user]).arg(folder);
+        cargo::capture(chown).map(drop)
+    }
+}

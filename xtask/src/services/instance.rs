@@ -1,0 +1,130 @@
+//! A private instance from its start to its stop.
+//!
+//! What lives here: what is the same for every kind of server: the lock, the port, the wait for readiness.
+//! What must never: a server that `cargo xtask services` did not start.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use super::account::Account;
+use super::home::{Home, describe};
+use super::process;
+use super::server::Server;
+use crate::tools::packages;
+
+/// Together half a minute: a server that repairs its data after a crash needs a while.
+const ATTEMPTS_MAX: u32 = 300;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A private instance, running or not.
+pub(super) struct Instance<'a> {
+    server: &'a dyn Server,
+    home: Home,
+}
+
+/// A running private instance.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Running {
+    pub(super) url: String,
+    pub(super) pid: u32,
+}
+
+impl<'a> Instance<'a> {
+    /// The instance whose home is below this folder.
+    pub(super) fn locate(server: &'a dyn Server, services: &Path) -> Result<Self, String> {
+        let home = Home::locate(services, server.name(), Account::of(server.user()))?;
+        Ok(Self { server, home })
+    }
+
+    /// Starts it unless it runs; returns as soon as it answers, with its version and whether it was started.
+    pub(super) fn up(server: &'a dyn Server, services: &Path) -> Result<(Running, String, bool), String> {
+        packages::install(&server.missing_packages())?;
+        let instance = Self::locate(server, services)?;
+        instance.home.create()?;
+        let _lock = instance.home.lock()?;
+        // One that was just killed may still be there for a moment, and is then started again.
+        if let Some(running) = instance.running()?
+            && let Some(version) = instance.wait_until_ready(&running.url)?
+        {
+            return Ok((running, version, false));
+        }
+        // A process without a known port is of no use to anybody.
+        if instance.pid()?.is_some() {
+            server.stop(&instance.home)?;
+        }
+        instance.home.take_over()?;
+        let port = instance.choose_port()?;
+        server.start(&instance.home, port)?;
+        let version = instance.wait_until_ready(&server.url(port))?;
+        let Some((running, version)) = instance.running()?.zip(version) else {
+            let log = instance.home.log_tail();
+            return Err(format!("{} ended right after its start:\n{log}", server.name()));
+        };
+        Ok((running, version, true))
+    }
+
+    /// Stops it; the answer is the process that was stopped. Its data stays.
+    pub(super) fn down(&self) -> Result<Option<u32>, String> {
+        if !self.home.exists() {
+            return Ok(None);
+        }
+        let _lock = self.home.lock()?;
+        let pid = self.pid()?;
+        if pid.is_some() {
+            self.server.stop(&self.home)?;
+        }
+        Ok(pid)
+    }
+
+    /// Its process and URL, if it runs.
+    pub(super) fn running(&self) -> Result<Option<Running>, String> {
+        Ok(self.pid()?.zip(self.url()).map(|(pid, url)| Running { url, pid }))
+    }
+
+    /// The URL that it has, or had when it last ran.
+    pub(super) fn url(&self) -> Option<String> {
+        self.port().map(|port| self.server.url(port))
+    }
+
+    fn pid(&self) -> Result<Option<u32>, String> {
+        let data = self.home.data();
+        process::find(&data.join(self.server.pid_file()), &data)
+    }
+
+    fn port(&self) -> Option<u16> {
+        fs::read_to_string(self.home.path("port")).ok()?.trim().parse().ok()
+    }
+
+    /// The port of the last time, so that a URL stays good; another one if somebody else has that port now.
+    fn choose_port(&self) -> Result<u16, String> {
+        let bind =
+            |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|socket| socket.local_addr());
+        let address = match self.port().map(bind) {
+            Some(Ok(address)) => address,
+            _ => bind(0).map_err(|error| format!("no spare port on 127.0.0.1: {error}"))?,
+        };
+        let path = self.home.path("port");
+        fs::write(&path, format!("{}\n", address.port())).map_err(|error| describe(&path, &error))?;
+        Ok(address.port())
+    }
+
+    /// Its version as soon as it answers, or nothing if its process ends instead.
+    fn wait_until_ready(&self, url: &str) -> Result<Option<String>, String> {
+        let mut reason = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            match self.server.version(url) {
+                Ok(version) => return Ok(Some(version)),
+                Err(error) => reason = error,
+            }
+            if self.pid()?.is_none() {
+                return Ok(None);
+            }
+            thread::sleep(PAUSE);
+        }
+        let name = self.server.name();
+        Err(format!("{name} runs but does not answer: {reason}\n{}", self.home.log_tail()))
+    }
+}

@@ -1,0 +1,188 @@
+//! `cargo xtask services`: real servers that the tests connect to.
+//!
+//! What lives here: the list of servers, and the three actions. A further server is a file with a [`Server`] and a line in
+//! [`SERVERS`]. What must never: a server that somebody else started being stopped, or one that listens beyond 127.0.0.1.
+
+mod account;
+mod arguments;
+mod home;
+mod instance;
+mod postgres;
+mod process;
+mod server;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use crate::cargo;
+use crate::command::Failure;
+use crate::report::Verdict;
+use crate::tools::packages;
+use arguments::Action;
+use instance::Instance;
+pub(crate) use server::Server;
+use state::{State, explain_external, hide_password};
+
+/// Every server that tests may need.
+pub(crate) const SERVERS: &[&dyn Server] = &[&postgres::Postgres];
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let (action, servers) = arguments::parse(arguments)?;
+    let services = Services::default();
+    match action {
+        Action::Up { export } => up(&services, &servers, export),
+        Action::Down => down(&services, &servers),
+        Action::Status { json } => {
+            let mut states = Vec::new();
+            for server in servers {
+                states.push((server, services.state(server).map_err(Failure::Stopped)?));
+            }
+            if json {
+                println!("{:#}", state::to_json(&states));
+            } else {
+                print!("{}", state::table(&states));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The packages of every server, as a step of the test run.
+pub(crate) fn install_step() -> Verdict {
+    let missing: Vec<_> = SERVERS.iter().flat_map(|server| server.missing_packages()).collect();
+    match packages::install(&missing) {
+        Ok(()) => Verdict::Passed,
+        Err(reason) => Verdict::Failed(vec![reason]),
+    }
+}
+
+fn up(services: &Services, servers: &[&dyn Server], export: bool) -> Result<(), Failure> {
+    for server in servers {
+        let failure = |reason: String| Failure::Stopped(format!("{}: {reason}", server.name()));
+        let ready = services.up(*server).map_err(|reason| failure(advise(*server, &reason)))?;
+        if let Source::External = ready.source {
+            server.version(&ready.url).map_err(|reason| failure(complain(&ready, &reason)))?;
+        }
+        if export {
+            println!("export {}='{}'", ready.variable, ready.url.replace('\'', "%27"));
+        } else {
+            println!("{}: {}", server.name(), ready.describe());
+        }
+    }
+    Ok(())
+}
+
+fn advise(server: &dyn Server, reason: &str) -> String {
+    format!("{reason}\nA server of your own will do as well: set {} to its URL.", server.variable())
+}
+
+fn complain(ready: &Ready, reason: &str) -> String {
+    let (url, variable) = (hide_password(&ready.url), ready.variable);
+    format!("{url} does not answer: {reason}\n{variable} names it; unset that for a private instance.")
+}
+
+fn down(services: &Services, servers: &[&dyn Server]) -> Result<(), Failure> {
+    for server in servers {
+        let name = server.name();
+        match services.down(*server).map_err(Failure::Stopped)? {
+            Some(pid) => println!("{name}: stopped (pid {pid}); its data stays for the next start"),
+            None if services.external_url(*server).map_err(Failure::Stopped)?.is_some() => {
+                println!("{name}: no private instance runs, and {}", explain_external(*server));
+            }
+            None => println!("{name}: not running"),
+        }
+    }
+    Ok(())
+}
+
+/// The servers of this checkout.
+pub(crate) struct Services {
+    folder: PathBuf,
+    /// Reads an environment variable.
+    environment: fn(&str) -> Option<String>,
+}
+
+impl Default for Services {
+    fn default() -> Self {
+        Self { folder: cargo::target().join("services"), environment: |name| std::env::var(name).ok() }
+    }
+}
+
+/// A server that tests can use: pass `variable` with the value `url` to them.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) variable: &'static str,
+    pub(crate) url: String,
+    source: Source,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    /// Named by the environment variable. [`Services::up`] does not try whether it answers.
+    External,
+    Private {
+        pid: u32,
+        version: String,
+        is_new: bool,
+    },
+}
+
+impl Ready {
+    fn describe(&self) -> String {
+        let (url, variable) = (hide_password(&self.url), self.variable);
+        match &self.source {
+            Source::External => {
+                format!("answers at {url}, which {variable} names; it is never started or stopped here")
+            }
+            Source::Private { pid, version, is_new } => {
+                let how = if *is_new { "started" } else { "was running" };
+                format!("version {version} {how}, pid {pid}\n  {variable}={url}")
+            }
+        }
+    }
+}
+
+impl Services {
+    /// Provides a server: the one that its environment variable names, or else the private instance, which answers when
+    /// this returns. Running ones are reused. Installs packages where it may.
+    pub(crate) fn up(&self, server: &dyn Server) -> Result<Ready, String> {
+        let variable = server.variable();
+        if let Some(url) = self.external_url(server)? {
+            return Ok(Ready { variable, url, source: Source::External });
+        }
+        let (running, version, is_new) = Instance::up(server, &self.folder)?;
+        let source = Source::Private { pid: running.pid, version, is_new };
+        Ok(Ready { variable, url: running.url, source })
+    }
+
+    /// Stops the private instance if it runs; the answer is the process that was stopped.
+    fn down(&self, server: &dyn Server) -> Result<Option<u32>, String> {
+        Instance::locate(server, &self.folder)?.down()
+    }
+
+    fn state(&self, server: &dyn Server) -> Result<State, String> {
+        if let Some(url) = self.external_url(server)? {
+            let version = server.version(&url);
+            return Ok(State::External { url, version });
+        }
+        Ok(match Instance::locate(server, &self.folder)?.running()? {
+            None => State::Stopped,
+            Some(running) => {
+                let version = server.version(&running.url);
+                State::Running { url: running.url, pid: running.pid, version }
+            }
+        })
+    }
+
+    /// What the environment variable names, unless that is the private instance itself: a shell that has evaluated
+    /// `services up --export` can still stop it.
+    fn external_url(&self, server: &dyn Server) -> Result<Option<String>, String> {
+        let Some(url) = (self.environment)(server.variable()).filter(|url| !url.is_empty()) else {
+            return Ok(None);
+        };
+        let private = Instance::locate(server, &self.folder)?.url();
+        Ok((private.as_ref() != Some(&url)).then_some(url))
+    }
+}

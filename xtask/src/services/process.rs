@@ -1,0 +1,53 @@
+//! Whether a server's process is running.
+//!
+//! What lives here: the reading of pid files. What must never: a signal.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::home::describe;
+
+/// The process that a pid file names, if it is running and is the server: a number can belong to another process by now,
+/// but no other process works in the server's data folder.
+pub(super) fn find(pid_file: &Path, data: &Path) -> Result<Option<u32>, String> {
+    if !Path::new("/proc/self/cwd").exists() {
+        return Err("a private server needs Linux, whose /proc shows which process is which".to_owned());
+    }
+    let text = match fs::read_to_string(pid_file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(describe(pid_file, &error)),
+    };
+    let data = fs::canonicalize(data).map_err(|error| describe(data, &error))?;
+    let pid = text.lines().next().and_then(|line| line.trim().parse::<u32>().ok());
+    Ok(pid.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder == data)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_process_that_works_in_the_data_folder_is_the_server() {
+        let folder = std::env::temp_dir().join(format!("semel-pid-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pid_file = folder.join("server.pid");
+        let own_folder = std::env::current_dir().unwrap();
+        let own = std::process::id();
+        let mut found = Vec::new();
+        for (text, data) in [
+            (format!("{own}\nmore"), &own_folder),
+            (format!("{own}\n"), &folder),
+            ("4194305\n".to_owned(), &own_folder),
+            (String::new(), &own_folder),
+            ("-1".to_owned(), &own_folder),
+        ] {
+            fs::write(&pid_file, text).unwrap();
+            found.push(find(&pid_file, data).unwrap());
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found, [Some(own), None, None, None, None]);
+        assert_eq!(find(&pid_file, &folder), Ok(None), "no pid file");
+    }
+}

@@ -1,0 +1,36 @@
+//! What every kind of server has in common.
+//!
+//! What lives here: the trait that a server implements. What must never: anything that only one server needs.
+
+use super::home::Home;
+
+/// A kind of server that tests connect to. A private instance of it lives in a [`Home`].
+pub(crate) trait Server: Sync {
+    /// The name on the command line, which is also the name of its folder.
+    fn name(&self) -> &'static str;
+
+    /// The environment variable that carries the URL to the tests.
+    fn variable(&self) -> &'static str;
+
+    /// The system user that runs the server when `cargo xtask` runs as root.
+    fn user(&self) -> &'static str;
+
+    /// The Debian packages that are not installed yet.
+    fn missing_packages(&self) -> Vec<&'static str>;
+
+    /// The URL of a private instance on this port.
+    fn url(&self, port: u16) -> String;
+
+    /// The file in [`Home::data`] whose first line is the process ID.
+    fn pid_file(&self) -> &'static str;
+
+    /// Starts the server on 127.0.0.1 with [`Home::data`] as its data and its working directory, by which the process is
+    /// recognised later. Data that is missing or half-made is made anew. The caller has checked that no instance runs.
+    fn start(&self, home: &Home, port: u16) -> Result<(), String>;
+
+    /// Stops the server that [`Server::pid_file`] names and waits for its end. The caller has checked whose process it is.
+    fn stop(&self, home: &Home) -> Result<(), String>;
+
+    /// Asks the server for its version. An answer means that it is ready for the tests.
+    fn version(&self, url: &str) -> Result<String, String>;
+}

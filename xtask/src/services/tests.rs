@@ -1,0 +1,221 @@
+//! The private PostgreSQL from its first start to its stop, in a folder that no other instance uses.
+
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use super::account::Account;
+use super::home::Home;
+use super::*;
+
+const SERVER: &dyn Server = &postgres::Postgres;
+
+/// Servers in a folder of their own, which end with it.
+struct Sandbox {
+    services: Services,
+}
+
+impl Sandbox {
+    /// Nothing where PostgreSQL is not installed, which `cargo xtask test` does not let pass.
+    fn new(name: &str) -> Option<Self> {
+        if !SERVER.missing_packages().is_empty() {
+            let required = std::env::var_os("SEMEL_TEST_TOOLS").is_some_and(|value| value == "required");
+            assert!(!required, "PostgreSQL is missing; `cargo xtask services up` installs it");
+            // Past the test harness, which shows what a passed test prints to nobody.
+            let _ = writeln!(
+                io::stderr(),
+                "skipped: PostgreSQL is missing; `cargo xtask services up` installs it"
+            );
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("semel services {name} {}", std::process::id()));
+        Some(Self { services: Services { folder, environment: |_| None } })
+    }
+
+    fn home(&self) -> Home {
+        Home::locate(&self.services.folder, SERVER.name(), Account::of(SERVER.user())).unwrap()
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.home().data().join(SERVER.pid_file())
+    }
+
+    /// The URL, the process, and whether it was started.
+    fn up(&self) -> (String, u32, bool) {
+        let ready = self.services.up(SERVER).unwrap();
+        assert_eq!(ready.variable, "SEMEL_TEST_POSTGRES_URL");
+        let Source::Private { pid, is_new, .. } = ready.source else { panic!("{ready:?}") };
+        (ready.url, pid, is_new)
+    }
+
+    fn kill(&self, pid: u32) {
+        let mut kill = self.home().command(&PathBuf::from("/bin/sh"));
+        kill.args(["-c", &format!("kill -9 {pid}")]);
+        cargo::capture(kill).unwrap();
+    }
+}
+
+/// A process of the server's user that is not the server.
+struct Stranger<'a> {
+    sandbox: &'a Sandbox,
+    child: Child,
+    pid: u32,
+}
+
+impl<'a> Stranger<'a> {
+    fn start(sandbox: &'a Sandbox, folder: &Path, seconds: u32) -> Self {
+        let mut shell = sandbox.home().command(&PathBuf::from("/bin/sh"));
+        // The child itself may be `runuser`, which is root's.
+        shell
+            .current_dir(folder)
+            .args(["-c", &format!("echo $$; exec sleep {seconds}")])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = shell.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { sandbox, child, pid: line.trim().parse().unwrap() }
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        if self.is_running() {
+            self.sandbox.kill(self.pid);
+            self.child.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let stopped = self.services.down(SERVER);
+        let removed = fs::remove_dir_all(&self.services.folder);
+        if !std::thread::panicking() {
+            stopped.unwrap();
+            removed.unwrap();
+        }
+    }
+}
+
+fn ask(url: &str, sql: &str) -> String {
+    postgres::ask(url, sql).unwrap()
+}
+
+#[test]
+fn a_running_server_is_reused_and_keeps_its_port_and_data_over_a_stop() {
+    let Some(sandbox) = Sandbox::new("reuse") else { return };
+    assert_eq!(sandbox.services.state(SERVER), Ok(State::Stopped));
+    assert_eq!(sandbox.services.down(SERVER), Ok(None));
+
+    let (url, pid, is_new) = sandbox.up();
+    assert!(is_new);
+    assert_eq!(ask(&url, "SELECT current_user || ' ' || current_database()"), "semel semel");
+    assert_eq!(
+        ask(&url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)"),
+        "CREATE TABLE\nINSERT 0 1"
+    );
+    for (setting, value) in [
+        ("fsync", "on"),
+        ("synchronous_commit", "on"),
+        ("max_connections", "200"),
+        ("listen_addresses", "127.0.0.1"),
+    ] {
+        assert_eq!(ask(&url, &format!("SHOW {setting}")), value, "{setting}");
+    }
+
+    assert_eq!(sandbox.up(), (url.clone(), pid, false));
+    let Ok(State::Running { version, .. }) = sandbox.services.state(SERVER) else { panic!("not running") };
+    assert!(ask(&url, "SHOW server_version").starts_with(&version.unwrap()));
+
+    assert_eq!(sandbox.services.down(SERVER), Ok(Some(pid)));
+    assert_eq!(sandbox.services.state(SERVER), Ok(State::Stopped));
+    assert!(SERVER.version(&url).is_err(), "it still answers");
+    let (again, _, is_new) = sandbox.up();
+    assert_eq!((&again, is_new), (&url, true));
+    assert_eq!(ask(&url, "SELECT n FROM kept"), "7");
+}
+
+#[test]
+fn a_stale_pid_file_neither_hides_the_server_nor_harms_a_stranger() {
+    let Some(sandbox) = Sandbox::new("stale") else { return };
+    let (url, killed, _) = sandbox.up();
+    sandbox.kill(killed);
+    let (_, pid, is_new) = sandbox.up();
+    assert!(is_new && pid != killed, "the killed server was taken for a running one");
+
+    let noted = fs::read_to_string(sandbox.pid_file()).unwrap();
+    let note = |stranger: u32| {
+        fs::write(sandbox.pid_file(), noted.replacen(&pid.to_string(), &stranger.to_string(), 1)).unwrap();
+    };
+    assert_eq!(sandbox.services.down(SERVER), Ok(Some(pid)));
+    let mut stranger = Stranger::start(&sandbox, &std::env::temp_dir(), 60);
+    note(stranger.pid);
+    assert_eq!(sandbox.services.state(SERVER), Ok(State::Stopped));
+    assert_eq!(sandbox.services.down(SERVER), Ok(None));
+    let (again, _, is_new) = sandbox.up();
+    assert_eq!((again, is_new), (url, true));
+    assert!(stranger.is_running(), "the stranger was stopped");
+
+    // Between `kill -9` and the end of the process, the server still looks like one that runs.
+    assert!(sandbox.services.down(SERVER).unwrap().is_some());
+    let dying = Stranger::start(&sandbox, &sandbox.home().data(), 1);
+    note(dying.pid);
+    assert!(sandbox.up().2, "it was not started again");
+}
+
+#[test]
+fn half_made_data_and_a_port_that_is_taken_are_replaced() {
+    let Some(sandbox) = Sandbox::new("half") else { return };
+    let home = sandbox.home();
+    for half in [home.data(), home.path("data.new")] {
+        fs::create_dir_all(half.join("base")).unwrap();
+    }
+    let (one, other) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| sandbox.up());
+        let other = sandbox.up();
+        (one.join().unwrap(), other)
+    });
+    assert_eq!((&one.0, one.1), (&other.0, other.1));
+    assert!(one.2 != other.2, "exactly one of them starts it");
+    assert_eq!(ask(&one.0, "SELECT 1"), "1");
+
+    assert_eq!(sandbox.services.down(SERVER), Ok(Some(one.1)));
+    let _taken = TcpListener::bind(("127.0.0.1", port(&one.0))).unwrap();
+    assert_ne!(port(&sandbox.up().0), port(&one.0), "another program has the old port");
+}
+
+fn port(url: &str) -> u16 {
+    url.rsplit_once(':').and_then(|(_, end)| end.strip_suffix("/semel")?.parse().ok()).unwrap()
+}
+
+#[test]
+fn what_the_environment_names_is_used_and_left_alone() {
+    let folder = std::env::temp_dir().join(format!("semel services external {}", std::process::id()));
+    let elsewhere = "postgres://127.0.0.1:1/semel";
+    let services =
+        Services { folder: folder.clone(), environment: |_| Some("postgres://127.0.0.1:1/semel".to_owned()) };
+    let ready = services.up(SERVER).unwrap();
+    assert_eq!((ready.url.as_str(), &ready.source), (elsewhere, &Source::External));
+    assert!(ready.describe().contains("never started or stopped"));
+    assert!(
+        matches!(services.state(SERVER), Ok(State::External { url, version: Err(_) }) if url == elsewhere)
+    );
+    assert_eq!(services.down(SERVER), Ok(None));
+    assert!(!folder.join("postgres").exists(), "a private instance was made");
+
+    // A shell that evaluated the output of `up --export` names the private instance.
+    let home = Home::locate(&folder, SERVER.name(), Account::of(SERVER.user())).unwrap();
+    home.create().unwrap();
+    fs::write(home.path("port"), "1").unwrap();
+    let own = Services { environment: |_| Some("postgres://semel@127.0.0.1:1/semel".to_owned()), ..services };
+    let state = own.state(SERVER);
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(state, Ok(State::Stopped));
+}
