@@ -86,6 +86,8 @@ caught! {
     the_due_come_in_full: DueUnbounded by due::ten_thousand_are_swept_in_chunks;
     pages_skip: PageSkips by paging::every_record_is_shown_once_the_oldest_first;
     pages_repeat: PageRepeats by paging::what_is_there_throughout_is_shown_once_while_others_write;
+    a_filter_ignores_ids: FilterIgnoresIds by paging::a_filter_shows_exactly_what_it_wants;
+    the_oldest_always_come_first: OldestAlwaysFirst by paging::every_record_is_shown_once_the_oldest_first;
     pages_are_too_heavy: PageTooHeavy by paging::a_page_is_bounded_in_bytes;
     pages_are_too_long: PageUnbounded by paging::every_record_is_shown_once_the_oldest_first;
     pages_never_end: PageNeverEnds by paging::an_empty_store_has_one_empty_page;

@@ -28,7 +28,7 @@ pub use backend::{Backend, Inspection, OpenOptions, SchemaVersion, StoreSize};
 pub use change::Change;
 pub use delegate::Delegate;
 pub use error::{Error, Kind};
-pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, Page, Tallied, Tally};
+pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, OperationIds, Page, Tallied, Tally};
 pub use traits::{Capabilities, Clock, ClockSource, Counting, Hazard, Order, Severity, Sharing};
 
 use crate::codec;

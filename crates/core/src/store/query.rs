@@ -1,7 +1,7 @@
 //! What operators, sweepers and quotas ask of a store beyond single ids.
 
 use crate::codec;
-use crate::id::{CallerHash, CommandId, KeyHash};
+use crate::id::{CallerHash, CommandId, KeyHash, OperationId};
 use crate::record::{Entry, Record, StateName};
 use crate::time::Time;
 use bytes::Bytes;
@@ -23,9 +23,23 @@ pub struct Filter {
     pub updated_from: Option<Time>,
     /// Last written before this moment.
     pub updated_before: Option<Time>,
+    /// With an operation id that begins so.
+    pub ids: Option<OperationIds>,
+    /// The newest of them first, where the store can [list](super::Capabilities::order) the oldest first. Leaves nothing out.
+    pub newest_first: bool,
 }
 
 impl Filter {
+    /// Whether an entry is shown. What cannot be read may be what is looked for: it is shown under every filter but one by its
+    /// id. A marker is no record.
+    pub fn shows(&self, item: &Item) -> bool {
+        match &item.entry {
+            Ok(Entry::Record(record)) => self.wants(record),
+            Ok(Entry::Moved) => false,
+            Err(_) => self.ids.is_none_or(|ids| ids.has(&OperationId::of(&item.id))),
+        }
+    }
+
     /// Whether `record` is wanted. What every store's query means.
     pub fn wants(&self, record: &Record) -> bool {
         fn same<T: PartialEq>(wanted: Option<&T>, is: &T) -> bool {
@@ -37,6 +51,7 @@ impl Filter {
             && same(self.key.as_ref(), &record.key_hash())
             && self.updated_from.is_none_or(|from| record.updated_at() >= from)
             && self.updated_before.is_none_or(|before| record.updated_at() < before)
+            && self.ids.is_none_or(|ids| ids.has(&record.operation_id()))
     }
 }
 
@@ -55,25 +70,63 @@ impl Callers {
 
     /// Those whose hash begins with these hexadecimal digits: 8 at least, and 64 at most, which name one.
     pub fn beginning(digits: &str) -> Option<Self> {
-        let is_known = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_known || !(Self::DIGITS_MIN..=64).contains(&digits.len()) {
-            return None;
-        }
-        let filled = |with: char| {
-            let mut bytes = [0; 32];
-            for (at, digit) in digits.chars().chain(std::iter::repeat(with)).take(64).enumerate() {
-                let value = u8::try_from(digit.to_digit(16)?).ok()?;
-                bytes[at / 2] |= if at % 2 == 0 { value << 4 } else { value };
-            }
-            Some(CallerHash::from_bytes(bytes))
-        };
-        Some(Self { first: filled('0')?, last: filled('f')? })
+        let (first, last) = range(digits, Self::DIGITS_MIN)?;
+        Some(Self { first: CallerHash::from_bytes(first), last: CallerHash::from_bytes(last) })
     }
 
     /// Whether this caller is one of them.
     pub fn has(&self, caller: &CallerHash) -> bool {
         (self.first..=self.last).contains(caller)
     }
+}
+
+/// The operation ids that begin with some digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperationIds {
+    /// The least of them.
+    pub first: OperationId,
+    /// The greatest.
+    pub last: OperationId,
+}
+
+impl OperationIds {
+    /// The fewest digits that operations can be looked up by.
+    pub const DIGITS_MIN: usize = 4;
+
+    /// Those that begin so: an operation id, or its first digits, 4 at least. Hyphens may stand where an id has them.
+    pub fn beginning(text: &str) -> Option<Self> {
+        let is_hyphen = |at| [8, 13, 18, 23].contains(&at);
+        let has_hyphens = text.contains('-');
+        let is_fit = |(at, byte): (usize, u8)| (byte == b'-') == (has_hyphens && is_hyphen(at));
+        if !text.bytes().enumerate().all(is_fit) {
+            return None;
+        }
+        let (first, last) = range(&text.replace('-', ""), Self::DIGITS_MIN)?;
+        Some(Self { first: OperationId::from_bytes(first), last: OperationId::from_bytes(last) })
+    }
+
+    /// Whether this id is one of them.
+    pub fn has(&self, id: &OperationId) -> bool {
+        (self.first.as_bytes()..=self.last.as_bytes()).contains(&id.as_bytes())
+    }
+}
+
+/// The least and the greatest number of `N` bytes whose hexadecimal digits begin with `digits`: so many at least, and all of them
+/// at most.
+fn range<const N: usize>(digits: &str, digits_min: usize) -> Option<([u8; N], [u8; N])> {
+    let is_known = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_known || !(digits_min..=2 * N).contains(&digits.len()) {
+        return None;
+    }
+    let filled = |with: char| {
+        let mut bytes = [0; N];
+        for (at, digit) in digits.chars().chain(std::iter::repeat(with)).take(2 * N).enumerate() {
+            let value = u8::try_from(digit.to_digit(16)?).ok()?;
+            bytes[at / 2] |= if at % 2 == 0 { value << 4 } else { value };
+        }
+        Some(bytes)
+    };
+    Some((filled('0')?, filled('f')?))
 }
 
 /// The one caller.
@@ -174,24 +227,20 @@ impl Census {
 
     /// Adds `count` records in `state`.
     pub fn add(&mut self, state: StateName, count: u64) {
-        if let Some(sum) = place(state).and_then(|place| self.by_state.get_mut(place)) {
+        if let Some(sum) = self.by_state.get_mut(usize::from(state.number())) {
             *sum = sum.saturating_add(count);
         }
     }
 
     /// How many records are in `state`.
     pub fn in_state(&self, state: StateName) -> u64 {
-        place(state).and_then(|place| self.by_state.get(place)).copied().unwrap_or(0)
+        self.by_state.get(usize::from(state.number())).copied().unwrap_or(0)
     }
 
     /// Every state with its number of records.
     pub fn states(&self) -> impl Iterator<Item = (StateName, u64)> + '_ {
-        StateName::ALL.into_iter().zip(self.by_state)
+        StateName::ALL.into_iter().map(|state| (state, self.in_state(state)))
     }
-}
-
-fn place(state: StateName) -> Option<usize> {
-    StateName::ALL.iter().position(|other| *other == state)
 }
 
 /// How many records belong to an operation and are in a state.
@@ -232,6 +281,26 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operations_are_known_by_the_first_digits_of_their_id() {
+        let text = "0e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e35";
+        let id: OperationId = text.parse().expect("an id");
+        let other: OperationId = "0e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e36".parse().expect("an id");
+        for length in 4..=36 {
+            let ids = OperationIds::beginning(&text[..length]).expect("its beginning");
+            assert!(ids.has(&id), "{length}");
+            assert_eq!(ids.has(&other), length < 36, "{length}");
+        }
+        for good in ["0e8f8a527b1d", "0E8F8A52-7B1D", "0e8f8a527b1d8a6c9f002d9a4c1b7e35"] {
+            assert!(OperationIds::beginning(good).is_some_and(|ids| ids.has(&id)), "{good}");
+        }
+        for bad in
+            ["", "0e8", "0e8g", "0e8f-8a52", "0e8f8a52-7b1d8a6c", &format!("{text}0"), "-0e8f", "é0e8f"]
+        {
+            assert_eq!(OperationIds::beginning(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn callers_are_known_by_the_first_digits_of_their_hash_and_by_no_others() {

@@ -156,23 +156,17 @@ impl store::Store for Store {
     }
 
     fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
-        // What cannot be read may be what is looked for: it is shown under every filter.
-        let wanted = |item: &Item| match &item.entry {
-            Ok(Entry::Record(record)) => filter.wants(record),
-            Ok(Entry::Moved) => false,
-            Err(_) => true,
-        };
         Box::pin(async move {
             let after = after.map(shelf::read_cursor).transpose()?;
             let held = self.held()?;
             let (mut items, mut next, mut bytes) = (Vec::new(), None, 0);
-            for (looked_at, (position, id)) in held.shelf.oldest_first(after).enumerate() {
+            for (looked_at, (position, id)) in held.shelf.by_age(after, filter.newest_first).enumerate() {
                 if looked_at == PAGE_WORK_MAX || items.len() == limit || bytes >= PAGE_BYTES_MAX {
                     next = next.or_else(|| after.map(shelf::cursor));
                     return Ok(Page { now: self.clock.now(), items, next });
                 }
                 let item = held.shelf.item(id);
-                if wanted(&item) {
+                if filter.shows(&item) {
                     items.push(item);
                     bytes += held.shelf.bytes(id).map_or(0, Bytes::len);
                 }

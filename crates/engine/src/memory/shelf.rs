@@ -134,8 +134,16 @@ impl Shelf {
         }
     }
 
-    pub(super) fn oldest_first(&self, after: Option<Position>) -> impl Iterator<Item = Position> {
-        walk(&self.by_arrival, after)
+    /// The oldest first, or the newest.
+    pub(super) fn by_age(
+        &self,
+        after: Option<Position>,
+        newest_first: bool,
+    ) -> impl Iterator<Item = Position> {
+        let bound = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (from, to) = if newest_first { (Bound::Unbounded, bound) } else { (bound, Bound::Unbounded) };
+        let mut range = self.by_arrival.range((from, to)).copied();
+        std::iter::from_fn(move || if newest_first { range.next_back() } else { range.next() })
     }
 
     pub(super) fn longest_overdue_first(

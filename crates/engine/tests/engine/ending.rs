@@ -11,7 +11,7 @@ use semel_testkit::faults::{Fault, Pause, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-async fn panics(_: semel::Attempt) -> Result<u32, Failed> {
+async fn panics(_: Attempt) -> Result<u32, Failed> {
     panic!("in the middle of the effect")
 }
 
@@ -56,7 +56,7 @@ async fn what_had_not_begun_is_given_back_whatever_came_in_between() {
     );
     world.rest().await;
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
-    let started = |attempt: semel::Attempt| async move {
+    let started = |attempt: Attempt| async move {
         attempt.start().await?;
         Ok(attempt.number())
     };
@@ -113,7 +113,7 @@ async fn a_running_attempt_keeps_its_lease_for_as_long_as_it_runs() {
     let (go, gate) = tokio::sync::oneshot::channel::<()>();
     let call = tokio::spawn({
         let engine = engine.clone();
-        let work = |attempt: semel::Attempt| async move {
+        let work = |attempt: Attempt| async move {
             gate.await.expect("opened");
             attempt.check()?;
             Ok(attempt.number())
@@ -206,7 +206,7 @@ async fn a_shutdown_waits_for_what_runs_and_takes_nothing_new() {
     let (go, gate) = tokio::sync::oneshot::channel::<()>();
     let call = tokio::spawn({
         let engine = engine.clone();
-        let work = |attempt: semel::Attempt| async move {
+        let work = |attempt: Attempt| async move {
             gate.await.expect("opened");
             Ok::<_, Failed>(attempt.number())
         };

@@ -21,7 +21,7 @@ use semel::NotDone;
 use semel::archive::rfc3339;
 use semel::core::id::{KeyHash, OperationId};
 use semel::core::key::Key;
-use semel::core::store::{Callers, Cursor, Filter, Kind, Page};
+use semel::core::store::{Callers, Cursor, Filter, Kind, OperationIds, Page};
 use semel::core::time::{Now, Time};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -58,6 +58,11 @@ pub(super) struct Wanted {
     /// Last written before this moment.
     #[param(format = DateTime)]
     updated_before: Option<String>,
+    /// With an operation id that begins so: 4 digits at least. Hyphens may be left out.
+    #[param(min_length = 4, max_length = 36, pattern = "^[0-9a-fA-F-]{4,36}$")]
+    id: Option<String>,
+    /// The newest first, where the store can. The oldest come first otherwise.
+    newest_first: Option<bool>,
     /// Where the last page ended: its `next`.
     after: Option<String>,
     /// How many at most.
@@ -65,7 +70,7 @@ pub(super) struct Wanted {
     limit: Option<usize>,
 }
 
-/// Some records, the oldest first.
+/// Some records, the oldest first unless the newest were asked for.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RecordPage)]
 pub(super) struct Found {
@@ -182,7 +187,13 @@ fn filter(wanted: Wanted, key: Option<KeyHash>) -> Result<Filter, Problem> {
         key,
         updated_from: wanted.updated_from.map(|text| moment("updatedFrom", &text)).transpose()?,
         updated_before: wanted.updated_before.map(|text| moment("updatedBefore", &text)).transpose()?,
+        ids: wanted.id.map(|text| OperationIds::beginning(&text).ok_or_else(no_such_id)).transpose()?,
+        newest_first: wanted.newest_first.unwrap_or(false),
     })
+}
+
+fn no_such_id() -> Problem {
+    Problem::invalid("id has to be an operation id, or 4 of its first digits at least.")
 }
 
 fn hash_of(name: &str, text: &str) -> Result<[u8; 32], Problem> {

@@ -29,6 +29,10 @@ async fn records_are_found_by_everything_that_they_can_be_told_apart_by() {
     assert_eq!(world.post(&b.at("outcome"), &unknown).await.status, 200);
     let (a, b) = (a.as_str(), b.id.as_str());
     assert_eq!(found(&world, "").await, [a, b]);
+    assert_eq!(found(&world, "newestFirst=true").await, [b, a]);
+    assert_eq!(found(&world, &format!("id={}", &a[..8])).await, [a]);
+    assert_eq!(found(&world, &format!("id={}", b.replace('-', ""))).await, [b]);
+    assert_eq!(found(&world, &format!("id={b}&state=PROCESSING")).await, NONE);
     assert_eq!(found(&world, "state=UNKNOWN").await, [b]);
     assert_eq!(found(&world, "state=PROCESSING").await, [a]);
     assert_eq!(found(&world, "operation=(claim)%20refund").await, [b]);
@@ -77,6 +81,9 @@ async fn pages_follow_one_another_without_gap_or_repetition() {
 async fn a_query_that_means_nothing_is_refused_and_not_guessed_at() {
     let world = World::new().await;
     for query in [
+        "id=abc",
+        "id=xyzw",
+        "newestFirst=yes",
         "state=unknown",
         "state=",
         "stat=UNKNOWN",

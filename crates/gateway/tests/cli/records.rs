@@ -26,8 +26,11 @@ fn a_list_finds_records_by_each_filter_at_a_gateway_and_in_its_store() {
     let shown = world.at_admin(&["records", "show", charged, "--json"]).exits(0).json();
     let (key_hash, caller) = (text(&shown, "keyHash"), text(&shown, "callerHash"));
     let raw = key(1);
-    let cases: [(&[&str], &[&str]); 12] = [
+    let cases: [(&[&str], &[&str]); 15] = [
         (&[], &[charged, doubted]),
+        (&["--newest-first"], &[doubted, charged]),
+        (&["--id", &charged[..13]], &[charged]),
+        (&["--id", doubted, "--newest-first"], &[doubted]),
         (&["--state", "unknown"], &[doubted]),
         (&["--operation", "POST /charges"], &[charged]),
         (&["--key", &raw], &[charged]),
@@ -99,6 +102,41 @@ fn a_record_is_shown_with_its_history_and_its_answer_only_where_it_is_asked_for(
     assert!(told.contains("\nlocation: /charges/1\n") && told.ends_with("\n\ncharge 1\n"), "{told}");
     let json = world.in_store(&show(reply.id(), &["--body", "--json"])).exits(0).json();
     assert_eq!(json["response"]["body"], "charge 1");
+}
+
+#[test]
+fn a_record_is_named_by_the_first_digits_of_its_id() {
+    let world = World::new();
+    let charged = world.post("/charges", Some(&key(1)), "{}");
+    let doubted = world.post("/doubt", Some(&key(2)), "{}");
+    let beginning = |id: &str| id[..12].to_owned();
+    let (charged, doubted) = (beginning(charged.id()), beginning(doubted.id()));
+    for [flag, place] in world.places() {
+        let told = semel(&show(&charged, &["--json", &flag, &place])).exits(0).json();
+        assert!(text(&told, "operationId").starts_with(&charged), "{told}");
+        let run_together = charged.replace('-', "").to_uppercase();
+        semel(&show(&run_together, &[&flag, &place])).exits(0);
+        let none = if charged.starts_with("0000") { "1111" } else { "0000" };
+        let told = semel(&show(none, &[&flag, &place])).exits(3).err;
+        assert!(told.contains("no operation id begins with"), "{told}");
+        let told = semel(&show("abc", &[&flag, &place])).exits(2).err;
+        assert!(told.contains("first 4 digits"), "{told}");
+    }
+    let settled = ["records", "resolve", &doubted, "--outcome", "applied", "--reason", "it is in the ledger"];
+    assert!(world.at_admin(&settled).exits(0).out.contains("SUCCEEDED"));
+}
+
+#[test]
+fn digits_that_several_ids_begin_with_name_none() {
+    let world = World::new();
+    // Of so many ids some begin alike: with 65,536 beginnings, 1,500 have 17 pairs on average.
+    let keys: Vec<_> = (0..1_500).map(key).collect();
+    let mut ids: Vec<_> =
+        keys.iter().map(|key| world.post("/charges", Some(key), "{}").id().to_owned()).collect();
+    ids.sort_unstable();
+    let alike = ids.windows(2).find(|pair| pair[0][..4] == pair[1][..4]).expect("two that begin alike");
+    let told = world.at_admin(&show(&alike[0][..4], &[])).exits(2).err;
+    assert!(told.contains("give more digits") && alike.iter().all(|id| told.contains(id)), "{told}");
 }
 
 #[test]

@@ -6,12 +6,12 @@
 use super::reader::{Reader, failed};
 use super::row::{self, MARKER};
 use bytes::Bytes;
-use rusqlite::Row;
 use rusqlite::types::ValueRef;
+use rusqlite::{Row, ToSql};
 use semel_core::codec;
 use semel_core::id::CommandId;
-use semel_core::record::{Entry, StateName};
-use semel_core::store::{Callers, Cursor, Error, Filter, Item, Kind, PAGE_BYTES_MAX, Page};
+use semel_core::record::StateName;
+use semel_core::store::{Callers, Cursor, Error, Filter, Item, Kind, OperationIds, PAGE_BYTES_MAX, Page};
 
 /// How many rows one page looks at, wanted or not.
 const LOOK_MAX: usize = 10_000;
@@ -25,6 +25,8 @@ pub(super) struct Mark {
 
 impl Mark {
     const START: Self = Self { at: i64::MIN, row: i64::MIN };
+    /// Where the newest come first.
+    const END: Self = Self { at: i64::MAX, row: i64::MAX };
 
     pub(super) fn cursor(self) -> Cursor {
         Cursor::from_bytes([self.at.to_be_bytes(), self.row.to_be_bytes()].concat())
@@ -48,8 +50,16 @@ macro_rules! select {
     };
 }
 
-const ALL: &str = select!("WHERE row > ?1 ORDER BY row");
-const UNKNOWN: &str = select!("INDEXED BY semel_records_unknown WHERE state = 5 AND row > ?1 ORDER BY row");
+/// Each in the order of age, the oldest first, and then the newest first.
+const ALL: [&str; 2] = [select!("WHERE row > ?1 ORDER BY row"), select!("WHERE row < ?1 ORDER BY row DESC")];
+const UNKNOWN: [&str; 2] = [
+    select!("INDEXED BY semel_records_unknown WHERE state = 5 AND row > ?1 ORDER BY row"),
+    select!("INDEXED BY semel_records_unknown WHERE state = 5 AND row < ?1 ORDER BY row DESC"),
+];
+const OF_IDS: [&str; 2] = [
+    select!("WHERE operation_id >= ?2 AND operation_id <= ?3 AND row > ?1 ORDER BY row"),
+    select!("WHERE operation_id >= ?2 AND operation_id <= ?3 AND row < ?1 ORDER BY row DESC"),
+];
 const MARKERS: &str = select!("INDEXED BY semel_records_markers WHERE state = 7 AND row > ?1 ORDER BY row");
 const DUE: &str = select!(
     "INDEXED BY semel_records_due_at WHERE due_at IS NOT NULL AND due_at <= ?1 AND (due_at, row) > (?2, ?3) \
@@ -58,14 +68,19 @@ const DUE: &str = select!(
 
 impl Reader {
     pub(super) fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
-        let mark = Mark::read(after)?;
-        let sql = if filter.state == Some(StateName::Unknown) { UNKNOWN } else { ALL };
-        let wanted = |item: &Item| match &item.entry {
-            Ok(Entry::Record(record)) => filter.wants(record),
-            Ok(Entry::Moved) => false,
-            Err(_) => true,
+        let mark = match after {
+            None if filter.newest_first => Mark::END,
+            after => Mark::read(after)?,
         };
-        self.walk(sql, &[mark.row], after, limit, |row| may_be_wanted(filter, row), wanted)
+        let order = usize::from(filter.newest_first);
+        let look = |row: &Row<'_>| may_be_wanted(filter, row);
+        let wanted = |item: &Item| filter.shows(item);
+        if let Some(OperationIds { first, last }) = &filter.ids {
+            let parameters: [&dyn ToSql; 3] = [&mark.row, first.as_bytes(), last.as_bytes()];
+            return self.walk(OF_IDS[order], &parameters, after, limit, look, wanted);
+        }
+        let sql = if filter.state == Some(StateName::Unknown) { UNKNOWN } else { ALL };
+        self.walk(sql[order], &[&mark.row], after, limit, look, wanted)
     }
 
     pub(super) fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
@@ -75,21 +90,21 @@ impl Reader {
             item.record().is_none_or(|record| record.due_at().is_some_and(|due_at| due_at <= now))
         };
         let mut page =
-            self.walk(DUE, &[row::time(now), mark.at, mark.row], after, limit, |_| Ok(true), due)?;
+            self.walk(DUE, &[&row::time(now), &mark.at, &mark.row], after, limit, |_| Ok(true), due)?;
         page.now = now;
         Ok(page)
     }
 
     pub(super) fn markers(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
         let mark = Mark::read(after)?;
-        self.walk(MARKERS, &[mark.row], after, limit, |_| Ok(true), |_| true)
+        self.walk(MARKERS, &[&mark.row], after, limit, |_| Ok(true), |_| true)
     }
 
     /// `look` is asked of the columns first, so that an entry of many pages is not read to be thrown away.
     fn walk(
         &self,
         sql: &str,
-        parameters: &[i64],
+        parameters: &[&dyn ToSql],
         after: Option<&Cursor>,
         limit: usize,
         look: impl Fn(&Row<'_>) -> rusqlite::Result<bool>,
@@ -98,7 +113,7 @@ impl Reader {
         let now = self.now();
         let walk = || -> rusqlite::Result<Page> {
             let mut statement = self.connection.prepare_cached(sql)?;
-            let mut rows = statement.query(rusqlite::params_from_iter(parameters))?;
+            let mut rows = statement.query(parameters)?;
             let (mut items, mut looked_at, mut bytes_held) = (Vec::new(), 0, 0);
             let mut last = after.cloned();
             while let Some(row) = rows.next()? {

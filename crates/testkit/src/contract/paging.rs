@@ -13,14 +13,14 @@ use semel_core::machine::Unchanged;
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, StateName};
 use semel_core::scope::{Identity, Operation, Scope};
-use semel_core::store::{Callers, Change, Filter, Order, PAGE_BYTES_MAX, Store, Written};
+use semel_core::store::{Callers, Change, Filter, OperationIds, Order, PAGE_BYTES_MAX, Store, Written};
 use semel_core::time::Time;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Every record comes once, the oldest first where the store says so, whatever the size of the pages.
+/// Every record comes once, the oldest or the newest first where the store says so, whatever the size of the pages.
 pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
     let store = &**subject.store();
     let mut expected = Vec::new();
@@ -46,6 +46,16 @@ pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
             shown.sort_unstable();
         }
         assert_eq!(shown, expected, "in pages of {limit}");
+    }
+    if !is_ordered {
+        return;
+    }
+    expected.reverse();
+    let newest_first = Filter { newest_first: true, ..Filter::default() };
+    for limit in [1, 7, 50, 1_000] {
+        let shown: Vec<_> =
+            walk::page(store, &newest_first, limit).await.iter().map(|item| item.id).collect();
+        assert_eq!(shown, expected, "the newest first, in pages of {limit}");
     }
 }
 
@@ -107,6 +117,11 @@ pub async fn a_filter_shows_exactly_what_it_wants(subject: Subject) {
     let mut filters: Vec<Filter> =
         StateName::ALL.into_iter().map(|state| Filter { state: Some(state), ..any() }).collect();
     let (first_half, second_half) = (START, START + 10 * HOUR);
+    let id = some.operation_id().to_string();
+    for digits in [4, 9, 36] {
+        filters.push(Filter { ids: OperationIds::beginning(&id[..digits]), ..any() });
+    }
+    filters.push(Filter { ids: OperationIds::beginning(&id), newest_first: true, ..any() });
     filters.extend([
         any(),
         Filter { operation: Some(some.operation().to_string()), ..any() },
@@ -124,11 +139,18 @@ pub async fn a_filter_shows_exactly_what_it_wants(subject: Subject) {
         Filter { state: Some(StateName::Succeeded), caller: Some(some.caller_hash().into()), ..any() },
         Filter { state: Some(some.state_name()), operation: Some(some.operation().to_string()), ..any() },
     ]);
+    let is_ordered = store.capabilities().order == Order::OldestFirst;
+    let in_order = |mut shown: Vec<Record>| {
+        if !is_ordered {
+            shown.sort_by_key(|record| *record.operation_id().as_bytes());
+        }
+        shown
+    };
     for filter in filters {
-        let wanted: Vec<&Record> = records.iter().filter(|record| filter.wants(record)).collect();
+        let wanted = in_order(records.iter().filter(|record| filter.wants(record)).cloned().collect());
         for limit in [2, 100] {
             let items = walk::page(store, &filter, limit).await;
-            let shown: Vec<&Record> = items.iter().filter_map(|item| item.record()).collect();
+            let shown = in_order(items.iter().filter_map(|item| item.record().cloned()).collect());
             assert_eq!(shown, wanted, "for {filter:?} in pages of {limit}");
         }
     }

@@ -67,6 +67,15 @@ impl Store {
                 page.items.retain(same);
                 return Ok(page);
             }
+            (Wrong::FilterIgnoresIds, _) => {
+                return self.inner.page(&Filter { ids: None, ..filter.clone() }, after, limit).await;
+            }
+            (Wrong::OldestAlwaysFirst, _) => {
+                return self
+                    .inner
+                    .page(&Filter { newest_first: false, ..filter.clone() }, after, limit)
+                    .await;
+            }
             (Wrong::FilterIgnoresTime, _) => {
                 let wider = Filter { updated_from: None, updated_before: None, ..filter.clone() };
                 return self.inner.page(&wider, after, limit).await;

@@ -37,7 +37,7 @@ ways! {
     UnreadableIsAbsent UnreadableIsWrittenOver UnreadableIsSkipped
     StaleReads OwnTime RefusalsOutOfTime
     DueSkips DueBackwards DueUnbounded
-    PageSkips PageRepeats PageUnbounded PageTooHeavy PageNeverEnds FilterIgnoresCase FilterIgnoresTime
+    PageSkips PageRepeats PageUnbounded PageTooHeavy PageNeverEnds FilterIgnoresCase FilterIgnoresTime FilterIgnoresIds OldestAlwaysFirst
     RecordOverMarker RecordGoesAsMarker MarkersCountAsRecords CountUnbounded CensusWithoutTombstones
     SettingWritesOver SettingLooksThenWrites EmptySettingIsNone
     FindsFirstWriteOnly FoldsIds

@@ -47,6 +47,12 @@ pub(super) struct Args {
     /// Last written before then
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
+    /// With an operation id that begins so: 4 digits of it at least
+    #[arg(long, value_name = "ID", value_parser = super::beginning)]
+    id: Option<String>,
+    /// The newest first
+    #[arg(long)]
+    newest_first: bool,
     /// How many at most
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -120,7 +126,10 @@ impl Args {
         };
         let (since, until) = (moment(&self.since)?, moment(&self.until)?);
         let state = self.state.as_ref().map(|state| state.to_ascii_uppercase());
+        let newest_first = self.newest_first.then(|| "true".to_owned());
         let wanted = [
+            ("id", &self.id),
+            ("newestFirst", &newest_first),
             ("state", &state),
             ("operation", &self.operation),
             ("callerHash", &self.caller),

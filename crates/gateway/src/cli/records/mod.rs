@@ -6,11 +6,14 @@ mod list;
 mod settle;
 mod show;
 
-use super::place::Place;
+use super::place::{Place, ask};
 use super::stop::{EXIT_CODES, Stop};
 use super::table::Tone;
+use crate::admin_client::{Desk, encoded};
 use clap::Subcommand;
+use http::Method;
 use semel::core::id::OperationId;
+use semel::core::store::OperationIds;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -27,7 +30,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Find records, the oldest first
+    /// Find records, the oldest first unless told otherwise
     #[command(after_help = EXIT_CODES)]
     List(list::Args),
     /// Show a record with its history
@@ -70,12 +73,51 @@ async fn run(arguments: &Args) -> Result<(), Stop> {
     done
 }
 
-/// An operation id, as the command line has it.
-fn id(text: &str) -> Result<OperationId, String> {
-    text.parse().map_err(|_| {
-        format!("`{text}` is no operation id: that is a UUID, which clients find in the header Operation-Id")
+/// An operation id or its first digits, as the command line has them.
+fn beginning(text: &str) -> Result<String, String> {
+    OperationIds::beginning(text).map(|_| text.to_ascii_lowercase()).ok_or_else(|| {
+        format!(
+            "`{text}` is no operation id: that is a UUID, which clients find in the header Operation-Id; its first {} digits or more \
+             do, where no other begins so",
+            OperationIds::DIGITS_MIN
+        )
     })
 }
+
+/// The one operation whose id begins so.
+async fn whole(desk: &Desk, beginning: &str, is_json: bool) -> Result<OperationId, Stop> {
+    if let Ok(id) = beginning.parse() {
+        return Ok(id);
+    }
+    let path = format!("/v1/records?limit={SHOWN_MAX}&id={beginning}");
+    let (mut found, mut after) = (Vec::new(), None::<String>);
+    // A page may be empty and have a next one.
+    while found.len() < SHOWN_MAX {
+        let next = after.as_ref().map_or(String::new(), |after| format!("&after={}", encoded(after)));
+        let page = ask(desk, Method::GET, &format!("{path}{next}"), None, is_json).await?;
+        for name in ["records", "unreadable"] {
+            let items = page[name].as_array().into_iter().flatten();
+            found.extend(items.filter_map(|item| item["operationId"].as_str()?.parse::<OperationId>().ok()));
+        }
+        after = page["next"].as_str().map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    match *found {
+        [] => Err(Stop::not_found(format!("no operation id begins with {beginning}"))),
+        [id] => Ok(id),
+        _ => {
+            let ids = found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ");
+            Err(Stop::usage(format!(
+                "several operation ids begin with {beginning}; give more digits:\n  {ids}"
+            )))
+        }
+    }
+}
+
+/// How many of the ids that begin alike are named.
+const SHOWN_MAX: usize = 5;
 
 /// How a state looks.
 fn tone(state: &str) -> Tone {

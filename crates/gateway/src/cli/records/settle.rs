@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Resolve {
-    /// The operation id
-    #[arg(value_name = "OPERATION_ID", value_parser = super::id)]
-    id: OperationId,
+    /// The operation id, or as many of its first digits as no other id begins with
+    #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
+    id: String,
     /// What you found out
     #[arg(long, value_name = "WHAT")]
     outcome: Outcome,
@@ -57,9 +57,9 @@ enum Outcome {
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Release {
-    /// The operation id
-    #[arg(value_name = "OPERATION_ID", value_parser = super::id)]
-    id: OperationId,
+    /// The operation id, or as many of its first digits as no other id begins with
+    #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
+    id: String,
     /// Why; stands in the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -106,7 +106,7 @@ impl Resolve {
         if let Some(response) = self.response()? {
             word["response"] = response;
         }
-        tell(desk, self.id, "resolve", &word, is_json).await
+        tell(desk, super::whole(desk, &self.id, is_json).await?, "resolve", &word, is_json).await
     }
 
     fn response(&self) -> Result<Option<Value>, Stop> {
@@ -130,7 +130,14 @@ impl Resolve {
 
 impl Release {
     pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
-        tell(desk, self.id, "release", &json!({ "reason": self.reason }), is_json).await
+        tell(
+            desk,
+            super::whole(desk, &self.id, is_json).await?,
+            "release",
+            &json!({ "reason": self.reason }),
+            is_json,
+        )
+        .await
     }
 }
 

@@ -12,16 +12,15 @@ use crate::serve::say;
 use http::Method;
 use semel::SystemClock;
 use semel::archive::rfc3339;
-use semel::core::id::OperationId;
 use semel::core::store::Clock as _;
 use semel::core::time::Time;
 use serde_json::Value;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
-    /// The operation id
-    #[arg(value_name = "OPERATION_ID", value_parser = super::id)]
-    id: OperationId,
+    /// The operation id, or as many of its first digits as no other id begins with
+    #[arg(value_name = "OPERATION_ID", value_parser = super::beginning)]
+    id: String,
     /// Show the stored answer with headers and body, too; at a gateway this takes a token with the role `bodies`
     #[arg(long)]
     pub(super) body: bool,
@@ -29,7 +28,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(&self, desk: &Desk, is_json: bool) -> Result<(), Stop> {
-        let path = format!("/v1/records/{}", self.id);
+        let path = format!("/v1/records/{}", super::whole(desk, &self.id, is_json).await?);
         let mut record = ask_record(desk, Method::GET, &path, None, is_json).await?;
         if !self.body {
             withhold(&mut record);
