@@ -4,8 +4,7 @@
 
 use semel_bench::lifecycle::{claim, finish, id};
 use semel_core::codec;
-use semel_core::store::{Change, Store as _, Written};
-use semel_sql::sqlite::{Options, Store};
+use semel_core::store::{Backend, Change, OpenOptions, Store, Written};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +16,15 @@ use tokio::runtime::Runtime;
 const FILLERS: u64 = 2048;
 /// A file of another schema is not used again.
 const SCHEMA: &str = include_str!("../../../crates/sql/src/sqlite/schema/1.sql");
+
+/// The store that is measured.
+static BACKEND: &dyn Backend = &semel_sql::sqlite::Backend;
+
+/// Opens the store in a file.
+pub(crate) fn open(runtime: &Runtime, path: &Path) -> Result<Arc<dyn Store>, Box<dyn Error>> {
+    let address = path.to_str().ok_or("the path of the file is no text")?;
+    Ok(runtime.block_on(BACKEND.open(address, &OpenOptions::default()))?)
+}
 
 pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
@@ -33,7 +41,7 @@ pub(crate) fn filled(runtime: &Runtime, records: u64) -> Result<PathBuf, Box<dyn
     }
     let started = Instant::now();
     let unfinished = directory.join(format!("unfinished-{}.db", std::process::id()));
-    let store = Arc::new(Store::open(&unfinished, Options::default())?);
+    let store = open(runtime, &unfinished)?;
     let next = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..FILLERS)
         .map(|_| {

@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let scratch = files::Scratch::new()?;
     for &records in &options.records {
         let path = scratch.file(&runtime, records)?;
-        let store = Arc::new(semel_sql::sqlite::Store::open(&path, semel_sql::sqlite::Options::default())?);
+        let store = filled::open(&runtime, &path)?;
         println!("\n## {records} records, {} MiB", std::fs::metadata(&path)?.len() >> 20);
         let next = Arc::new(AtomicU64::new(records));
         for &tasks in &options.tasks {
@@ -70,7 +70,7 @@ fn commands(
     runtime: &Runtime,
     scratch: &files::Scratch,
     options: &Options,
-    store: &Arc<semel_sql::sqlite::Store>,
+    store: &Arc<dyn Store>,
     next: &Arc<AtomicU64>,
     (records, tasks): (u64, u64),
 ) -> Result<(), Box<dyn Error>> {
@@ -99,7 +99,7 @@ fn commands(
 fn replays(
     runtime: &Runtime,
     options: &Options,
-    store: &Arc<semel_sql::sqlite::Store>,
+    store: &Arc<dyn Store>,
     next: &Arc<AtomicU64>,
 ) -> Result<(), Box<dyn Error>> {
     const KEYS: u64 = 1000;
@@ -154,7 +154,7 @@ fn resident(path: &Path) -> Result<String, Box<dyn Error>> {
 
 /// What that process does.
 fn serve(runtime: &Runtime, options: &Options, path: &Path) -> Result<(), Box<dyn Error>> {
-    let store = Arc::new(semel_sql::sqlite::Store::open(path, semel_sql::sqlite::Options::default())?);
+    let store = filled::open(runtime, path)?;
     let after_opening = report::resident_mib();
     // Numbers that nothing in the file has.
     let next = Arc::new(AtomicU64::new(1 << 40));

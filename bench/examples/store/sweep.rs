@@ -5,9 +5,8 @@ use crate::options::Options;
 use crate::report;
 use crate::subject::Subject;
 use semel_bench::lifecycle::{claim_at, finish_at, id};
-use semel_core::store::{Change, Store as _, Written};
+use semel_core::store::{Change, Store, Written};
 use semel_core::time::Time;
-use semel_sql::sqlite::Store;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +23,7 @@ const AGO: Duration = Duration::from_hours(25);
 pub(crate) fn under_load(
     runtime: &Runtime,
     options: &Options,
-    store: &Arc<Store>,
+    store: &Arc<dyn Store>,
     next: &Arc<AtomicU64>,
 ) -> Result<(), Box<dyn Error>> {
     let load = Subject::engine("engine", runtime, store.clone(), 0)?;
@@ -56,7 +55,7 @@ pub(crate) fn under_load(
 }
 
 /// Puts `count` outcomes into the store whose time is over.
-fn make_due(runtime: &Runtime, store: &Arc<Store>, next: &Arc<AtomicU64>, count: u64) {
+fn make_due(runtime: &Runtime, store: &Arc<dyn Store>, next: &Arc<AtomicU64>, count: u64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
     let then = Time::from_millis(0) + now.saturating_sub(AGO);
     let first = next.fetch_add(count, Ordering::Relaxed);

@@ -15,6 +15,11 @@
 //!    written. Hidden retries of a conditional write stay off: its second try would be refused by its first.
 //! 5. **Timed.** Every answer carries the store's time, taken while it was at work on that question.
 //!
+//! 6. **Nothing goes by itself.** Records are removed by a [`Change`] and by nothing else. A server's own time to live may be a
+//!    safety net for records that no sweeper came for, long after their end, tombstone included; never at the end of a lease
+//!    or of an outcome's time. It has to be off where removed records are archived: the sweeper archives a record
+//!    before it removes it, and what the server removes is in no archive.
+//!
 //! What stands there and cannot be read is handed out as such; it is never skipped, and never taken for absent.
 
 mod backend;
