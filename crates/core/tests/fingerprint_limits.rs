@@ -33,6 +33,52 @@ fn a_decoded_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() {
 }
 
 #[test]
+fn above_a_mebibyte_a_body_may_expand_a_hundred_times_and_no_more() {
+    // Stored blocks that no coding shortens, then zeros that come to almost nothing: any ratio can be made.
+    let gzip = |noise: usize, zeros: usize| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        let mut seed = 1_u32;
+        let noise: Vec<u8> = (0..noise)
+            .map(|_| {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (seed >> 24) as u8
+            })
+            .collect();
+        encoder.write_all(&noise).unwrap();
+        encoder.write_all(&vec![0; zeros]).unwrap();
+        encoder.finish().unwrap()
+    };
+    let limit = 10 << 20;
+    let mebibyte = 1 << 20;
+    assert!(gzip(0, mebibyte).len() < mebibyte / 900, "it expands far more than a hundred times");
+    assert!(kind(&[b"gzip"], &gzip(0, mebibyte), limit).is_ok(), "up to a mebibyte that is allowed");
+    assert_eq!(kind(&[b"gzip"], &gzip(0, mebibyte + 1), limit), Err(ErrorKind::TooLarge));
+    for noise in [20_000, 50_000] {
+        let decoded_max =
+            |zeros| Limits { decoded_body_bytes_max: limit }.decoded_max(gzip(noise, zeros).len());
+        let fits = |zeros| noise + zeros <= decoded_max(zeros);
+        // The most that still fits.
+        let mut step = limit;
+        let mut zeros = 0;
+        while step > 0 {
+            if fits(zeros + step) {
+                zeros += step;
+            }
+            step /= 2;
+        }
+        assert!(noise + zeros > mebibyte && !fits(zeros + 1_000_000), "{zeros}");
+        assert!(kind(&[b"gzip"], &gzip(noise, zeros), limit).is_ok(), "{zeros}");
+        let refused = kind(&[b"gzip"], &gzip(noise, zeros + 1_000_000), limit);
+        assert_eq!(refused, Err(ErrorKind::TooLarge), "{zeros}");
+    }
+    let body = gzip(0, 2 * mebibyte);
+    let request = Request { content_encoding: &[b"gzip"], ..Request::new("POST", "op", "/", &body) };
+    let limits = Limits { decoded_body_bytes_max: limit };
+    let told = request.fingerprint(&Selection::default(), &limits).unwrap_err().to_string();
+    assert!(told.contains("more than a hundred times as long"), "{told}");
+}
+
+#[test]
 fn an_error_tells_the_limit_or_the_place() {
     let told = |content_type: &[&[u8]], body: &[u8]| {
         let request = Request { content_type, ..Request::new("POST", "op", "/", body) };

@@ -48,7 +48,7 @@ impl Code {
             Self::NotFound => {
                 "Ask with the credential that the operation was sent with; another caller's is not shown."
             }
-            Self::ClockNotTrusted | Self::StoreUnavailable => {
+            Self::Busy | Self::ClockNotTrusted | Self::StoreUnavailable => {
                 "This request did nothing. Wait as long as Retry-After says, then send it with the same key."
             }
         }

@@ -8,11 +8,12 @@ use crate::layer::Shared;
 use crate::observe::What;
 use crate::payload::{Asked, Known, Taken};
 use crate::problem::{Code, Form, Problem};
+use crate::room::NoRoom;
 use crate::route::Ready;
 use crate::source::NoKey;
 use crate::target::Target;
 use crate::terms::KeyRule;
-use crate::unread::Unread;
+use crate::unread::{TooSlow, Unread};
 use crate::{prefer, request, telling};
 use bytes::Bytes;
 use http::request::Parts;
@@ -152,7 +153,11 @@ impl Asking {
     ) -> Result<Taken, Problem> {
         let max = self.ready.terms.request_bytes_max;
         let asked = Asked::new(parts, &self.target, operation, whole, max);
-        asked.take_apart(&self.ready, for_key).await.map_err(|error| telling::fingerprint(&error))
+        let turn = match asked.decoded_max() {
+            Some(bytes) => Some(self.shared.room.turn(bytes).await.map_err(|_| busy())?),
+            None => None,
+        };
+        asked.take_apart(&self.ready, for_key, turn).await.map_err(|error| telling::fingerprint(&error))
     }
 
     fn takes_async(&self, parts: &mut Parts) -> bool {
@@ -179,8 +184,11 @@ impl Asking {
             Read::Whole(whole) => return Ok(whole),
             Read::Over(_) => too_large(max).into(),
             Read::Broken(error) => {
-                if let Some(why) = Unread::told_by(&*error) {
-                    return Err(Stop::Unread(why));
+                if error.is::<NoRoom>() {
+                    return Err(busy().into());
+                }
+                if TooSlow::is_cause_of(&*error) {
+                    return Err(Stop::Unread(Unread::TooSlow));
                 }
                 let detail = "The request's body broke off before its end. Nothing was run.";
                 Problem::new(Code::Unfingerprintable, detail).into()
@@ -203,6 +211,15 @@ impl Asking {
         }
         intent
     }
+}
+
+/// That a second is enough is a guess, and a better one than none.
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
+fn busy() -> Problem {
+    let detail = "Too many requests are being read at once, and there was no room for the body of this one. Nothing was run; \
+                  retry later, with the same key.";
+    Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
 }
 
 fn too_large(max: usize) -> Problem {

@@ -4,7 +4,7 @@
 //! fingerprint of its own making.
 
 use crate::body::Whole;
-use crate::room::Place;
+use crate::room::{Place, Turn};
 use crate::route::Ready;
 use crate::source::NoKey;
 use crate::target::Target;
@@ -65,16 +65,31 @@ impl Asked {
         }
     }
 
+    /// The most bytes that are held to undo the body's content encoding; `None` where it has none.
+    pub(crate) fn decoded_max(&self) -> Option<usize> {
+        let is_encoded = self.headers.contains_key(CONTENT_ENCODING) && !self.body.is_empty();
+        is_encoded.then(|| self.limits.decoded_max(self.body.len()))
+    }
+
     /// Takes the request apart under the terms of its route, off the threads that other requests wait for where that may
-    /// take long. `for_key`: it has no key yet.
-    pub(crate) async fn take_apart(self, ready: &Arc<Ready>, for_key: bool) -> Result<Taken, Error> {
+    /// take long. `for_key`: it has no key yet. `turn` is held until that has been done, also where nobody waits for it any more.
+    pub(crate) async fn take_apart(
+        self,
+        ready: &Arc<Ready>,
+        for_key: bool,
+        turn: Option<Turn>,
+    ) -> Result<Taken, Error> {
         let asked = Arc::new(self);
         let is_long = asked.body.len() >= LARGE_BYTES || asked.headers.contains_key(CONTENT_ENCODING);
         if !is_long {
             return asked.taken_apart(ready, for_key);
         }
         let (reader, terms) = (Arc::clone(&asked), Arc::clone(ready));
-        match tokio::task::spawn_blocking(move || reader.taken_apart(&terms, for_key)).await {
+        let taking = move || {
+            let _turn = turn;
+            reader.taken_apart(&terms, for_key)
+        };
+        match tokio::task::spawn_blocking(taking).await {
             Ok(taken) => taken,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
             // The runtime is going down, and nobody waits any more.

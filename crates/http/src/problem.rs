@@ -87,6 +87,8 @@ codes! {
     NotFound = "OPERATION_NOT_FOUND", 404, 5, "There is no such operation";
     /// What the request needs depends on the time, and the clock is not trusted.
     ClockNotTrusted = "IDEMPOTENCY_CLOCK_NOT_TRUSTED", 503, 14, "The clock of the idempotency records is not trusted";
+    /// There is no room for the request.
+    Busy = "GATEWAY_BUSY", 503, 8, "There is no room for the request at the moment";
     /// The store did not answer.
     StoreUnavailable = "IDEMPOTENCY_STORE_UNAVAILABLE", 503, 14, "Idempotency records cannot be reached";
 }
@@ -277,6 +279,7 @@ mod tests {
             ("STREAMING_NOT_PROTECTED", 501),
             ("OPERATION_NOT_FOUND", 404),
             ("IDEMPOTENCY_CLOCK_NOT_TRUSTED", 503),
+            ("GATEWAY_BUSY", 503),
             ("IDEMPOTENCY_STORE_UNAVAILABLE", 503),
         ];
         assert_eq!(told, expected);

@@ -1,6 +1,7 @@
 //! Room for the bodies of requests that are read before they run.
 //!
-//! What lives here: one budget for all requests under a layer, taken as bytes come and given back with the body. What must
+//! What lives here: one budget for all requests under a layer, taken as bytes come and given back with the body; and turns for
+//! decoding, which takes room for as long as it lasts. What must
 //! never: a wait without end. Each body is bounded by its route's terms; without this, their number would not be.
 
 use std::fmt;
@@ -17,13 +18,32 @@ const WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct Room {
     free: Arc<Semaphore>,
     kib_max: u32,
+    /// As many as there are processors: more at once are not done sooner, and hold more.
+    turns: Arc<Semaphore>,
     wait: Duration,
+}
+
+/// Leave to decode a body, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _turn: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Room {
     pub(crate) fn new(bytes: usize) -> Self {
         let kib_max = kib(bytes).max(1);
-        Self { free: Arc::new(Semaphore::new(kib_max as usize)), kib_max, wait: WAIT }
+        let (free, turns) = (Semaphore::new(kib_max as usize), Semaphore::new(processors()));
+        Self { free: Arc::new(free), kib_max, turns: Arc::new(turns), wait: WAIT }
+    }
+
+    /// A turn at decoding a body of which at most `bytes` come, and room for these.
+    pub(crate) async fn turn(&self, bytes: usize) -> Result<Turn, NoRoom> {
+        let turn = timeout(self.wait, Arc::clone(&self.turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(NoRoom) };
+        let mut place = self.place();
+        place.grow_to(bytes).await?;
+        Ok(Turn { _turn: turn, _place: place })
     }
 
     /// A place for one body, as yet without bytes.
@@ -71,6 +91,10 @@ impl Place {
     }
 }
 
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
@@ -92,6 +116,23 @@ mod tests {
         assert_eq!(room.place().grow_to(1 << 20).await, Err(NoRoom));
         drop(one);
         assert_eq!(room.place().grow_to(1 << 20).await, Ok(()), "alone, a larger one takes all there is");
+    }
+
+    #[tokio::test]
+    async fn as_many_decode_at_once_as_there_are_processors_and_within_the_same_room() {
+        let room = Room { wait: Duration::ZERO, ..Room::new(1 << 20) };
+        let mut turns = Vec::new();
+        for _ in 0..processors() {
+            turns.push(room.turn(1024).await.expect("a turn"));
+        }
+        assert_eq!(room.turn(1024).await.err(), Some(NoRoom), "one too many");
+        turns.pop();
+        assert_eq!(room.turn(2 << 20).await.err(), Some(NoRoom), "more than is left of the room");
+        drop(turns);
+        let alone = room.turn(2 << 20).await.expect("all there is");
+        assert_eq!(room.place().grow_to(1).await, Err(NoRoom), "bodies and what comes of them share it");
+        drop(alone);
+        assert_eq!(room.place().grow_to(1).await, Ok(()));
     }
 
     #[tokio::test]

@@ -6,9 +6,8 @@
 use crate::body::Body;
 use crate::names;
 use crate::problem::{Form, GRPC_MESSAGE, GRPC_STATUS};
-use crate::room::NoRoom;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use std::fmt;
 
@@ -37,46 +36,29 @@ impl TooSlow {
 
 /// Why a body was not read to its end. Nothing was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Unread {
     /// It did not come in time. 408.
     TooSlow,
-    /// Too many were being read at once. 503.
-    NoRoom,
 }
 
-/// That a second is enough is a guess, and a better one than none.
-const RETRY_AFTER_SECONDS: u64 = 1;
-
 impl Unread {
-    /// What the error of a body says about it.
-    pub(crate) fn told_by(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
-        if error.is::<NoRoom>() {
-            return Some(Self::NoRoom);
-        }
-        TooSlow::is_cause_of(error).then_some(Self::TooSlow)
-    }
-
     const fn status(self) -> StatusCode {
         match self {
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
-    /// `DEADLINE_EXCEEDED`, `RESOURCE_EXHAUSTED`.
+    /// `DEADLINE_EXCEEDED`.
     const fn grpc_status(self) -> u32 {
         match self {
             Self::TooSlow => 4,
-            Self::NoRoom => 8,
         }
     }
 
     const fn detail(self) -> &'static str {
         match self {
             Self::TooSlow => "The request's body did not come in time. Nothing was run.",
-            Self::NoRoom => {
-                "Too many requests are being read at once, and there was no room for the body of this one. Nothing was run."
-            }
         }
     }
 
@@ -88,9 +70,6 @@ impl Unread {
         };
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if self == Self::NoRoom {
-            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
-        }
         response
     }
 

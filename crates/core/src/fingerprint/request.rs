@@ -23,6 +23,14 @@ pub struct Limits {
 }
 
 /// 10 MiB.
+impl Limits {
+    /// The most bytes that are held to decode a body of `encoded` bytes. A body of which more would come is refused: above 1 MiB,
+    /// one that expands more than a hundred times.
+    pub fn decoded_max(&self, encoded: usize) -> usize {
+        encoding::decoded_max(encoded, self.decoded_body_bytes_max)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self { decoded_body_bytes_max: 10 * 1024 * 1024 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use semel_http::{Layer, Terms, Unread, What};
+use semel_http::{Code, Layer, Terms, Unread, What};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,9 +43,10 @@ async fn bodies_share_their_room_and_give_it_back() {
     gate.begun().await;
     let other = || request("POST", "/charges").header("idempotency-key", "another-key-of-16");
     let refused = server.send(other().bytes(vec![0; 60 * 1024])).await;
-    is_plain(&refused, 503);
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    assert_eq!(watching.next().await, What::Unread(Unread::NoRoom));
+    let problem: serde_json::Value = serde_json::from_slice(&refused.body).expect("JSON");
+    assert_eq!((refused.status, &problem["code"]), (503, &"GATEWAY_BUSY".into()), "{problem}");
+    assert_eq!((refused.header("retry-after"), &problem["retryable"]), (Some("1"), &true.into()));
+    assert_eq!(watching.next().await, What::Refused { code: Code::Busy, caller: None });
     gate.open();
     assert_eq!(first.await.expect("no panic").text(), "charge 1");
     // Its room is free, and the key that was refused is as good as new.

@@ -22,6 +22,17 @@ const CODINGS_MAX: usize = 4;
 /// decoder up anew.
 const MEMBERS_MAX: usize = 4096;
 
+/// So many bytes may come of however few.
+const EXPANDED_FREELY: usize = 1 << 20;
+
+/// Beyond that, a body that expands more than so many times has no honest use: JSON and forms come to a tenth of it.
+const EXPANSION_MAX: usize = 100;
+
+/// The most bytes that come of a body of `encoded` bytes, where `bytes_max` are allowed.
+pub(super) fn decoded_max(encoded: usize, bytes_max: usize) -> usize {
+    encoded.saturating_mul(EXPANSION_MAX).max(EXPANDED_FREELY).min(bytes_max)
+}
+
 /// A body with its codings undone, or as it came.
 pub(super) struct Decoded<'a> {
     bytes: Cow<'a, [u8]>,
@@ -60,8 +71,12 @@ pub(super) fn decode<'a>(lines: &[&[u8]], body: &'a [u8], bytes_max: usize) -> R
         None => as_it_came(names),
         Some([]) => as_it_came(Vec::new()),
         Some([decode]) => {
-            let mut output = Output { bytes: Vec::new(), bytes_max };
-            decode(body, &mut output)?;
+            let decoded_max = decoded_max(body.len(), bytes_max);
+            let mut output = Output { bytes: Vec::new(), bytes_max: decoded_max };
+            decode(body, &mut output).map_err(|error| {
+                let is_expanded = error.kind() == ErrorKind::TooLarge && decoded_max < bytes_max;
+                if is_expanded { expanded(decoded_max) } else { error }
+            })?;
             Ok(Decoded { bytes: Cow::Owned(output.bytes), left: Vec::new() })
         }
         Some(_) => {
@@ -96,6 +111,11 @@ fn decoder(name: &[u8]) -> Option<Decoder> {
 
 fn too_large(bytes_max: usize) -> Error {
     Error::new(ErrorKind::TooLarge, "body", "it is larger than allowed").at(bytes_max)
+}
+
+fn expanded(decoded_max: usize) -> Error {
+    Error::new(ErrorKind::TooLarge, "body", "decoded, it is more than a hundred times as long")
+        .at(decoded_max)
 }
 
 fn corrupt(problem: &'static str, position: usize) -> Error {
