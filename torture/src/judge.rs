@@ -69,7 +69,11 @@ fn prepare(case: &Case) -> Result<Place, Failure> {
     std::fs::create_dir_all(&directory)?;
     let directory = directory.canonicalize()?;
     let name = file.file_name().ok_or("the store's path names no file")?;
-    let address = Address::embedded(&directory.join(name));
+    let path = directory.join(name);
+    let address = match &case.address {
+        Some(address) => address.moved_to(&path)?,
+        None => Address::embedded(&path),
+    };
     if address.files().iter().any(|file| file.exists()) {
         return Err(format!("{} exists; a torture makes its own store", address.file().display()).into());
     }

@@ -31,6 +31,12 @@ impl Address {
         Self(Url::embedded(path))
     }
 
+    /// The same kind of store, in another file.
+    pub(crate) fn moved_to(&self, path: &Path) -> Result<Self, Failure> {
+        let path = path.to_str().ok_or("the store's path is no text")?;
+        Self::read(&format!("{}:{path}", self.0.backend().scheme()))
+    }
+
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }

@@ -24,7 +24,8 @@
 //!             Box::pin(std::future::ready(()))
 //!         })
 //!         // A durable store is also `.reopened_by(…)`, a shared one `.joined_by(…)`: what it says that it can do has
-//!         // to be shown. `.holding(…)` keeps a temporary directory or a server for as long as the store is used.
+//!         // to be shown. Its `damaged_by` goes to the file, and holds no handle that would keep it open over a restart.
+//!         // `.holding(…)` keeps a temporary directory or a server for as long as the store is used.
 //! }
 //!
 //! // One #[test] for each promise: `your_store::claims::of_many_claims_one_wins_and_every_other_is_shown_it`, …

@@ -105,6 +105,7 @@ caught! {
     ids_are_compared_without_case: FoldsIds by identity::ids_are_told_apart_to_the_last_bit;
     outcomes_are_text: OutcomesAreText by values::binary_outcomes_are_kept_to_the_byte;
     empty_outcomes_are_not_kept: EmptyOutcomesAreDropped by values::values_that_look_like_nothing_are_kept;
+    a_restart_forgets_what_cannot_be_read: ForgetsOnRestart by unreadable::it_is_shown_after_a_restart_too;
     a_restart_forgets: ForgetsOnRestart by durability::what_was_answered_as_done_survives_a_restart;
     a_hazard_comes_without_advice: HazardsWithoutAdvice by durability::hazards_say_what_is_wrong_and_what_mends_it;
     who_says_it_notifies_does_not: SaysItNotifies by handles::a_waiter_is_told_of_a_change;

@@ -75,7 +75,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Opens the store for reading and writing, and brings it to this build's tables.
     fn open<'a>(&'a self, address: &'a str, options: &'a OpenOptions) -> Pending<'a, Arc<dyn Store>>;
 
-    /// Opens a store that is there for reading only. Changes nothing in it, and refuses every write.
+    /// Opens a store that is there for reading only, while others may write to it. Changes nothing in it, and answers every write
+    /// and setting with [`Kind::ReadOnly`](super::Kind::ReadOnly), whatever its condition.
     fn inspect<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Inspection>>;
 }
 

@@ -20,7 +20,11 @@
 //!    or of an outcome's time. It has to be off where removed records are archived: the sweeper archives a record
 //!    before it removes it, and what the server removes is in no archive.
 //!
-//! What stands there and cannot be read is handed out as such; it is never skipped, and never taken for absent.
+//! What stands there and cannot be read is handed out as such; it is never skipped, and never taken for absent. It stays listed,
+//! due and counted as before, also after a restart: what finds an entry is kept beside its bytes.
+//!
+//! A store that services work on does not block the thread of whoever asks, for a disk or a network. A call that is dropped half-way
+//! leaves nothing open.
 
 mod backend;
 mod change;
@@ -128,7 +132,7 @@ impl fmt::Debug for Setting {
 ///
 /// Held as `Arc<dyn Store>`; futures are boxed, so that a user of the engine sees one type whatever the store.
 pub trait Store: Send + Sync + 'static {
-    /// The store's name for people, without credentials: `sqlite:semel.db`.
+    /// The store's name for people, without credentials: its URL, where it was opened by one. `sqlite:semel.db`.
     fn name(&self) -> String;
 
     /// What this kind of store can do.
@@ -149,7 +153,7 @@ pub trait Store: Send + Sync + 'static {
     /// The record with this operation id, and the id that it stands under.
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)>;
 
-    /// Records for operators, in the store's [order](Capabilities::order), `limit` at most. A page may hold fewer and still have a next one: the
+    /// Records for operators, in the store's [order](Capabilities::order), `limit` (one at least) at most. A page may hold fewer and still have a next one: the
     /// work that a store puts into one page is bounded, and so are its bytes ([`PAGE_BYTES_MAX`]).
     fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page>;
 

@@ -136,8 +136,9 @@ impl From<CallerHash> for Callers {
     }
 }
 
-/// Where a page ended, in a form that only the store that made it understands. May be shown to a client. Debug output tells its
-/// length only: whole ids may stand in it.
+/// Where a page ended, in a form that only the store that made it understands. May be shown to a client, and come back as anything:
+/// one that the store did not make is refused with [`Kind::Unfit`](super::Kind::Unfit). Debug output tells its length only: whole ids
+/// may stand in it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cursor(Bytes);
 

@@ -95,7 +95,7 @@ pub struct Hazard {
     pub mend: String,
 }
 
-/// The clock of a store that has none of its own. Handed in, so that tests can turn it.
+/// The clock that a store without one of its own is handed: the machine's ([`ClockSource::EachMachine`]), or one that tests turn.
 pub trait Clock: Send + Sync + 'static {
     /// Wall time.
     fn now(&self) -> Time;

@@ -55,7 +55,7 @@ impl Local {
         let unusable = |error: &dyn fmt::Display| format!("{url} cannot be used: {error}");
         let look = url.inspect().await.map_err(|error| unusable(&error))?;
         let schema = look.schema().await.map_err(|error| unusable(&error))?;
-        if schema.have == 0 {
+        if schema.have < schema.wanted.min(1) {
             return Err(format!("{url} holds no records of Semel, and nothing was changed in it"));
         }
         let settings = look.settings().await.map_err(|error| unusable(&error))?;

@@ -105,6 +105,7 @@ macro_rules! __promises {
                 it_refuses_claims_and_markers
                 it_refuses_swaps_and_removals
                 it_is_shown_beside_what_can_be_read
+                it_is_shown_after_a_restart_too
             }
             values {
                 binary_outcomes_are_kept_to_the_byte

@@ -3,7 +3,7 @@
 //! These promises are waived where the harness says that nothing can be damaged.
 
 use crate::harness::Subject;
-use crate::scene::{Ask, HOUR, START, bring, command, finish, first, insert, paid, read, token};
+use crate::scene::{Ask, HOUR, START, bring, command, finish, first, paid, read, token};
 use crate::walk;
 use bytes::Bytes;
 use semel_core::codec;
@@ -99,14 +99,27 @@ pub async fn it_refuses_swaps_and_removals(subject: Subject) {
 /// It is shown among what is due and what operators see, beside the records that can be read, and is counted.
 pub async fn it_is_shown_beside_what_can_be_read(subject: Subject) {
     let Some(all) = damaged(&subject).await else { return };
-    let store = &**subject.store();
     let sound = command(50);
-    insert(store, &sound, &first(&sound, token(50), START)).await;
+    bring(&**subject.store(), StateName::Processing, &sound, token(50), START).await;
     subject.turn(START + 2 * HOUR).await;
+    is_shown_everywhere(&**subject.store(), &all, &sound).await;
+}
+
+/// The same after a restart: what finds it does not only live in memory.
+pub async fn it_is_shown_after_a_restart_too(subject: Subject) {
+    let Some(all) = damaged(&subject).await else { return };
+    let sound = command(50);
+    bring(&**subject.store(), StateName::Processing, &sound, token(50), START).await;
+    let Some(subject) = subject.reopen().await else { return };
+    subject.turn(START + 2 * HOUR).await;
+    is_shown_everywhere(&**subject.store(), &all, &sound).await;
+}
+
+async fn is_shown_everywhere(store: &dyn Store, all: &[(Ask, Record)], sound: &Ask) {
     for limit in [1, 2, 100] {
         for items in [walk::page(store, &Filter::default(), limit).await, walk::due(store, limit).await] {
             assert_eq!(items.len(), all.len() + 1, "each once, in pages of {limit}");
-            for (command, _) in &all {
+            for (command, _) in all {
                 let item = items.iter().find(|item| item.id == command.id);
                 assert!(is_shown(item.map(|item| &item.entry)), "skipped, in pages of {limit}");
             }
