@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::tasks::Tasks;
 use crate::time::{self, Heartbeat, TrustedTime};
+use crate::writable::WriteWatch;
 use crate::{reconcile, sweep};
 use semel_core::id::CommandId;
 use semel_core::store::{self, Counting, Store};
@@ -203,6 +204,7 @@ impl Builder {
             settings: self.settings,
             time,
             heartbeat,
+            writes: WriteWatch::default(),
             look_for_future_dates: AtomicBool::new(true),
             running: Arc::new(Running::default()),
             renewer,

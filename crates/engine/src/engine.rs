@@ -19,6 +19,7 @@ use crate::tasks::Closing;
 use crate::telling::{self, Subject};
 use crate::time::{self, ClockStatus};
 use crate::wait::{self, Waited};
+use crate::writable::Refusing;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
 use semel_core::record::Token;
@@ -144,6 +145,12 @@ impl Engine {
     /// Goes once through everything that is due, now.
     pub async fn sweep(&self) -> Result<Swept, store::Error> {
         sweep::sweep(&self.node).await
+    }
+
+    /// For how long the store has taken no write, and why; `None` while it takes them. Known from the writes that were made anyway,
+    /// of which the heartbeat makes one often enough: asking costs nothing.
+    pub fn refuses_writes(&self) -> Option<Refusing> {
+        self.node.writes.refusing(self.node.clock.uptime())
     }
 
     /// How the store's clock stands.

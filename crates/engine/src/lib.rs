@@ -72,6 +72,7 @@ mod telling;
 pub mod time;
 mod value;
 mod wait;
+mod writable;
 
 pub use answer::{Answer, Error, GivenUp, Ran, Replayed, Stored, Told};
 pub use attempt::{Attempt, NotYours};
@@ -96,3 +97,4 @@ pub use spans::SPANS;
 pub use spawn::{Spawn, Task};
 pub use sweep::Swept;
 pub use value::{Done, Failed, NoValue, RunError};
+pub use writable::Refusing;

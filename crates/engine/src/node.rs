@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::spawn::Spawn;
 use crate::tasks::Tasks;
 use crate::time::{ClockChange, Heartbeat, TrustedTime};
+use crate::writable::{News, WriteWatch};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Command, Stamp, Verdict};
@@ -44,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) settings: Settings,
     pub(crate) time: TrustedTime,
     pub(crate) heartbeat: Heartbeat,
+    /// Whether the store takes writes.
+    pub(crate) writes: WriteWatch,
     /// Records that a wrong clock dated ahead are to be looked for.
     pub(crate) look_for_future_dates: AtomicBool,
     pub(crate) running: Arc<Running>,
@@ -203,7 +206,24 @@ impl Node {
             Change::Replace(..) => Call::Swap,
             Change::Remove(_) | Change::RemoveMarker => Call::Remove,
         };
-        self.ask(call, self.store.write(id, change), written_now).await
+        let asked = self.clock.uptime();
+        let written = self.ask(call, self.store.write(id, change), written_now).await;
+        match &written {
+            Ok(Written::Done { .. }) => self.wrote(asked, Ok(())),
+            // What is refused for its condition was not written.
+            Ok(Written::Refused(_)) => {}
+            Err(error) => self.wrote(asked, Err(error)),
+        }
+        written
+    }
+
+    /// A write that was begun at the uptime `asked` came to this.
+    pub(crate) fn wrote(&self, asked: Duration, result: Result<(), &store::Error>) {
+        match (self.writes.note(asked, result), result) {
+            (Some(News::Refuses), Err(error)) => self.observe(&Event::StoreRefuses { error }),
+            (Some(News::Writes), _) => self.observe(&Event::StoreWrites),
+            _ => {}
+        }
     }
 
     /// Asks the store, bounded in time, and takes note of its time: `time` finds it in the answer, and the time that the node

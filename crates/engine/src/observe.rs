@@ -200,6 +200,13 @@ pub enum Event<'a> {
     Swept(&'a crate::sweep::Swept),
     /// What is thought of the store's clock has changed.
     Clock(ClockChange),
+    /// The store takes no writes any more, or for another reason than before. Alarm.
+    StoreRefuses {
+        /// What the write that showed it failed with.
+        error: &'a store::Error,
+    },
+    /// The store takes writes again.
+    StoreWrites,
     /// This node could not keep up with the hashing secret; it claims nothing once its view is too old. Alarm.
     SecretsBehind {
         /// Why.

@@ -19,6 +19,10 @@ use std::time::Duration;
 /// A confirmation that reaches a node later than this after it was given says nothing about the clock of today.
 const CONFIRMATION_AGE_MAX: Duration = Duration::from_mins(10);
 
+/// How soon a heartbeat that failed is tried again, where that is sooner than the next one: whoever asks whether the store takes
+/// writes should not have to wait for long.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// What this node knows of the mark.
 pub(crate) struct Heartbeat {
     /// Which run of which node this is.
@@ -62,7 +66,7 @@ impl Heartbeat {
 /// Starts the heartbeat, with a first beat now: a process that ends soon has left its mark too.
 pub(crate) async fn begin(node: &Arc<Node>) {
     // An error is told by the call's own event; the next beat tries again.
-    drop(beat(node).await);
+    let mut last = beat(node).await.is_ok();
     let beating = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
         let node = beating;
@@ -70,22 +74,33 @@ pub(crate) async fn begin(node: &Arc<Node>) {
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
-                () = node.clock.sleep(node.settings.clock.heartbeat) => {}
+                () = node.clock.sleep(pause(&node, last)) => {}
             }
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
-                beat = beat(&node) => drop(beat),
+                beat = beat(&node) => last = beat.is_ok(),
             }
         }
     }));
+}
+
+fn pause(node: &Node, is_beaten: bool) -> Duration {
+    let heartbeat = node.settings.clock.heartbeat;
+    if is_beaten { heartbeat } else { heartbeat.min(AGAIN_AFTER) }
 }
 
 /// Feeds the watch, writes the time, and takes note of what others wrote.
 pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     let asked = node.clock.uptime();
     let (told, received) = node.told_time().await?;
-    node.bounded(Call::Beat, beat_at(node, told, asked, received)).await
+    let beaten = node.bounded(Call::Beat, beat_at(node, told, asked, received)).await;
+    match &beaten {
+        Ok(true) => node.wrote(received, Ok(())),
+        Ok(false) => {}
+        Err(error) => node.wrote(received, Err(error)),
+    }
+    beaten.map(drop)
 }
 
 /// Learns what others wrote about the time, where that has not been heard of for too long: this process was suspended, or the
@@ -106,7 +121,8 @@ pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     caught_up
 }
 
-async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -> Result<(), Error> {
+/// Yields whether anything was written: not by a node that does not trust its clock.
+async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
     let heartbeat = &node.heartbeat;
     let mut known = heartbeat.stands().mark().ok().flatten();
     let boot = node.clock.boot();
@@ -129,11 +145,13 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
         let beat = Beat { now, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
         Ok(Some(Mark::after(mark.as_ref(), &beat)))
     });
-    if let Some(stands) = written.await? {
+    let written = written.await?;
+    let is_written = written.is_some();
+    if let Some(stands) = written {
         heartbeat.learn(stands);
         node.time.beaten(asked);
     }
-    Ok(())
+    Ok(is_written)
 }
 
 /// Another node wrote `mark` since this one last looked.

@@ -2,7 +2,7 @@
 
 use super::world::{World, intent, never, secs};
 use semel::core::record::StateName;
-use semel::core::store::{Count, Store as _};
+use semel::core::store::{Count, Kind, Store as _};
 use semel::{Clock as _, Error, NoValue, RunError};
 use semel_testkit::faults::{Call, Fault, Pause, Question};
 use std::sync::Arc;
@@ -156,4 +156,26 @@ async fn what_an_outage_longer_than_the_lease_lost_is_given_back_once_the_store_
     world.pass(secs(300)).await;
     let heartbeats = 300 / 10 + 1;
     assert!(looks.load(Ordering::SeqCst) <= so_far + heartbeats, "nobody looks any more");
+}
+
+#[tokio::test]
+async fn a_store_that_takes_no_writes_is_noticed_without_a_request_and_so_is_one_that_does_again() {
+    let world = World::new();
+    let engine = world.engine().await;
+    world.pass(secs(60)).await;
+    assert_eq!(engine.refuses_writes(), None);
+    // Reads go on.
+    world.fate(|call| if call.question.is_write() { Fault::FailBefore } else { Fault::Pass });
+    world.pass(secs(20)).await;
+    let refusing = engine.refuses_writes().expect("the heartbeat has failed");
+    assert!(refusing.lasts >= secs(9) && refusing.kind == Kind::Unavailable, "{refusing:?}");
+    assert_eq!(world.times_seen("StoreRefuses"), 1, "one word for one cause");
+    world.fate(|_| Fault::Pass);
+    world.pass(secs(2)).await;
+    assert_eq!(
+        engine.refuses_writes(),
+        None,
+        "the first write that succeeds, long before the next heartbeat is due"
+    );
+    assert_eq!((world.times_seen("StoreRefuses"), world.times_seen("StoreWrites")), (1, 1));
 }

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use semel::Refusing;
 use semel::core::store::{Count, Kind};
 use semel_http::Code;
 use serde::Serialize;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::ToSchema;
 
+/// For how long the store may take no write before nothing should be sent here.
+const REFUSING_MAX: Duration = Duration::from_secs(3);
 /// How long the store may take to answer whoever asks for readiness.
 const READY_WITHIN: Duration = Duration::from_secs(2);
 /// How long an answer of the store is good for everybody who asks.
@@ -47,7 +50,7 @@ pub(super) async fn healthz() -> Response {
     json(StatusCode::OK, &Alive { alive: true })
 }
 
-/// Tells whether requests should be sent here: the store answers, and the process is not about to end.
+/// Tells whether requests should be sent here: the store answers and has taken a write lately, and the process is not about to end.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()), responses(
     (status = 200, description = "Ready", body = Ready),
     (status = 503, description = "Not ready, and why", body = Ready),
@@ -58,6 +61,12 @@ pub(super) async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
         reasons.push("the process is shutting down and takes no new requests".to_owned());
     }
     reasons.extend(shared.ready.ask(&shared).await);
+    // Known from what was written anyway: asking writes nothing.
+    if let Some(Refusing { lasts, kind }) = shared.engine.refuses_writes()
+        && lasts >= REFUSING_MAX
+    {
+        reasons.push(format!("the store has taken no write for {} s: {kind}", lasts.as_secs()));
+    }
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json(status, &Ready { ready, reasons })

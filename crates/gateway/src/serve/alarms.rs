@@ -45,6 +45,10 @@ impl Observer for Alarms {
                 error!(operation = %operation_id, %error, "an outcome is not stored yet; trying on");
             }
             Event::Clock(change) => clock(change),
+            Event::StoreRefuses { error } => {
+                error!(%error, "the store takes no writes; requests with a key are refused with 503 until it does");
+            }
+            Event::StoreWrites => info!("the store takes writes again"),
             Event::SecretsBehind { error } => error!(%error, "the hashing secret cannot be kept up with"),
             Event::ArchiveFailed { error } => {
                 error!(%error, "records could not be archived; none of them is deleted");

@@ -1,0 +1,108 @@
+//! Whether the store takes writes.
+//!
+//! What lives here: what the last writes came to. What must never: a write of its own; the heartbeat makes one often enough.
+
+use semel_core::store::{Error, Kind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The store has taken no write for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusing {
+    /// For how long, since the first that failed was begun.
+    pub lasts: Duration,
+    /// What the last one that failed said.
+    pub kind: Kind,
+}
+
+/// How that has changed, where it is news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It takes none any more, or none for another reason than before.
+    Refuses,
+    /// It takes writes again.
+    Writes,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct WriteWatch(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    failing: Option<Failing>,
+    /// When the last write that succeeded was begun.
+    wrote_at: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Failing {
+    since: Duration,
+    kind: Kind,
+}
+
+impl WriteWatch {
+    /// A write that was begun at the uptime `asked` came to this.
+    pub(crate) fn note(&self, asked: Duration, result: Result<(), &Error>) -> Option<News> {
+        let mut state = self.state();
+        match result {
+            Ok(()) => {
+                state.wrote_at = state.wrote_at.max(asked);
+                state.failing.take().map(|_| News::Writes)
+            }
+            // That says something about the entry, and nothing about the store.
+            Err(error) if error.kind() == Kind::TooLarge => None,
+            Err(error) => {
+                let kind = error.kind();
+                // One that took long may have been begun before others that succeeded.
+                let since = state.failing.map_or(asked.max(state.wrote_at), |failing| failing.since);
+                let before = state.failing.replace(Failing { since, kind });
+                let is_news = before.is_none_or(|before| cause(before.kind) != cause(kind));
+                is_news.then_some(News::Refuses)
+            }
+        }
+    }
+
+    pub(crate) fn refusing(&self, uptime: Duration) -> Option<Refusing> {
+        let failing = self.state().failing;
+        failing.map(|Failing { since, kind }| Refusing { lasts: uptime.saturating_sub(since), kind })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A store that cannot be reached says now the one, now the other.
+fn cause(kind: Kind) -> Kind {
+    if kind == Kind::Ambiguous { Kind::Unavailable } else { kind }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    #[test]
+    fn writes_that_fail_are_told_once_for_each_cause_until_one_succeeds() {
+        let watch = WriteWatch::default();
+        let fails = |at, kind| watch.note(S(at), Err(&Error::new(kind, "writing")));
+        assert_eq!((watch.note(S(1), Ok(())), watch.refusing(S(1))), (None, None));
+        assert_eq!(fails(10, Kind::Unavailable), Some(News::Refuses));
+        assert_eq!(fails(11, Kind::Ambiguous), None, "the same cause");
+        assert_eq!(watch.refusing(S(14)), Some(Refusing { lasts: S(4), kind: Kind::Ambiguous }));
+        assert_eq!(fails(12, Kind::Full), Some(News::Refuses), "another one");
+        assert_eq!(fails(13, Kind::TooLarge), None);
+        assert_eq!(watch.refusing(S(14)), Some(Refusing { lasts: S(4), kind: Kind::Full }));
+        assert_eq!(watch.note(S(15), Ok(())), Some(News::Writes));
+        assert_eq!((watch.note(S(16), Ok(())), watch.refusing(S(20))), (None, None));
+        assert_eq!(fails(21, Kind::TooLarge), None, "an entry that is too large is no fault of the store");
+        assert_eq!(watch.refusing(S(30)), None);
+        assert_eq!((watch.note(S(40), Ok(())), fails(31, Kind::Ambiguous)), (None, Some(News::Refuses)));
+        assert_eq!(
+            watch.refusing(S(41)).map(|refusing| refusing.lasts),
+            Some(S(1)),
+            "not since before the last one"
+        );
+    }
+}
