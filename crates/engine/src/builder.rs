@@ -182,7 +182,7 @@ impl Builder {
         let secrets = bounded(&*self.clock, patience, secrets).await?.map_err(BuildError::Secrets)?;
         // Before the time is asked for: what others write meanwhile would look like a time that has not come.
         let run = format!("{name} {:016x}", self.random.bits() >> 64);
-        let read = Heartbeat::read(&*self.store, run);
+        let read = Heartbeat::read(&*self.store, run, self.clock.uptime());
         let (heartbeat, remembered) =
             bounded(&*self.clock, patience, read).await?.map_err(BuildError::Store)?;
         let asked = self.clock.uptime();

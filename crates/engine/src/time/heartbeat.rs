@@ -4,7 +4,7 @@
 //! that the store takes writes. What must never: the time of a clock that is not trusted.
 
 use super::mark::{self, Beat, Confirmed, Mark, Stored};
-use super::{ClockChange, ClockStatus, TrustedTime, clamped};
+use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
 use crate::clock::Clock;
 use crate::node::Node;
 use crate::observe::{Call, Event};
@@ -13,11 +13,8 @@ use crate::tasks::Closing;
 use semel_core::id::CommandId;
 use semel_core::store::{Error, Store};
 use semel_core::time::Time;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// A confirmation that reaches a node later than this after it was given says nothing about the clock of today.
-const CONFIRMATION_AGE_MAX: Duration = Duration::from_mins(10);
 
 /// How soon a heartbeat that failed is tried again, where that is sooner than the next one: whoever asks whether the store takes
 /// writes should not have to wait for long.
@@ -28,6 +25,8 @@ pub(crate) struct Heartbeat {
     /// Which run of which node this is.
     run: String,
     stands: Mutex<Stored>,
+    /// When, by the uptime, what stands there was last known: not later than that.
+    read_at: Mutex<Duration>,
     confirmations: Mutex<u64>,
     /// When, by the uptime, somebody last tried to [get back in touch](catch_up). One does so at a time.
     caught_up: tokio::sync::Mutex<Duration>,
@@ -38,12 +37,17 @@ impl Heartbeat {
     pub(crate) async fn read(
         store: &dyn Store,
         run: String,
+        asked: Duration,
     ) -> Result<(Self, Result<Option<Mark>, ()>), Error> {
         let stands = mark::read(store).await?;
         let remembered = stands.mark().map_err(drop);
         let confirmations = remembered.as_ref().ok().and_then(Option::as_ref).map_or(0, Mark::confirmations);
         let (stands, confirmations) = (Mutex::new(stands), Mutex::new(confirmations));
-        Ok((Self { run, stands, confirmations, caught_up: tokio::sync::Mutex::default() }, remembered))
+        let read_at = Mutex::new(asked);
+        Ok((
+            Self { run, stands, read_at, confirmations, caught_up: tokio::sync::Mutex::default() },
+            remembered,
+        ))
     }
 
     fn stands(&self) -> Stored {
@@ -52,6 +56,10 @@ impl Heartbeat {
 
     fn learn(&self, stands: Stored) {
         *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = stands;
+    }
+
+    fn read_at(&self) -> MutexGuard<'_, Duration> {
+        self.read_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether `mark` has a confirmation that this node has not seen yet.
@@ -146,6 +154,7 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
         Ok(Some(Mark::after(mark.as_ref(), &beat)))
     });
     let written = written.await?;
+    *heartbeat.read_at() = asked;
     let is_written = written.is_some();
     if let Some(stands) = written {
         heartbeat.learn(stands);
@@ -167,13 +176,16 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
         return;
     }
     if let Some(confirmed) = node.heartbeat.news(mark) {
-        let is_this_clock = told + clock.skew >= confirmed.at()
-            && told.since(confirmed.at()) <= CONFIRMATION_AGE_MAX.max(clock.peers_seen_within());
-        if is_this_clock {
-            node.time.confirm(told, mark.replaced_up_to(), asked, received);
-            node.clock_changed(ClockChange::Confirmed);
-            return;
-        }
+        // Since this node last looked, and before it was answered now.
+        let from = *node.heartbeat.read_at();
+        let (at, before) = (confirmed.at(), mark.replaced_up_to());
+        let reference = Reference { at, from, to: node.clock.uptime(), before };
+        node.clock_changed(node.time.refer_to(reference, told, asked, received));
+        return;
+    }
+    if node.time.steady_since().is_err() {
+        // It goes by no time that another one's could differ from.
+        return;
     }
     if mark.node == node.heartbeat.run {
         // This node's own word, of which it had not heard that it was stored.

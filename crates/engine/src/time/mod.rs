@@ -22,6 +22,7 @@ pub use start::Distrust;
 use crate::settings::ClockSettings;
 pub(crate) use mark::Mark;
 use semel_core::time::{Now, Time, Trust};
+use span::millis;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use watch::{ClockWatch, News};
@@ -90,6 +91,8 @@ enum Standing {
         why: Distrust,
         /// What the clock must not contradict; `None` where that cannot be read.
         mark: Option<Mark>,
+        /// What it has to show before it is trusted again, where that is known better than by the mark.
+        reference: Option<Reference>,
         since: Duration,
     },
     Trusted {
@@ -103,6 +106,27 @@ enum Standing {
         /// The latest date that the other one gave, as long as records with such dates may be left.
         replaced_up_to: Option<Time>,
     },
+}
+
+/// A time that somebody confirmed at some moment between two uptimes of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reference {
+    pub(crate) at: Time,
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
+    /// Dates up to this may have been given before.
+    pub(crate) before: Option<Time>,
+}
+
+impl Reference {
+    /// By how much a clock is off that showed `told` at some moment between `asked` and `received`, in milliseconds, however long after
+    /// the confirmation that was. Zero where it is right.
+    fn off(&self, told: Time, asked: Duration, received: Duration) -> i128 {
+        let (told, at) = (i128::from(told.as_millis()), i128::from(self.at.as_millis()));
+        let earliest = at + millis(asked) - millis(self.to);
+        let latest = at + millis(received) - millis(self.from);
+        if told > latest { told - latest } else { (told - earliest).min(0) }
+    }
 }
 
 struct State {
@@ -213,6 +237,29 @@ impl TrustedTime {
         }
     }
 
+    /// Somebody confirmed a time, and the clock showed `told`. It is followed where that is the time that was confirmed. Where it is
+    /// another one, nothing is to be dated by it, nor by the time that this node went by so far, until it shows that one.
+    pub(crate) fn refer_to(
+        &self,
+        reference: Reference,
+        told: Time,
+        asked: Duration,
+        received: Duration,
+    ) -> ClockChange {
+        let off = reference.off(told, asked, received);
+        if off.abs() <= millis(self.settings.watch_allowance()) {
+            self.confirm(told, reference.before, asked, received);
+            return ClockChange::Confirmed;
+        }
+        let by = Duration::from_millis(u64::try_from(off.abs()).unwrap_or(u64::MAX));
+        let why = if off > 0 { Distrust::Ahead(by) } else { Distrust::Behind(by) };
+        let mut state = self.state();
+        let before = reference.before.max(Some(state.earliest(received))).max(state.replaced_up_to());
+        let reference = Some(Reference { before, ..reference });
+        state.standing = Standing::Untrusted { why, mark: None, reference, since: received };
+        ClockChange::Distrusted(why)
+    }
+
     /// Another node that is alive goes by another time: no lease is judged dead until that has been over for a while.
     pub(crate) fn disagree(&self, uptime: Duration) {
         let mut state = self.state();
@@ -290,6 +337,16 @@ impl State {
         asked: Duration,
         received: Duration,
     ) -> (Time, Option<ClockChange>) {
+        if let Standing::Untrusted { reference: Some(reference), .. } = &self.standing {
+            let reference = *reference;
+            if reference.off(told, asked, received).abs() > millis(settings.watch_allowance()) {
+                return (told, None);
+            }
+            self.watch.accept(told, asked, received);
+            self.replace(settings, told, received);
+            self.expect_dates_up_to(reference.before.map(|before| before + settings.peers_seen_within()));
+            return (told, Some(ClockChange::Confirmed));
+        }
         if let Standing::Untrusted { mark, since, .. } = &self.standing {
             let Some(mark) = mark else { return (told, None) };
             let passed = received.saturating_sub(*since);

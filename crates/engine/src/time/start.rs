@@ -82,7 +82,7 @@ pub(super) fn start(
     let untrusted = |why, mark: Option<Mark>| Started {
         now: mark.as_ref().map_or(told, |mark| told.max(mark.at())),
         watch: watch(told),
-        standing: Standing::Untrusted { why, mark, since: received },
+        standing: Standing::Untrusted { why, mark, reference: None, since: received },
         change: Some(ClockChange::Distrusted(why)),
     };
     let known = remembered.as_ref().ok().and_then(Option::as_ref);

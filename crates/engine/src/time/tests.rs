@@ -208,6 +208,36 @@ fn nothing_is_judged_long_after_the_last_heartbeat() {
 }
 
 #[test]
+fn a_confirmed_time_is_followed_whenever_the_clock_comes_to_show_it() {
+    let confirmed = START + 40 * DAY;
+    // Some time between two heartbeats, of which the later one read of it.
+    let reference = Reference { at: confirmed, from: S(300), to: S(310), before: None };
+    for told in [confirmed, confirmed + S(10)] {
+        let time = start(None, START, 100);
+        assert_eq!(time.refer_to(reference, told, S(310), S(310)), ClockChange::Confirmed);
+        assert_eq!(time.status(), ClockStatus::Trusted);
+    }
+    for (told, why) in [
+        (START + S(210), Distrust::Behind((40 * DAY).saturating_sub(S(210)))),
+        (confirmed + DAY, Distrust::Ahead(DAY.saturating_sub(S(10)))),
+        (confirmed + S(16), Distrust::Ahead(S(6))),
+    ] {
+        let time = start(None, START, 100);
+        assert_eq!(time.refer_to(reference, told, S(310), S(310)), ClockChange::Distrusted(why));
+        assert_eq!(trust(&time, 311), Trust::Untrusted, "neither time is one to date by");
+        time.note(told + S(20), S(330), S(330));
+        assert_eq!(trust(&time, 331), Trust::Untrusted);
+        // However much later.
+        let at_last = confirmed + S(100_005);
+        let (at, change) = time.note(at_last, S(100_310), S(100_310));
+        assert_eq!((at, change), (at_last, Some(ClockChange::Confirmed)));
+        let now = time.earliest(S(100_310));
+        assert_eq!((now.replaced_at, now.trust), (Some(at_last), Trust::Starting));
+        assert!(now.replaced_up_to >= Some(START + S(210)), "dates of the time before may be left: {now:?}");
+    }
+}
+
+#[test]
 fn an_answer_that_was_long_on_its_way_does_not_make_dates_look_ahead() {
     let time = start(None, START, 100);
     time.note(START - DAY + S(10), S(110), S(110));

@@ -280,6 +280,30 @@ async fn a_node_suspended_over_a_confirmation_dates_nothing_by_the_old_time() {
 }
 
 #[tokio::test]
+async fn a_node_whose_clock_is_wrong_when_it_hears_of_a_confirmation_follows_it_later() {
+    let world = World::new();
+    let engine = node(&world).await;
+    world.pass(secs(20)).await;
+    forward(&world, 40 * DAY);
+    confirm_clock(&*world.store, &world.clock, "ann", "it was forty days behind").await.expect("confirmed");
+    // Another machine's clock, as this node sees it: not set right yet.
+    back(&world, 40 * DAY);
+    world.pass(secs(11)).await;
+    assert!(!engine.clock_status().is_trusted() && world.saw("Distrusted(Behind("));
+    assert!(is_refused(&engine, intent("new", "5")).await, "it would be dated by a time that nobody goes by");
+    world.pass(secs(3_600)).await;
+    assert!(is_refused(&engine, intent("new", "5")).await);
+    forward(&world, 40 * DAY);
+    world.pass(secs(11)).await;
+    assert_eq!(engine.clock_status(), ClockStatus::Trusted);
+    engine.run(intent("new", "5"), charge).await.expect("a value");
+    engine.shutdown(secs(1)).await;
+    let restarted = node(&world).await;
+    world.pass(SETTLE).await;
+    assert!(replays(&restarted, "new").await, "dated by the time that was confirmed");
+}
+
+#[tokio::test]
 async fn a_person_can_confirm_the_clock_without_an_engine() {
     let world = World::new();
     node(&world).await.shutdown(secs(1)).await;
