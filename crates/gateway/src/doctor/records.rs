@@ -88,7 +88,7 @@ pub(super) async fn due(
         found.push(Finding::warning(
             "dead-leases",
             format!("{} whose owner is gone: crashed, or paused", many(dead, "attempt")),
-            "a gateway on this store marks them within seconds, and retries are told; start one if none runs",
+            "a gateway on this store that trusts its clock marks them within seconds, and retries are told; start one if none runs",
         ));
     }
     if lag > LAG_MAX {
