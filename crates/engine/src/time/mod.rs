@@ -204,8 +204,9 @@ impl TrustedTime {
     ) -> (Time, Option<ClockChange>) {
         let mut state = self.state();
         let (at, change) = state.judge(&self.settings, told, asked, received);
-        // An answer to an older question than the last one noted says nothing new.
-        if asked >= state.last.asked {
+        // An answer to an older question than the last one noted says nothing new, unless it changed what is believed: what was noted
+        // before is another time's then.
+        if change.is_some() || asked >= state.last.asked {
             state.last = Sample { at, asked, received };
         }
         (at, change)

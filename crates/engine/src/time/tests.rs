@@ -208,6 +208,16 @@ fn nothing_is_judged_long_after_the_last_heartbeat() {
 }
 
 #[test]
+fn a_time_that_was_not_trusted_is_not_gone_by_once_another_is() {
+    let time = start(Some(mark(None)), START + 40 * DAY, 10);
+    // Two questions under way: the later one is answered first, by the wrong clock.
+    time.note(START + 40 * DAY + S(2), S(12), S(12));
+    let (at, change) = time.note(START + S(3), S(11), S(13));
+    assert_eq!((at, change), (START + S(3), Some(ClockChange::Plausible)));
+    assert_eq!(time.earliest(S(13)).at, START + S(3), "it would be written into the store");
+}
+
+#[test]
 fn a_confirmed_time_is_followed_whenever_the_clock_comes_to_show_it() {
     let confirmed = START + 40 * DAY;
     // Some time between two heartbeats, of which the later one read of it.
