@@ -82,17 +82,19 @@ impl Starting {
 
     /// The same, in the environment that `program` was given.
     pub(crate) fn begin_as(mut program: Command, scratch: &Scratch, flags: &[&str]) -> Self {
-        let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
-        let process = program
+        program
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
             // Whatever is asked for otherwise, a flag outranks this.
-            .env("SEMEL_ADMIN", "127.0.0.1:0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("semel starts");
+            .env("SEMEL_ADMIN", "127.0.0.1:0");
+        Self::spawn(program, scratch)
+    }
+
+    /// Starts a program that serves as `semel serve` does, as it stands.
+    pub(crate) fn spawn(mut program: Command, scratch: &Scratch) -> Self {
+        let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
+        let process =
+            program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("semel starts");
         Self(Some(process))
     }
 
