@@ -11,8 +11,8 @@ use semel_gateway::demo::payments::{self, Payments};
 use semel_gateway::demo::story::{Pace, Stage};
 use semel_http::{Body, Failure, Layer, Terms};
 use semel_sql::sqlite;
+use semel_test_support::ScratchDir;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,7 @@ pub(crate) struct World {
     posts: Arc<AtomicU32>,
     engine: Engine,
     serving: tokio::task::JoinHandle<()>,
-    directory: PathBuf,
+    _directory: ScratchDir,
 }
 
 impl World {
@@ -38,10 +38,7 @@ impl World {
     }
 
     pub(crate) async fn with(layer: impl FnOnce(Engine) -> Layer) -> Self {
-        static WORLDS: AtomicU32 = AtomicU32::new(0);
-        let name = format!("demo-{}-{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
+        let directory = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "demo");
         let store = sqlite::Store::open(directory.join("semel.db"), sqlite::Options::default());
         let engine = Engine::builder(Arc::new(store.expect("the store opens"))).build().await;
         let engine = engine.expect("the store answers");
@@ -63,7 +60,7 @@ impl World {
                 tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { payments, gateway, posts, engine, serving, directory }
+        Self { payments, gateway, posts, engine, serving, _directory: directory }
     }
 
     /// The POST requests that arrived at the gateway.
@@ -86,7 +83,6 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.serving.abort();
-        drop(std::fs::remove_dir_all(&self.directory));
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::client::{Ask, Reply};
 use crate::upstream::{Act, Seen, Upstream};
+use semel_test_support::ScratchDir;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
@@ -16,16 +16,12 @@ const NEVER: Duration = Duration::from_mins(1);
 /// Between two looks at something that tells nobody when it changes.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A directory of its own, gone afterwards.
-pub(crate) struct Scratch(PathBuf);
+/// The files of a test: store, log and configuration. Shows the end of the log where the test fails.
+pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        static SCRATCHES: AtomicU32 = AtomicU32::new(0);
-        let name = format!("gateway-{}-{}", std::process::id(), SCRATCHES.fetch_add(1, Ordering::Relaxed));
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
-        Self(directory)
+        Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "gateway"))
     }
 
     /// The store's file.
@@ -39,9 +35,7 @@ impl Scratch {
 
     /// A file beside them, with this in it.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("a file");
-        path
+        self.0.write(name, text)
     }
 
     /// What was logged so far.
@@ -68,7 +62,6 @@ impl Drop for Scratch {
             let last = &lines[lines.len().saturating_sub(40)..];
             eprintln!("what semel logged last:\n{}", last.join("\n"));
         }
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 

@@ -12,8 +12,8 @@ use semel::core::store::Store;
 use semel::{Engine, memory};
 use semel_http::{Layer, Terms, What};
 use semel_sql::sqlite;
+use semel_test_support::ScratchDir;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::net::{TcpListener, TcpStream};
@@ -202,25 +202,17 @@ pub(crate) async fn engine_on(store: Arc<dyn Store>) -> Engine {
     Engine::builder(store).build().await.expect("the store answers")
 }
 
-/// A directory of its own with a SQLite store in it, gone afterwards.
-pub(crate) struct Scratch(PathBuf);
+/// A SQLite store of its own.
+pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
-        Self(directory)
+        Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), name))
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         let file = self.0.join("semel.db");
         Arc::new(sqlite::Store::open(file, sqlite::Options::default()).expect("the store opens"))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
