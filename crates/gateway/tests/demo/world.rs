@@ -1,8 +1,8 @@
 //! A payment service, and the layer on SQLite in front of it.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http::{Method, Request, Response};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -11,7 +11,7 @@ use semel_gateway::demo::payments::{self, Payments};
 use semel_gateway::demo::story::{Pace, Stage};
 use semel_http::{Body, Failure, Layer, Terms};
 use semel_sql::sqlite;
-use semel_test_support::ScratchDir;
+use semel_test_support::{Reply, ScratchDir, client};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -112,24 +112,6 @@ impl tower_service::Service<Request<Body>> for Forward {
     }
 }
 
-/// A response, read to its end.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
-impl Reply {
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).expect("JSON")
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
-    }
-}
-
 /// Sends a request on a connection of its own; `None` where it was closed without an answer.
 pub(crate) async fn send(
     to: SocketAddr,
@@ -138,17 +120,14 @@ pub(crate) async fn send(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Option<Reply> {
-    let stream = TokioIo::new(TcpStream::connect(to).await.expect("a connection"));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.expect("HTTP");
-    tokio::spawn(connection);
+    let stream = TcpStream::connect(to).await.expect("a connection");
     let mut request = Request::builder().method(method).uri(path).header("host", to.to_string());
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a request");
-    let (parts, body) = sender.send_request(request).await.ok()?.into_parts();
-    let body = body.collect().await.expect("a whole body").to_bytes();
-    Some(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
+    let response = client::request_by(stream, request).await.ok()?;
+    Some(Reply::read(response).await.expect("a whole body"))
 }
 
 pub(crate) async fn get(to: SocketAddr, path: &str) -> Reply {

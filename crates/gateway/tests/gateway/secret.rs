@@ -1,11 +1,11 @@
 //! The hashing secret, where it is configured.
 
-use crate::client::Ask;
-use crate::upstream::{Upstream, charged};
 use crate::world::{Gateway, KEY, Scratch, Starting, does_not_start, until};
 use semel::secrets::Terms;
 use semel_gateway::config::{self, Overrides};
 use semel_gateway::{logging, serve};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Upstream, charged};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 

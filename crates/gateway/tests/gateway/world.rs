@@ -1,20 +1,15 @@
 //! A started `semel serve`, with an upstream behind it and a file under it.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Seen, Upstream};
+pub(crate) use semel_test_support::KEY;
+use semel_test_support::Reply;
 use semel_test_support::ScratchDir;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, Upstream};
+pub(crate) use semel_test_support::wait::{until, within};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::Duration;
-
-pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
-
-/// Long beyond anything that happens here; a test that gets so far has failed.
-const NEVER: Duration = Duration::from_mins(1);
-/// Between two looks at something that tells nobody when it changes.
-const GLANCE: Duration = Duration::from_millis(20);
 
 /// The files of a test: store, log and configuration. Shows the end of the log where the test fails.
 pub(crate) struct Scratch(ScratchDir);
@@ -398,22 +393,4 @@ pub(crate) fn sides(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> Str
 
 pub(crate) fn charge(amount: u32) -> Ask {
     Ask::post("/charges").key(KEY).json(&format!("{{\"amount\":{amount}}}"))
-}
-
-/// What a test waits for comes.
-pub(crate) async fn within<F: Future>(event: F) -> F::Output {
-    tokio::time::timeout(NEVER, event).await.expect("it never came")
-}
-
-/// Looks again and again until there is something to see.
-pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    within(async {
-        loop {
-            if let Some(seen) = look().await {
-                return seen;
-            }
-            tokio::time::sleep(GLANCE).await;
-        }
-    })
-    .await
 }

@@ -1,10 +1,10 @@
 //! Prometheus scrapes a gateway that runs; its rules fire on trouble that is really there.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Upstream, response};
 use crate::world::{Gateway, Scratch, until};
 use crate::{text, tools};
 use semel_test_support::ScratchDir;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Upstream, response};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
