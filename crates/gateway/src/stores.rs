@@ -120,6 +120,7 @@ impl fmt::Debug for Url {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use semel_test_support::ScratchDir;
 
     #[test]
     fn a_store_is_named_by_its_url() {
@@ -150,8 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_store_can_be_opened_and_says_whether_it_is_there() {
-        let folder = std::env::temp_dir().join(format!("semel-stores-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = ScratchDir::new("stores");
         for url in [Url::embedded(&folder.join("semel.db")), "memory:".parse().expect("a store")] {
             assert!(!url.exists().await.expect("looked"), "{url}");
             assert!(url.inspect().await.is_err(), "{url}");
@@ -160,6 +160,5 @@ mod tests {
             store.close().await;
             assert_eq!(url.exists().await.expect("looked"), !url.backend().is_in_process(), "{url}");
         }
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -27,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-messaging", &["semel-core", "semel", "semel-sql"]),
     ("semel-client", &["semel-core"]),
     ("semel-gateway", STORES_AND_SHELLS),
+    ("semel-test-support", &[]),
     ("semel-testkit", &["semel-core", "semel"]),
     ("semel-sim", &["semel-core", "semel"]),
     ("semel-bench", STORES_AND_SHELLS),
@@ -37,7 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// What any crate's tests may use beyond that.
-const TESTKIT: &str = "semel-testkit";
+const FOR_TESTS: &[&str] = &["semel-testkit", "semel-test-support"];
 
 /// What the tests of one crate may use beyond that: a layer is shown to work on a store that keeps.
 const IN_TESTS: &[(&str, &str)] = &[("semel-http", "semel-sql")];
@@ -58,8 +59,7 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
 
 fn may_use(package: &Package, dependency: &Dependency, allowed: &[&str]) -> bool {
     let own = (package.name.as_str(), dependency.package.as_str());
-    let for_tests =
-        dependency.kind == Kind::Dev && (dependency.package == TESTKIT || IN_TESTS.contains(&own));
+    let for_tests = dependency.kind == Kind::Dev && (FOR_TESTS.contains(&own.1) || IN_TESTS.contains(&own));
     for_tests || allowed.contains(&dependency.package.as_str())
 }
 
@@ -123,12 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn the_testkit_is_for_tests_only() {
-        let testkit = ("semel-testkit", &[("semel-core", Kind::Normal)][..]);
-        let tests = workspace(&[testkit, ("semel-core", &[(TESTKIT, Kind::Dev)])]);
-        assert_eq!(check(&tests), []);
-        let product = workspace(&[testkit, ("semel-core", &[(TESTKIT, Kind::Normal)])]);
-        assert_eq!(check(&product).len(), 1);
+    fn the_testkit_and_the_support_of_tests_are_for_tests_only() {
+        for name in FOR_TESTS {
+            let package = (*name, &[][..]);
+            let tests = workspace(&[package, ("semel-core", &[(*name, Kind::Dev)])]);
+            assert_eq!(check(&tests), []);
+            let product = workspace(&[package, ("semel-core", &[(*name, Kind::Normal)])]);
+            assert_eq!(check(&product).len(), 1);
+        }
     }
 
     #[test]

@@ -113,29 +113,11 @@ mod tests {
     use semel_core::id::CommandId;
     use semel_core::outcome::Outcome;
     use semel_core::record::Record;
+    use semel_test_support::ScratchDir;
     use serde_json::Value;
     use std::fs;
 
-    /// A directory of the test's own that goes with it.
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("semel-archive-{}-{name}", std::process::id()));
-            fs::create_dir_all(&path).expect("a directory");
-            Self(path)
-        }
-
-        fn file(&self) -> PathBuf {
-            self.0.join("archive.jsonl")
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            drop(fs::remove_dir_all(&self.0));
-        }
-    }
+    const ARCHIVE: &str = "archive.jsonl";
 
     fn records(number: usize) -> Vec<(CommandId, Record)> {
         (0..number).map(|index| finished(&format!("order-{index}"), Outcome::value("line\nbreak"))).collect()
@@ -162,33 +144,33 @@ mod tests {
 
     #[tokio::test]
     async fn batches_are_appended_line_by_line_also_after_reopening() {
-        let directory = Directory::new("appended");
+        let directory = ScratchDir::new("appended");
         let records = records(5);
-        let archive = FileArchive::open(directory.file()).expect("a new file");
+        let archive = FileArchive::open(directory.join(ARCHIVE)).expect("a new file");
         keep(&archive, &records[..2]).await.expect("kept");
         keep(&archive, &[]).await.expect("nothing to keep");
         keep(&archive, &records[2..3]).await.expect("kept");
         drop(archive);
-        let archive = FileArchive::open(directory.file()).expect("the same file");
+        let archive = FileArchive::open(directory.join(ARCHIVE)).expect("the same file");
         keep(&archive, &records[3..]).await.expect("kept");
-        assert_eq!(read(&directory.file()), (ids(&records), 0));
+        assert_eq!(read(&directory.join(ARCHIVE)), (ids(&records), 0));
     }
 
     #[tokio::test]
     async fn a_line_that_a_crash_tore_off_is_never_merged_with_the_next() {
-        let directory = Directory::new("torn");
+        let directory = ScratchDir::new("torn");
         let records = records(3);
-        let archive = FileArchive::open(directory.file()).expect("a new file");
+        let archive = FileArchive::open(directory.join(ARCHIVE)).expect("a new file");
         keep(&archive, &records[..2]).await.expect("kept");
         drop(archive);
-        let whole = fs::read(directory.file()).expect("a file");
+        let whole = fs::read(directory.join(ARCHIVE)).expect("a file");
         let first = whole.iter().position(|byte| *byte == b'\n').expect("two lines") + 1;
         let middle = usize::midpoint(first, whole.len());
         for left in [first, first + 1, middle, whole.len() - 2, whole.len() - 1, whole.len()] {
-            fs::write(directory.file(), &whole[..left]).expect("torn off");
-            let archive = FileArchive::open(directory.file()).expect("the same file");
+            fs::write(directory.join(ARCHIVE), &whole[..left]).expect("torn off");
+            let archive = FileArchive::open(directory.join(ARCHIVE)).expect("the same file");
             keep(&archive, &records[2..]).await.expect("kept");
-            let (read, torn) = read(&directory.file());
+            let (read, torn) = read(&directory.join(ARCHIVE));
             let complete = left + 1 >= whole.len();
             let kept: Vec<_> =
                 if complete { ids(&records) } else { [&ids(&records)[..1], &ids(&records)[2..]].concat() };
@@ -199,25 +181,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_batch_that_failed_half_way_does_not_spoil_the_next() {
-        let directory = Directory::new("half-way");
+        let directory = ScratchDir::new("half-way");
         let records = records(2);
-        let archive = FileArchive::open(directory.file()).expect("a new file");
+        let archive = FileArchive::open(directory.join(ARCHIVE)).expect("a new file");
         keep(&archive, &records[..1]).await.expect("kept");
-        let mut behind = OpenOptions::new().append(true).open(directory.file()).expect("the same file");
+        let mut behind =
+            OpenOptions::new().append(true).open(directory.join(ARCHIVE)).expect("the same file");
         behind.write_all(b"{\"format\":1,\"oper").expect("written");
         keep(&archive, &records[1..]).await.expect("kept");
-        assert_eq!(read(&directory.file()), (ids(&records), 1));
+        assert_eq!(read(&directory.join(ARCHIVE)), (ids(&records), 1));
     }
 
     #[tokio::test]
     async fn a_file_that_takes_no_writes_is_an_error() {
-        let directory = Directory::new("read-only");
-        fs::write(directory.file(), "").expect("a file");
-        let file = Arc::new(Mutex::new(File::open(directory.file()).expect("for reading")));
-        let archive = FileArchive { path: directory.file(), file };
+        let directory = ScratchDir::new("read-only");
+        fs::write(directory.join(ARCHIVE), "").expect("a file");
+        let file = Arc::new(Mutex::new(File::open(directory.join(ARCHIVE)).expect("for reading")));
+        let archive = FileArchive { path: directory.join(ARCHIVE), file };
         let error = keep(&archive, &records(1)).await.expect_err("it cannot be written to");
         assert!(error.to_string().contains("no record is deleted"), "{error}");
-        assert_eq!(read(&directory.file()), (vec![], 0));
+        assert_eq!(read(&directory.join(ARCHIVE)), (vec![], 0));
     }
 
     #[cfg(target_os = "linux")]
@@ -232,28 +215,28 @@ mod tests {
 
     #[test]
     fn a_place_that_is_not_there_and_one_that_is_no_file_are_errors() {
-        let directory = Directory::new("nowhere");
-        FileArchive::open(directory.0.join("missing").join("archive.jsonl")).expect_err("no such directory");
-        FileArchive::open(&directory.0).expect_err("a directory");
+        let directory = ScratchDir::new("nowhere");
+        FileArchive::open(directory.join("missing").join("archive.jsonl")).expect_err("no such directory");
+        FileArchive::open(directory.path()).expect_err("a directory");
     }
 
     #[test]
     fn two_processes_cannot_write_to_one_archive() {
-        let directory = Directory::new("locked");
-        let first = FileArchive::open(directory.file()).expect("a new file");
-        let error = FileArchive::open(directory.file()).expect_err("it is in use");
+        let directory = ScratchDir::new("locked");
+        let first = FileArchive::open(directory.join(ARCHIVE)).expect("a new file");
+        let error = FileArchive::open(directory.join(ARCHIVE)).expect_err("it is in use");
         assert!(error.to_string().contains("another process"), "{error}");
         drop(first);
-        FileArchive::open(directory.file()).expect("free again");
+        FileArchive::open(directory.join(ARCHIVE)).expect("free again");
     }
 
     #[cfg(unix)]
     #[test]
     fn a_new_archive_is_for_its_owner_only() {
         use std::os::unix::fs::PermissionsExt;
-        let directory = Directory::new("mode");
-        drop(FileArchive::open(directory.file()).expect("a new file"));
-        let mode = fs::metadata(directory.file()).expect("a file").permissions().mode();
+        let directory = ScratchDir::new("mode");
+        drop(FileArchive::open(directory.join(ARCHIVE)).expect("a new file"));
+        let mode = fs::metadata(directory.join(ARCHIVE)).expect("a file").permissions().mode();
         assert_eq!(mode & 0o077, 0);
     }
 

@@ -10,6 +10,7 @@ use semel::core::store::{Count, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
 use semel::{Claimed, Error, Failed, NoValue, RunError};
+use semel_test_support::ScratchDir;
 use semel_testkit::faults::{Fault, Question};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,8 +67,7 @@ async fn a_sweep_goes_through_everything_that_is_due_in_chunks() {
 
 #[tokio::test]
 async fn what_is_deleted_is_archived_first() {
-    let folder = std::env::temp_dir().join(format!("semel-archive-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = ScratchDir::new("archive");
     let path = folder.join("archive.jsonl");
     let world = World::new();
     let archive = FileArchive::open(&path).expect("it opens");
@@ -80,7 +80,6 @@ async fn what_is_deleted_is_archived_first() {
     let line: serde_json::Value = serde_json::from_str(lines.lines().next().expect("a line")).expect("JSON");
     assert_eq!(line["state"], "SUCCEEDED");
     assert_eq!(line["outcome"]["body"], "1");
-    std::fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[tokio::test]

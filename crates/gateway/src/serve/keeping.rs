@@ -5,6 +5,7 @@
 use super::Plan;
 use semel::archive::FileArchive;
 use semel::core::store::Store;
+use semel::secrets::Terms;
 use semel::{Builder, Engine, Settings};
 use semel_http::Layer;
 use std::fmt;
@@ -23,6 +24,9 @@ pub struct Keeping {
     pub archive: Option<PathBuf>,
     /// What keys and callers are hashed with.
     pub hashing: Hashing,
+    /// How this node keeps up with a change of that. No configuration says otherwise: the bounds on `timeout` under
+    /// `[store]` rest on it.
+    pub secret_terms: Terms,
 }
 
 impl Keeping {
@@ -39,7 +43,8 @@ impl Keeping {
     /// Whether the rest does.
     pub(super) fn is_other_store(&self, other: &Self) -> bool {
         let (sweep, clock) = (other.settings.sweep.clone(), other.settings.clock.clone());
-        self.hashing != other.hashing || Settings { sweep, clock, ..self.settings.clone() } != other.settings
+        let is_hashed_otherwise = self.hashing != other.hashing || self.secret_terms != other.secret_terms;
+        is_hashed_otherwise || Settings { sweep, clock, ..self.settings.clone() } != other.settings
     }
 }
 
@@ -93,7 +98,7 @@ impl Default for Limits {
 
 /// An engine to be, on `store`, as `plan` has it. Opens the archive, where there is one.
 pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, String> {
-    let Keeping { settings, skew_is_chosen, archive, hashing } = &plan.keeping;
+    let Keeping { settings, skew_is_chosen, archive, hashing, secret_terms } = &plan.keeping;
     if store.capabilities().clocks_can_differ() && !skew_is_chosen {
         return Err(format!(
             "{}: machines that share this store do not share a clock; set [clock] skew to the most that their clocks can differ \
@@ -101,8 +106,10 @@ pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, St
             plan.store
         ));
     }
-    let mut builder =
-        Engine::builder(Arc::clone(store)).settings(settings.clone()).quotas(plan.quotas.clone());
+    let mut builder = Engine::builder(Arc::clone(store))
+        .settings(settings.clone())
+        .quotas(plan.quotas.clone())
+        .secret_terms(*secret_terms);
     if let Some(ring) = &plan.sealing {
         builder = builder.sealing(ring.clone());
     }

@@ -89,7 +89,12 @@ pub(super) fn remedy(error: &BuildError, next: &Next) -> &'static str {
 }
 
 fn pause(phase: Phase) -> Duration {
-    if phase == Phase::Moving { PAUSE_MOVING } else { PAUSE }
+    match phase {
+        Phase::Announced | Phase::Settled => PAUSE,
+        Phase::Moving => PAUSE_MOVING,
+        // The last step was taken: the next look only finds that it is over.
+        Phase::Steady => Duration::ZERO,
+    }
 }
 
 /// Takes the step that is due, if it can be taken.

@@ -1,6 +1,7 @@
 //! A worker in another language, killed in the middle of its work.
 
-use super::world::{Folder, World};
+use super::world::World;
+use semel_test_support::ScratchDir;
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -81,46 +82,46 @@ fn ledger(provider: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn killed_in_mid_work_an_external_effect_is_unknown_and_never_repeated() {
-    let (world, provider) = (World::new().await, Folder::new());
-    let id = killed_after_charging(&world, &provider.0, "external").await;
-    let twin = Worker::start(&world, &provider.0, "external", "go").ends().await;
+    let (world, provider) = (World::new().await, ScratchDir::new("provider"));
+    let id = killed_after_charging(&world, provider.path(), "external").await;
+    let twin = Worker::start(&world, provider.path(), "external", "go").ends().await;
     assert_eq!(twin, ["refused 409 IDEMPOTENCY_REQUEST_IN_PROGRESS"]);
     world.pass(Duration::from_secs(6));
     for _ in 0..3 {
-        let restarted = Worker::start(&world, &provider.0, "external", "go").ends().await;
+        let restarted = Worker::start(&world, provider.path(), "external", "go").ends().await;
         assert_eq!(restarted, ["refused 409 IDEMPOTENCY_OUTCOME_UNKNOWN"]);
     }
-    assert_eq!(ledger(&provider.0), [id.as_str()], "charged once");
+    assert_eq!(ledger(provider.path()), [id.as_str()], "charged once");
     // The operator looks at the ledger, and every later worker is told.
     let response = json!({ "status": 201, "body": "paid" });
     let applied = json!({ "outcome": "applied", "response": response, "reason": "it is in the ledger" });
     assert_eq!(world.post(&format!("/v1/records/{id}/resolve"), &applied).await.status, 200);
-    let told = Worker::start(&world, &provider.0, "external", "go").ends().await;
+    let told = Worker::start(&world, provider.path(), "external", "go").ends().await;
     assert_eq!(told, ["replayed SUCCEEDED paid"]);
-    assert_eq!(ledger(&provider.0), [id], "charged once");
+    assert_eq!(ledger(provider.path()), [id], "charged once");
 }
 
 #[tokio::test]
 async fn killed_in_mid_work_a_downstream_effect_is_taken_over_under_the_same_operation_id() {
-    let (world, provider) = (World::new().await, Folder::new());
-    let id = killed_after_charging(&world, &provider.0, "downstream").await;
+    let (world, provider) = (World::new().await, ScratchDir::new("provider"));
+    let id = killed_after_charging(&world, provider.path(), "downstream").await;
     world.pass(Duration::from_secs(6));
-    let restarted = Worker::start(&world, &provider.0, "downstream", "go").ends().await;
+    let restarted = Worker::start(&world, provider.path(), "downstream", "go").ends().await;
     let expected =
         [&format!("claimed {id} 2"), &format!("deduplicated {id}"), "charged", "ended 200 SUCCEEDED"];
     assert_eq!(restarted, expected);
-    let told = Worker::start(&world, &provider.0, "downstream", "go").ends().await;
+    let told = Worker::start(&world, provider.path(), "downstream", "go").ends().await;
     assert_eq!(told, ["replayed SUCCEEDED paid"]);
-    let charges = std::fs::read_dir(&provider.0).expect("a folder").count();
+    let charges = std::fs::read_dir(provider.path()).expect("a folder").count();
     assert_eq!(charges, 1, "charged once");
 }
 
 #[tokio::test]
 async fn the_gateway_may_be_restarted_while_a_worker_works() {
-    let (world, provider) = (World::new().await, Folder::new());
-    let _ = killed_after_charging(&world, &provider.0, "downstream").await;
+    let (world, provider) = (World::new().await, ScratchDir::new("provider"));
+    let _ = killed_after_charging(&world, provider.path(), "downstream").await;
     let world = world.restarted().await;
     world.pass(Duration::from_secs(6));
-    let restarted = Worker::start(&world, &provider.0, "downstream", "go").ends().await;
+    let restarted = Worker::start(&world, provider.path(), "downstream", "go").ends().await;
     assert_eq!(restarted.last().map(String::as_str), Some("ended 200 SUCCEEDED"));
 }

@@ -15,42 +15,22 @@ use semel::{Clock, Engine, Settings, SystemClock, SystemRandom, secrets};
 use semel_gateway::admin::{self, Admin, Options, Peer, Role, Sources, Token, TokenHash};
 use semel_gateway::shadow::Tally;
 use semel_sql::sqlite;
+use semel_test_support::ScratchDir;
 use semel_testkit::FakeClock;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tower_service::Service;
-
-static FOLDERS: AtomicU32 = AtomicU32::new(0);
-
-/// Removed with all that is in it.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("semel-admin-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
 
 pub(crate) struct World {
     pub(crate) clock: FakeClock,
     pub(crate) engine: Engine,
     pub(crate) address: SocketAddr,
     pub(crate) draining: Arc<AtomicBool>,
-    pub(crate) folder: Folder,
+    pub(crate) folder: ScratchDir,
     store: Arc<sqlite::Store>,
     options: Options,
     serving: tokio::task::JoinHandle<()>,
@@ -72,7 +52,7 @@ impl World {
         let clock = FakeClock::at(SystemClock.now());
         let mut options = Options { address: ([127, 0, 0, 1], 0).into(), ..Options::default() };
         change(&mut options);
-        Self::open(Folder::new(), clock, options, None).await
+        Self::open(ScratchDir::new("admin"), clock, options, None).await
     }
 
     /// With outcomes that are stored sealed.
@@ -81,12 +61,12 @@ impl World {
         let mut options = Options { address: ([127, 0, 0, 1], 0).into(), ..Options::default() };
         change(&mut options);
         let key = SealingKey::new("2026-11", &[7; 32]).expect("32 bytes");
-        Self::open(Folder::new(), clock, options, Some(KeyRing::new(key))).await
+        Self::open(ScratchDir::new("admin"), clock, options, Some(KeyRing::new(key))).await
     }
 
-    async fn open(folder: Folder, clock: FakeClock, options: Options, ring: Option<KeyRing>) -> Self {
+    async fn open(folder: ScratchDir, clock: FakeClock, options: Options, ring: Option<KeyRing>) -> Self {
         let store_options = sqlite::Options::default().clock(Arc::new(clock.clone()));
-        let store = Arc::new(sqlite::Store::open(folder.0.join("store.db"), store_options).expect("a store"));
+        let store = Arc::new(sqlite::Store::open(folder.join("store.db"), store_options).expect("a store"));
         let engine = engine(store.clone(), Arc::new(clock.clone()), ring).await;
         let draining = Arc::new(AtomicBool::new(false));
         let admin = admin::service(engine.clone(), options.clone(), sources(&clock, &draining)).expect("fit");
@@ -98,7 +78,7 @@ impl World {
     pub(crate) async fn restarted(mut self) -> Self {
         self.serving.abort();
         self.store.close().await;
-        let folder = std::mem::replace(&mut self.folder, Folder::new());
+        let folder = std::mem::replace(&mut self.folder, ScratchDir::new("admin"));
         Self::open(folder, self.clock.clone(), self.options.clone(), None).await
     }
 

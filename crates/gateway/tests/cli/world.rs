@@ -1,24 +1,20 @@
 //! A started gateway, and the program beside it.
 
 use crate::upstream::Upstream;
+use semel_test_support::ScratchDir;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A directory of its own, gone afterwards.
-pub(crate) struct Scratch(PathBuf);
+/// The files of a test.
+pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        static SCRATCHES: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cli-{}-{}", std::process::id(), SCRATCHES.fetch_add(1, Ordering::Relaxed));
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
-        Self(directory)
+        Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "cli"))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -27,8 +23,7 @@ impl Scratch {
 
     /// Writes a file, and gives back its path as text.
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        std::fs::write(self.path(name), bytes).expect("a file");
-        self.path(name).to_str().expect("text").to_owned()
+        self.0.write(name, bytes).to_str().expect("text").to_owned()
     }
 
     pub(crate) fn store(&self) -> String {
@@ -37,12 +32,6 @@ impl Scratch {
 
     pub(crate) fn file(&self) -> PathBuf {
         self.path("semel.db")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 

@@ -1,9 +1,10 @@
 //! A tonic client and a tonic server, with the gateway between them.
 
 use crate::lossy::Lossy;
-use crate::process::{Folder, Process};
-use crate::world::{listening, serve};
+use crate::process::Process;
+use crate::world::{folder, listening, serve};
 use bytes::{Buf, BufMut, Bytes};
+use semel_test_support::ScratchDir;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -101,7 +102,7 @@ struct World {
     gateway: SocketAddr,
     server: tokio::task::JoinHandle<()>,
     _process: Process,
-    _folder: Folder,
+    _folder: ScratchDir,
 }
 
 impl Drop for World {
@@ -118,7 +119,7 @@ impl World {
         let calls = Arc::clone(&payments.0);
         let serving = Server::builder().add_service(payments).serve_with_incoming(incoming);
         let server = tokio::spawn(async move { serving.await.expect("it serves") });
-        let folder = Folder::new();
+        let folder = folder();
         let process = Process::start(&mut serve(&["--upstream", &format!("h2c://{address}")], &folder));
         let gateway = tokio::task::block_in_place(|| process.wait_for(listening));
         Self { calls, gateway, server, _process: process, _folder: folder }

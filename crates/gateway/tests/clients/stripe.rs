@@ -1,9 +1,10 @@
 //! The `stripe` package for Python and its own retries, pointed at the demo.
 
 use crate::lossy::Lossy;
-use crate::process::{Folder, Process};
+use crate::process::Process;
 use crate::python::{run, run_text};
-use crate::world::serve;
+use crate::world::{folder, serve};
+use semel_test_support::ScratchDir;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,12 +13,12 @@ use std::net::{SocketAddr, TcpStream};
 pub(crate) struct Demo {
     pub(crate) gateway: SocketAddr,
     process: Process,
-    _folder: Folder,
+    _folder: ScratchDir,
 }
 
 impl Demo {
     pub(crate) fn new() -> Self {
-        let folder = Folder::new();
+        let folder = folder();
         let process = Process::start(&mut serve(&["--demo"], &folder));
         let gateway = process
             .wait_for(|line| line.trim().strip_prefix("curl http://")?.strip_suffix("/ledger")?.parse().ok());

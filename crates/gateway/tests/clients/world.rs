@@ -1,8 +1,9 @@
 //! The gateway as everybody runs it, on SQLite, in front of a service with a ledger.
 
 use crate::lossy::Lossy;
-use crate::process::{Folder, Process};
+use crate::process::Process;
 use crate::tools;
+use semel_test_support::ScratchDir;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,25 +22,25 @@ pub(crate) struct World {
     pub(crate) gateway: SocketAddr,
     // In the order in which they go.
     _processes: [Process; 2],
-    pub(crate) folder: Folder,
+    pub(crate) folder: ScratchDir,
 }
 
 impl World {
     /// `None` where the service's language is missing.
     pub(crate) fn new(written: Written) -> Option<Self> {
-        Self::with(written, Folder::new(), &[])
+        Self::with(written, folder(), &[])
     }
 
     /// The same with TLS between client and gateway.
     pub(crate) fn with_tls(written: Written) -> Option<Self> {
-        let folder = Folder::new();
+        let folder = folder();
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
         let certificate = folder.write("cert.pem", made.cert.pem());
         let key = folder.write("key.pem", made.signing_key.serialize_pem());
         Self::with(written, folder, &["--tls-cert".as_ref(), &certificate, "--tls-key".as_ref(), &key])
     }
 
-    fn with(written: Written, folder: Folder, flags: &[&Path]) -> Option<Self> {
+    fn with(written: Written, folder: ScratchDir, flags: &[&Path]) -> Option<Self> {
         let (program, script) = match written {
             Written::InNode => (tools::program("node")?, "services/ledger.js"),
             Written::InPython => (tools::program("python3")?, "services/ledger.py"),
@@ -69,6 +70,11 @@ impl World {
     }
 }
 
+/// A folder for the files of a test.
+pub(crate) fn folder() -> ScratchDir {
+    ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "clients")
+}
+
 fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).expect("the ledger");
     text.lines().map(str::to_owned).collect()
@@ -80,7 +86,7 @@ pub(crate) fn source(name: &str) -> PathBuf {
 }
 
 /// The program itself, on a port of its own choice, with a store in `folder`.
-pub(crate) fn serve(flags: &[&str], folder: &Folder) -> Command {
+pub(crate) fn serve(flags: &[&str], folder: &ScratchDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
     // Whoever tests may have settings of their own.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SEMEL_")) {

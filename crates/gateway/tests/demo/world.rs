@@ -1,8 +1,8 @@
 //! A payment service, and the layer on SQLite in front of it.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http::{Method, Request, Response};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -11,8 +11,8 @@ use semel_gateway::demo::payments::{self, Payments};
 use semel_gateway::demo::story::{Pace, Stage};
 use semel_http::{Body, Failure, Layer, Terms};
 use semel_sql::sqlite;
+use semel_test_support::{Reply, ScratchDir, client};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,7 @@ pub(crate) struct World {
     posts: Arc<AtomicU32>,
     engine: Engine,
     serving: tokio::task::JoinHandle<()>,
-    directory: PathBuf,
+    _directory: ScratchDir,
 }
 
 impl World {
@@ -38,10 +38,7 @@ impl World {
     }
 
     pub(crate) async fn with(layer: impl FnOnce(Engine) -> Layer) -> Self {
-        static WORLDS: AtomicU32 = AtomicU32::new(0);
-        let name = format!("demo-{}-{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed));
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
+        let directory = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "demo");
         let store = sqlite::Store::open(directory.join("semel.db"), sqlite::Options::default());
         let engine = Engine::builder(Arc::new(store.expect("the store opens"))).build().await;
         let engine = engine.expect("the store answers");
@@ -63,7 +60,7 @@ impl World {
                 tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { payments, gateway, posts, engine, serving, directory }
+        Self { payments, gateway, posts, engine, serving, _directory: directory }
     }
 
     /// The POST requests that arrived at the gateway.
@@ -86,7 +83,6 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.serving.abort();
-        drop(std::fs::remove_dir_all(&self.directory));
     }
 }
 
@@ -116,24 +112,6 @@ impl tower_service::Service<Request<Body>> for Forward {
     }
 }
 
-/// A response, read to its end.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
-impl Reply {
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).expect("JSON")
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
-    }
-}
-
 /// Sends a request on a connection of its own; `None` where it was closed without an answer.
 pub(crate) async fn send(
     to: SocketAddr,
@@ -142,17 +120,14 @@ pub(crate) async fn send(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Option<Reply> {
-    let stream = TokioIo::new(TcpStream::connect(to).await.expect("a connection"));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.expect("HTTP");
-    tokio::spawn(connection);
+    let stream = TcpStream::connect(to).await.expect("a connection");
     let mut request = Request::builder().method(method).uri(path).header("host", to.to_string());
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a request");
-    let (parts, body) = sender.send_request(request).await.ok()?.into_parts();
-    let body = body.collect().await.expect("a whole body").to_bytes();
-    Some(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
+    let response = client::request_by(stream, request).await.ok()?;
+    Some(Reply::read(response).await.expect("a whole body"))
 }
 
 pub(crate) async fn get(to: SocketAddr, path: &str) -> Reply {

@@ -1,8 +1,9 @@
 //! Asking the service before a replay whether its caller may still have it.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Seen, Upstream, charged, response};
 use crate::world::{Gateway, Scratch, World, charge};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, Upstream, charged, response};
 use std::sync::{Arc, Mutex};
 
 const ASKED: &str = "[defaults.authorize]\npath = \"/session/{operation_id}\"\nheaders = [\"x-device\"]\ntimeout = \"300ms\"\n";

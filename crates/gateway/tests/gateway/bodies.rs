@@ -1,8 +1,9 @@
 //! Bodies, both ways, to the last byte: what the upstream gets, what the first caller gets, and what every other gets.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Seen, response};
 use crate::world::{KEY, World};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, response};
 
 /// The bytes of "hello", compressed by `gzip -n`.
 const GZIP: [u8; 25] = [

@@ -1,8 +1,9 @@
 //! Nobody gets what another was answered, whatever they write into their requests.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::charged;
 use crate::world::{KEY, World, within};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::charged;
 use std::net::SocketAddr;
 use tokio::net::TcpSocket;
 

@@ -1,14 +1,15 @@
 //! Callers that are known by their certificates.
 
-use crate::client::{Ask, Reply};
 use crate::secure::{Authority, Holder};
-use crate::upstream::{Upstream, charged};
 use crate::world::{Gateway, KEY, Scratch, until, within};
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Upstream, charged};
 use std::io;
 
 struct World {

@@ -2,10 +2,11 @@
 //!
 //! libfaketime shifts the wall clock of a process and leaves its uptime alone, as somebody who sets a machine's clock does.
 
-use crate::client::{Ask, Reply};
 use crate::tools;
-use crate::upstream::{Act, Gate, Seen, Upstream, charged};
 use crate::world::{Gateway, Scratch, Starting, World, sides, until};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, Seen, Upstream, charged};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -237,7 +238,7 @@ async fn a_month_ahead_while_running_forgets_nothing() {
 
 #[tokio::test]
 async fn a_request_that_runs_while_the_clock_jumps_ends_as_usual() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| Act::After(held.clone(), Box::new(charged(seen)));
     let Some(shop) = Shop::with(&format!("{HASTY}[defaults]\nlease = \"3s\"\n"), script).await else {
@@ -374,7 +375,7 @@ async fn an_operator_confirms_the_clock_over_the_admin_address() {
 
 #[tokio::test]
 async fn a_step_of_a_second_is_nobodys_business() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| match seen.number {
         1 => Act::After(held.clone(), Box::new(charged(seen))),

@@ -1,8 +1,8 @@
 //! The configuration file: what it promises, what is told about it, and what outranks it.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Upstream, charged, response};
 use crate::world::{Gateway, KEY, Scratch, World, until};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Upstream, charged, response};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 

@@ -1,9 +1,10 @@
 //! The admin address: who gets in, and to what.
 
-use crate::client::{Ask, Reply};
 use crate::secure::Authority;
-use crate::upstream::{Act, Gate, Upstream, charged, response};
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, Upstream, charged, response};
 use std::net::SocketAddr;
 use std::process::Command;
 
@@ -192,7 +193,7 @@ async fn counted(admin: SocketAddr, line: &str) {
 #[tokio::test]
 async fn what_stands_in_the_store_is_counted_by_route_and_never_by_path() {
     let scratch = Scratch::new();
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let held = gate.clone();
     let upstream = Upstream::start(move |seen| match &seen.line {
         line if line.contains("/broken") => Act::End,

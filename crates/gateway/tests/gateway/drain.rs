@@ -1,14 +1,14 @@
 //! How it ends when it is asked to, and what is there afterwards.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Gate, Seen, charged};
 use crate::world::{KEY, World, charge, within};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, Seen, charged};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 #[tokio::test]
 async fn what_runs_is_ended_what_is_new_is_refused_and_what_was_stored_is_replayed() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let mut world = World::new(&[], script).await;
@@ -37,7 +37,7 @@ async fn what_runs_is_ended_what_is_new_is_refused_and_what_was_stored_is_replay
 
 #[tokio::test]
 async fn a_request_whose_client_has_left_is_waited_for_too() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let mut world = World::new(&[], script).await;

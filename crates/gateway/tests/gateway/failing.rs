@@ -1,9 +1,9 @@
 //! Upstreams that do not keep to what was agreed, after a byte of the request has left: nobody can tell what happened, and
 //! nothing is sent again.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Seen, charged, response};
 use crate::world::{KEY, World};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, charged, response};
 use std::time::Duration;
 
 /// Bytes that are no whole response, or not one response.

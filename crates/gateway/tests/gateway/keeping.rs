@@ -1,8 +1,9 @@
 //! What operations limit and seal for themselves, over the program itself.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Seen, charged, response};
 use crate::world::{Gateway, Scratch, World, until};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, charged, response};
 
 /// Exports are limited, to two keys of a caller; all together to five.
 const SHOP: &str = "[quotas]\nnew_per_caller = \"5/1h\"\n\

@@ -2,9 +2,10 @@
 //!
 //! The upstream and the clients live in this process, so that what took effect and what was acknowledged survives every kill.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Seen, Upstream, charged, response, says};
 use crate::world::{Gateway, KEY, Scratch, until, within};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, Upstream, charged, response, says};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! Clients that go away: before the request is whole, while it runs, and when the answer is on its way.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Gate, charged, response};
 use crate::world::{KEY, World, charge, within};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, charged, response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -28,7 +28,7 @@ async fn before_the_request_is_whole_nothing_happens() {
 
 #[tokio::test]
 async fn peer_bug_a_client_that_hung_up_cancelled_the_request() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let world = World::new(&["--wait", "30s"], script).await;

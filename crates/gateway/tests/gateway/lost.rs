@@ -1,8 +1,9 @@
 //! The file of the store, taken away under the running program.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Gate, charged};
 use crate::world::{Gateway, KEY, World, until};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, charged};
 use std::net::SocketAddr;
 
 fn ask(number: u32) -> Ask {
@@ -49,9 +50,10 @@ async fn a_removed_store_file_stops_acknowledgements_until_a_restart() {
 
 #[tokio::test]
 async fn an_outcome_that_meets_a_removed_file_is_not_acknowledged() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let held = gate.clone();
-    let script = move |seen: &crate::upstream::Seen| Act::After(held.clone(), Box::new(charged(seen)));
+    let script =
+        move |seen: &semel_test_support::upstream::Seen| Act::After(held.clone(), Box::new(charged(seen)));
     let world = World::configured("finish_wait = \"200ms\"\n", script).await;
     let address = world.gateway.address;
     let sent = tokio::spawn(async move { ask(1).send(address).await.expect("an answer") });

@@ -5,7 +5,6 @@ mod authorize;
 mod bodies;
 mod callers;
 mod certificates;
-mod client;
 mod clock;
 mod config;
 mod desk;
@@ -33,5 +32,4 @@ mod tokens;
 #[path = "../clients/tools.rs"]
 #[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
 mod tools;
-mod upstream;
 mod world;

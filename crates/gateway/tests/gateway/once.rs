@@ -1,13 +1,13 @@
 //! Once: however many ask, however they spell it, and whoever else asks for something that looks the same.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Gate, charged};
 use crate::world::{Gateway, KEY, World, charge, until, within};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, charged};
 use tokio::task::JoinSet;
 
 #[tokio::test]
 async fn two_hundred_requests_at_once_are_one_call_and_two_hundred_equal_answers() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let world = World::new(&["--wait", "50s"], script).await;
@@ -29,7 +29,7 @@ async fn two_hundred_requests_at_once_are_one_call_and_two_hundred_equal_answers
 
 #[tokio::test]
 async fn two_gateways_on_one_file_are_one() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let flags = ["--wait", "50s"];
@@ -130,7 +130,7 @@ async fn where_protection_is_off_nothing_is_protected() {
 
 #[tokio::test]
 async fn who_does_not_want_to_wait_is_told_where_to_look() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));
     let world = World::new(&[], script).await;

@@ -2,10 +2,11 @@
 
 #[cfg(target_os = "linux")]
 use crate::callers::from;
-use crate::client::{Ask, Reply};
 use crate::tokens::{ISSUER, SECRET, Signer};
-use crate::upstream::{Act, Seen, charged, response};
 use crate::world::{KEY, Scratch, World, until};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, charged, response};
 use std::process::Command;
 
 const ABSENT: &str = "/operations/30313233-3435-3637-3839-616263646566";

@@ -1,8 +1,8 @@
 //! What passes from one side to the other, and what was about one connection only.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Seen, Upstream, response};
 use crate::world::{Gateway, KEY, Scratch, World};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, Upstream, response};
 
 const HOPS: [(&str, &str); 4] = [
     ("connection", "close, x-hop"),

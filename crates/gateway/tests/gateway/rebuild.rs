@@ -1,8 +1,9 @@
 //! Where only the least of a response is kept, its replay is made anew from what the service has.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Seen, Upstream, response, says};
 use crate::world::{World, charge, until};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, Upstream, response, says};
 
 const MINIMAL: &str = "[defaults]\nkept = \"minimal\"\n";
 const NOT_RETAINED: &str = "IDEMPOTENCY_RESPONSE_NOT_RETAINED";

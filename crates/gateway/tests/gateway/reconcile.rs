@@ -1,9 +1,10 @@
 //! A request that ended in doubt: who finds out what became of it, and what its retries get then.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Gate, Seen, Upstream, charged, response, says};
 use crate::world::{Gateway, KEY, World, charge, until, within};
 use semel::{Clock as _, SystemClock};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, Seen, Upstream, charged, response, says};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -189,7 +190,7 @@ async fn after_its_deadline_a_doubt_is_left_to_an_operator_whose_word_is_replaye
 /// The owner holds the true outcome, whatever others have come to think of it meanwhile.
 #[tokio::test]
 async fn an_owner_that_comes_back_late_settles_the_doubt_itself() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| {
         if is_probe(seen) {

@@ -1,8 +1,8 @@
 //! A new configuration for a gateway that runs.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Gate, Seen, charged};
 use crate::world::{Scratch, Starting, World, until, within};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, Seen, charged};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
@@ -15,7 +15,7 @@ async fn is_strict(world: &World) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_under_load_fails_no_request_and_holds_for_every_new_one() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| {
         let answer = charged(seen);

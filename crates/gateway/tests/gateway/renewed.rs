@@ -1,9 +1,9 @@
 //! Certificates, authorities and secrets whose files have changed under a gateway that runs.
 
-use crate::client::Ask;
 use crate::secure::Authority;
-use crate::upstream::{Act, Gate, Seen, Upstream, charged};
 use crate::world::{Gateway, KEY, Scratch, World, until, within};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, Seen, Upstream, charged};
 use std::sync::Arc;
 
 const TAKEN: &str = "the configuration was read anew, and holds";
@@ -18,7 +18,7 @@ async fn reloaded(gateway: &Gateway, scratch: &Scratch, how: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_reads_certificates_and_authorities_anew_for_every_new_connection() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| {
         let answer = charged(seen);

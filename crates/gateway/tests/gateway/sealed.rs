@@ -1,8 +1,9 @@
 //! Stored answers that need a key, and keys that are replaced.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Upstream, response};
 use crate::world::{Gateway, Scratch};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Upstream, response};
 
 struct World {
     scratch: Scratch,

@@ -1,6 +1,5 @@
 //! TLS for tests: an authority, whom it vouches for, and a client of either.
 
-use crate::client::{Ask, Reply};
 use crate::world::within;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
@@ -8,6 +7,8 @@ use rcgen::{
 };
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Settings of the file that concern the process as a whole, and mistakes as they are told.
 
-use crate::client::Ask;
 use crate::secure::Authority;
-use crate::upstream::{Act, Upstream, charged, response};
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start, until, within};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Upstream, charged, response};
 use std::process::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

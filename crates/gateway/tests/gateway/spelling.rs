@@ -1,8 +1,8 @@
 //! Other spellings of a request, and settings that no request could match: neither is a way to a second effect.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Seen, Upstream, charged, response};
 use crate::world::{Gateway, KEY, Scratch, World, does_not_start};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, Upstream, charged, response};
 
 fn lines(seen: &[Seen]) -> Vec<String> {
     seen.iter().map(|seen| seen.line.trim_end_matches(" HTTP/1.1").to_owned()).collect()

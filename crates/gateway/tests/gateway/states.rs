@@ -1,7 +1,5 @@
 //! What stands in the record, and what the next request with its key gets: every row, through the program, on a file.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Gate, Seen, charged, response, says};
 use crate::world::{KEY, World, charge, until};
 use semel::core::fingerprint::{self, Limits, Selection};
 use semel::core::key::Key;
@@ -9,6 +7,8 @@ use semel::core::policy::{Class, Policy};
 use semel::core::scope::{Caller, Operation, Scope};
 use semel::{Claimed, Engine, Intent};
 use semel_sql::sqlite;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, Seen, charged, response, says};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ async fn failed_not_replayable_past_its_time_is_as_none() {
 
 #[tokio::test]
 async fn processing_is_waited_for_and_then_replayed() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let within = gate.clone();
     let script = move |seen: &_| Act::After(within.clone(), Box::new(charged(seen)));
     let world = World::new(&["--wait", "30s"], script).await;

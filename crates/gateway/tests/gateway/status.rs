@@ -1,9 +1,9 @@
 //! The situations in which a client gets no outcome, as a started gateway tells them. (Those that no flag leads to are shown
 //! with the layer: see its tests `settings` and `table`.)
 
-use crate::client::Ask;
-use crate::upstream::{Act, Gate, charged, response, says};
 use crate::world::{KEY, World, charge, until, within};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, charged, response, says};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ async fn a_key_of_another_payload() {
 
 #[tokio::test]
 async fn an_original_that_still_runs() {
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let within = gate.clone();
     let script = move |seen: &_| Act::After(within.clone(), Box::new(charged(seen)));
     let world = World::new(&["--wait", "0s"], script).await;

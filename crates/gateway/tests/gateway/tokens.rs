@@ -1,13 +1,14 @@
 //! Callers that are known by tokens, from the file to the socket.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::charged;
 use crate::world::{KEY, Scratch, World, until};
 use rcgen::{
     KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData as _, SigningKey as _,
 };
 use ring::hmac;
 use semel::archive::base64;
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::charged;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

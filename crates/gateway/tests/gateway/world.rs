@@ -1,31 +1,22 @@
 //! A started `semel serve`, with an upstream behind it and a file under it.
 
-use crate::client::{Ask, Reply};
-use crate::upstream::{Act, Seen, Upstream};
+pub(crate) use semel_test_support::KEY;
+use semel_test_support::Reply;
+use semel_test_support::ScratchDir;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, Upstream};
+pub(crate) use semel_test_support::wait::{until, within};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
-
-/// Long beyond anything that happens here; a test that gets so far has failed.
-const NEVER: Duration = Duration::from_mins(1);
-/// Between two looks at something that tells nobody when it changes.
-const GLANCE: Duration = Duration::from_millis(20);
-
-/// A directory of its own, gone afterwards.
-pub(crate) struct Scratch(PathBuf);
+/// The files of a test: store, log and configuration. Shows the end of the log where the test fails.
+pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        static SCRATCHES: AtomicU32 = AtomicU32::new(0);
-        let name = format!("gateway-{}-{}", std::process::id(), SCRATCHES.fetch_add(1, Ordering::Relaxed));
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
-        Self(directory)
+        Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "gateway"))
     }
 
     /// The store's file.
@@ -39,9 +30,7 @@ impl Scratch {
 
     /// A file beside them, with this in it.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("a file");
-        path
+        self.0.write(name, text)
     }
 
     /// What was logged so far.
@@ -68,7 +57,6 @@ impl Drop for Scratch {
             let last = &lines[lines.len().saturating_sub(40)..];
             eprintln!("what semel logged last:\n{}", last.join("\n"));
         }
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
@@ -82,17 +70,19 @@ impl Starting {
 
     /// The same, in the environment that `program` was given.
     pub(crate) fn begin_as(mut program: Command, scratch: &Scratch, flags: &[&str]) -> Self {
-        let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
-        let process = program
+        program
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(flags)
             // Whatever is asked for otherwise, a flag outranks this.
-            .env("SEMEL_ADMIN", "127.0.0.1:0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("semel starts");
+            .env("SEMEL_ADMIN", "127.0.0.1:0");
+        Self::spawn(program, scratch)
+    }
+
+    /// Starts a program that serves as `semel serve` does, as it stands.
+    pub(crate) fn spawn(mut program: Command, scratch: &Scratch) -> Self {
+        let log = std::fs::File::options().create(true).append(true).open(scratch.log()).expect("a log");
+        let process =
+            program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("semel starts");
         Self(Some(process))
     }
 
@@ -403,22 +393,4 @@ pub(crate) fn sides(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> Str
 
 pub(crate) fn charge(amount: u32) -> Ask {
     Ask::post("/charges").key(KEY).json(&format!("{{\"amount\":{amount}}}"))
-}
-
-/// What a test waits for comes.
-pub(crate) async fn within<F: Future>(event: F) -> F::Output {
-    tokio::time::timeout(NEVER, event).await.expect("it never came")
-}
-
-/// Looks again and again until there is something to see.
-pub(crate) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    within(async {
-        loop {
-            if let Some(seen) = look().await {
-                return seen;
-            }
-            tokio::time::sleep(GLANCE).await;
-        }
-    })
-    .await
 }

@@ -7,6 +7,7 @@ use super::world::{
 use semel::core::scope::Identity as Name;
 use semel_gateway::identity::Source;
 use semel_gateway::identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret};
+use semel_test_support::ScratchDir;
 use serde_json::json;
 use std::time::Duration;
 
@@ -161,28 +162,18 @@ async fn the_scheme_is_read_without_case_and_other_schemes_are_no_tokens() {
     assert!(basic.is_err_and(|why| why.contains("does not say who is calling")));
 }
 
-/// A folder of a test's own, gone with it.
-pub(crate) struct Folder(std::path::PathBuf);
+/// A folder for a key set.
+pub(crate) struct Folder(ScratchDir);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("identity-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
+        Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), &format!("identity-{name}")))
     }
 
     /// Puts a key set there in one move, as a careful operator does.
     pub(crate) fn write(&self, text: &str) -> std::path::PathBuf {
-        let (draft, path) = (self.0.join("draft"), self.0.join("jwks.json"));
-        std::fs::write(&draft, text).expect("written");
+        let (draft, path) = (self.0.write("draft", text), self.0.join("jwks.json"));
         std::fs::rename(&draft, &path).expect("moved");
         path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

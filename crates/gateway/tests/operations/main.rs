@@ -3,9 +3,6 @@
 //!
 //! Each of them is the real program; `cargo xtask tools` provides them. The gateway is the real program too.
 
-#[path = "../gateway/client.rs"]
-#[expect(dead_code, reason = "shared with the tests of the gateway itself, which use more of it")]
-mod client;
 mod otlp;
 mod packaging;
 mod prometheus;
@@ -14,9 +11,6 @@ mod schemathesis;
 #[path = "../clients/tools.rs"]
 #[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
 mod tools;
-#[path = "../gateway/upstream.rs"]
-#[expect(dead_code, reason = "shared with the tests of the gateway itself, which use more of it")]
-mod upstream;
 #[path = "../gateway/world.rs"]
 #[expect(dead_code, reason = "shared with the tests of the gateway itself, which use more of it")]
 mod world;

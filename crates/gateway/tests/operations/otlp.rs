@@ -1,9 +1,9 @@
 //! Traces: the client's is continued, the upstream's is its child, and the spans between are what a collector understands.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Gate, Seen, Upstream, response};
 use crate::world::{KEY, World, charge, until};
 use crate::{repository, run, tools};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Gate, Seen, Upstream, response};
 use serde_json::Value;
 use std::process::Command;
 
@@ -53,7 +53,7 @@ fn parent(seen: &Seen) -> (String, String, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spans_stand_between_the_clients_and_the_upstreams_and_reach_a_collector() {
     let collector = collector().await;
-    let gate = Gate::new();
+    let gate = Gate::closed();
     let opened = gate.clone();
     let secrets = crate::world::Scratch::new();
     let token = secrets.write("token", "s3cret\n");

@@ -1,47 +1,41 @@
 //! Prometheus scrapes a gateway that runs; its rules fire on trouble that is really there.
 
-use crate::client::Ask;
-use crate::upstream::{Act, Upstream, response};
 use crate::world::{Gateway, Scratch, until};
 use crate::{text, tools};
+use semel_test_support::ScratchDir;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Upstream, response};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A Prometheus that scrapes one gateway every second. Ended with the test.
 struct Prometheus {
     process: Child,
     address: SocketAddr,
-    folder: PathBuf,
+    _folder: ScratchDir,
 }
 
 impl Prometheus {
     /// `None` where there is none on this machine.
     fn start(scraped: SocketAddr) -> Option<Self> {
-        static FOLDERS: AtomicU32 = AtomicU32::new(0);
         let program = tools::program("prometheus")?;
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("prometheus-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        std::fs::write(folder.join("alerts.yml"), hasty(&text("docs/operations/alerts.yml")))
-            .expect("written");
+        let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "prometheus");
+        folder.write("alerts.yml", hasty(&text("docs/operations/alerts.yml")));
         let settings = format!(
             "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [alerts.yml]\n\
              scrape_configs: [{{job_name: semel, static_configs: [{{targets: ['{scraped}']}}]}}]\n"
         );
-        std::fs::write(folder.join("prometheus.yml"), settings).expect("written");
+        folder.write("prometheus.yml", settings);
         let mut process = Command::new(program)
             .args([
                 "--config.file=prometheus.yml",
                 "--storage.tsdb.path=data",
                 "--web.listen-address=127.0.0.1:0",
             ])
-            .current_dir(&folder)
+            .current_dir(folder.path())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -54,7 +48,7 @@ impl Prometheus {
         // Reads on: a program that cannot log may well end.
         std::thread::spawn(move || lines.for_each(drop));
         let address = address.expect("Prometheus says where it listens");
-        Some(Self { process, address, folder })
+        Some(Self { process, address, _folder: folder })
     }
 
     /// It listens before it answers.
@@ -96,7 +90,6 @@ impl Drop for Prometheus {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        drop(std::fs::remove_dir_all(&self.folder));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Schemathesis over the description of the admin address: nothing falls over, and every answer is as it is described.
 
-use crate::client::Ask;
 use crate::tools;
-use crate::upstream::{Act, Upstream, response};
 use crate::world::{Gateway, Scratch};
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Upstream, response};
 use std::path::Path;
 use std::process::Command;
 

@@ -11,7 +11,7 @@ async fn an_upstream_that_refuses_gives_the_key_back() {
     drop(listener);
     let (upstream, layer) = (upstream(&format!("http://{address}"), Options::default()), layer().await);
     let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
-    assert_eq!((reply.status, reply.code().as_str()), (502, "UPSTREAM_UNREACHABLE"));
+    assert_eq!((reply.status, reply.code().as_deref()), (502, Some("UPSTREAM_UNREACHABLE")));
     assert!(!reply.headers.contains_key("idempotency-expires"), "it is not final");
 
     // The same address, now with somebody at it: the same key runs, as its second attempt.
@@ -44,10 +44,10 @@ async fn an_upstream_that_drops_the_connection_after_a_byte_leaves_the_outcome_u
     });
     let (upstream, layer) = (script.upstream(), layer().await);
     let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
-    assert_eq!((reply.status, reply.code().as_str()), (502, "UPSTREAM_FAILED"));
+    assert_eq!((reply.status, reply.code().as_deref()), (502, Some("UPSTREAM_FAILED")));
     for _ in 0..3 {
         let again = through(&layer, &upstream, keyed("/charges", KEY)).await;
-        assert_eq!((again.status, again.code().as_str()), (409, "IDEMPOTENCY_OUTCOME_UNKNOWN"));
+        assert_eq!((again.status, again.code().as_deref()), (409, Some("IDEMPOTENCY_OUTCOME_UNKNOWN")));
     }
     assert_eq!(script.connections(), 1, "it was not sent again");
 }
@@ -59,6 +59,6 @@ async fn an_upstream_that_refuses_the_stream_gives_the_key_back() {
     let layer = layer().await;
     for _ in 0..2 {
         let reply = through(&layer, &upstream, keyed("/charges", KEY)).await;
-        assert_eq!((reply.status, reply.code().as_str()), (502, "UPSTREAM_UNREACHABLE"));
+        assert_eq!((reply.status, reply.code().as_deref()), (502, Some("UPSTREAM_UNREACHABLE")));
     }
 }

@@ -148,7 +148,7 @@ async fn no_more_connections_are_kept_than_allowed() {
     }
     assert_eq!(slow.connections(), 5);
     for head in heads {
-        crate::world::read(head).await.expect("a body");
+        crate::world::Reply::read(head).await.expect("a body");
     }
     let mut heads = Vec::new();
     for _ in 0..5 {

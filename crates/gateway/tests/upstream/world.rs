@@ -1,19 +1,17 @@
 //! Servers that do what a script says, and requests without opinions.
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
-use http_body_util::BodyExt;
+use http::{Request, Response};
 use semel::{Attempt, Engine, memory};
 use semel_gateway::upstream::{Body, Options, Target, Upstream};
 use semel_http::{Failure, Layer, Terms};
+pub(crate) use semel_test_support::{KEY, Reply};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tower_layer::Layer as _;
 use tower_service::Service;
-
-pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 
 /// A server of plain threads: what it does is done whether or not the runtime under test gets a turn.
 pub(crate) struct Script {
@@ -140,26 +138,6 @@ pub(crate) fn keyed(path: &str, key: &str) -> Request<semel_http::Body> {
     request
 }
 
-/// A response, read to its end.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    pub(crate) trailers: Option<HeaderMap>,
-}
-
-impl Reply {
-    pub(crate) fn text(&self) -> &str {
-        str::from_utf8(&self.body).expect("UTF-8")
-    }
-
-    pub(crate) fn code(&self) -> String {
-        let problem: serde_json::Value = serde_json::from_slice(&self.body).expect("JSON");
-        problem["code"].as_str().expect("a code").to_owned()
-    }
-}
-
 pub(crate) async fn head(
     upstream: &Upstream,
     request: Request<semel_http::Body>,
@@ -168,14 +146,7 @@ pub(crate) async fn head(
 }
 
 pub(crate) async fn ask(upstream: &Upstream, request: Request<semel_http::Body>) -> Result<Reply, Failure> {
-    read(head(upstream, request).await?).await
-}
-
-pub(crate) async fn read<B: http_body::Body<Data = Bytes>>(response: Response<B>) -> Result<Reply, B::Error> {
-    let (parts, body) = response.into_parts();
-    let body = body.collect().await?;
-    let trailers = body.trailers().cloned();
-    Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers })
+    Reply::read(head(upstream, request).await?).await
 }
 
 pub(crate) async fn layer() -> Layer {
@@ -186,7 +157,7 @@ pub(crate) async fn layer() -> Layer {
 /// What a client is told through Semel's layer in front of `upstream`.
 pub(crate) async fn through(layer: &Layer, upstream: &Upstream, request: Request<semel_http::Body>) -> Reply {
     let response = layer.layer(upstream.clone()).call(request).await.expect("the layer answers");
-    read(response).await.expect("a whole response")
+    Reply::read(response).await.expect("a whole response")
 }
 
 /// The attempt of a command that is over.

@@ -8,7 +8,7 @@ use rcgen::{CertifiedKey, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use semel_gateway::listen::{Bound, Error, Options, Tls};
-use std::path::PathBuf;
+use semel_test_support::ScratchDir;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,16 +16,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Files of one test, gone with it.
+/// A certificate, and the files of one test.
 struct Scratch {
-    folder: PathBuf,
+    folder: ScratchDir,
     made: CertifiedKey<KeyPair>,
 }
 
 impl Scratch {
     fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("semel-tls-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = ScratchDir::new(&format!("tls-{test}"));
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
         let scratch = Self { folder, made };
         scratch.write("cert.pem", &scratch.made.cert.pem());
@@ -34,7 +33,7 @@ impl Scratch {
     }
 
     fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.folder.join(name), text).expect("written");
+        self.folder.write(name, text);
     }
 
     fn options(&self) -> Options {
@@ -60,12 +59,6 @@ impl Scratch {
     /// What binding is refused with.
     async fn refused(&self) -> Error {
         Bound::bind(&self.options()).await.expect_err("it should not bind")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

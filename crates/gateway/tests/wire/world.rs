@@ -5,20 +5,17 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use semel_gateway::listen::{self, Bound, Drained, Options};
+pub(crate) use semel_test_support::wait::within;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-
-/// Long beyond anything that happens here; a test that gets so far has failed.
-const NEVER: Duration = Duration::from_secs(30);
 
 /// What the service saw of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,11 +183,6 @@ impl Client {
         }
         String::from_utf8(bytes).expect("text")
     }
-}
-
-/// What a test waits for comes.
-pub(crate) async fn within<F: Future>(event: F) -> F::Output {
-    tokio::time::timeout(NEVER, event).await.expect("it never came")
 }
 
 /// A request without a body.

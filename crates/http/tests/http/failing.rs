@@ -48,10 +48,7 @@ impl Told {
         });
         let response =
             self.layer.layer(inner).oneshot(request).await.expect("a protected request never fails");
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await.expect("a whole body");
-        let trailers = body.trailers().cloned();
-        Reply { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers }
+        Reply::read(response).await.expect("a whole body")
     }
 
     async fn charge(&self) -> Reply {

@@ -10,6 +10,7 @@ use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::quota::{Quotas, Rate};
 use semel::{Engine, Settings};
 use semel_http::{Layer, Terms};
+use semel_test_support::wait;
 use semel_testkit::faults::{Call, Fault, Faulty};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -58,16 +59,7 @@ async fn a_store_that_does_not_answer_lets_nothing_run() {
 
 /// Looks again until `is_it`.
 async fn until(server: &Server, is_it: impl Fn(&Reply) -> bool) -> Reply {
-    let looked = async {
-        loop {
-            let reply = server.charge(5).await;
-            if is_it(&reply) {
-                return reply;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), looked).await.expect("it comes")
+    wait::until(async || Some(server.charge(5).await).filter(&is_it)).await
 }
 
 #[tokio::test]

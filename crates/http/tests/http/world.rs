@@ -5,20 +5,18 @@ use axum::extract::Request as Incoming;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper_util::rt::TokioIo;
 use semel::core::store::Store;
 use semel::{Engine, memory};
 use semel_http::{Layer, Terms, What};
 use semel_sql::sqlite;
+pub(crate) use semel_test_support::{KEY, Reply};
+use semel_test_support::{ScratchDir, client};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::net::{TcpListener, TcpStream};
-
-pub(crate) const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 
 /// How often a handler was called.
 #[derive(Clone, Default)]
@@ -45,54 +43,6 @@ pub(crate) struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-/// A response, read to its end.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    pub(crate) trailers: Option<HeaderMap>,
-}
-
-impl Reply {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        str::from_utf8(&self.body).expect("UTF-8")
-    }
-
-    pub(crate) fn is_replay(&self) -> bool {
-        self.header("idempotency-replayed") == Some("true")
-    }
-
-    /// The members of a problem, after a look at what every problem must and must not have.
-    pub(crate) fn problem(&self) -> serde_json::Value {
-        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
-        assert!(!self.text().contains(KEY), "the key is in the problem");
-        let problem: serde_json::Value = serde_json::from_slice(&self.body).expect("JSON");
-        let code = problem["code"].as_str().expect("a code");
-        assert_eq!(problem["type"], format!("/.well-known/idempotency#{code}"));
-        assert_eq!(problem["status"], self.status);
-        assert!(
-            problem["title"].is_string()
-                && problem["detail"].is_string()
-                && problem["retryable"].is_boolean()
-        );
-        assert_eq!(problem["operationId"].as_str(), self.header("operation-id"));
-        problem
-    }
-
-    /// The status, code and retryability of a problem.
-    #[track_caller]
-    pub(crate) fn is_problem(&self, status: u16, code: &str, retryable: bool) {
-        let problem = self.problem();
-        let told = (self.status, problem["code"].as_str().expect("a code"), problem["retryable"].as_bool());
-        assert_eq!(told, (status, code, Some(retryable)), "{problem}");
     }
 }
 
@@ -149,14 +99,8 @@ impl Server {
         B::Data: Send,
         B::Error: Into<semel_http::BoxError>,
     {
-        let stream = TokioIo::new(self.connect().await);
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.expect("HTTP");
-        tokio::spawn(connection);
-        let response = sender.send_request(request).await.expect("a response");
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await.expect("a whole body");
-        let trailers = body.trailers().cloned();
-        Reply { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers }
+        let response = client::request_by(self.connect().await, request).await.expect("a response");
+        Reply::read(response).await.expect("a whole body")
     }
 
     /// Sends a JSON charge under the usual key.
@@ -202,25 +146,17 @@ pub(crate) async fn engine_on(store: Arc<dyn Store>) -> Engine {
     Engine::builder(store).build().await.expect("the store answers")
 }
 
-/// A directory of its own with a SQLite store in it, gone afterwards.
-pub(crate) struct Scratch(PathBuf);
+/// A SQLite store of its own.
+pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
-        Self(directory)
+        Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), name))
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         let file = self.0.join("semel.db");
         Arc::new(sqlite::Store::open(file, sqlite::Options::default()).expect("the store opens"))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 

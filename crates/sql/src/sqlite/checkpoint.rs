@@ -203,13 +203,13 @@ fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Progress>
 mod tests {
     use super::*;
     use crate::sqlite::open::File;
+    use semel_test_support::ScratchDir;
 
     const FRAMES_MAX: u64 = 100;
 
     /// A file whose log holds more than it should, and a pulse that knows.
-    fn long_log(name: &str) -> (std::path::PathBuf, Connection, Pulse) {
-        let directory = std::env::temp_dir().join(format!("semel-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
+    fn long_log(name: &str) -> (ScratchDir, Connection, Pulse) {
+        let directory = ScratchDir::new(name);
         let connection = Connection::open(directory.join("file")).expect("it opens");
         connection
             .execute_batch(
@@ -232,12 +232,10 @@ mod tests {
 
     #[test]
     fn a_long_log_is_begun_anew_by_the_writer() {
-        let (directory, connection, pulse) = long_log("restart");
+        let (_directory, connection, pulse) = long_log("restart");
         pulse.keep_log_short(&connection);
         assert!(frames(&connection) < FRAMES_MAX);
         assert_eq!(pulse.frames_next.load(Ordering::Relaxed), FRAMES_MAX);
-        drop(connection);
-        std::fs::remove_dir_all(directory).expect("removed");
     }
 
     #[test]
@@ -262,7 +260,6 @@ mod tests {
         drop(connection);
         let kept = std::fs::read(&log).expect("it is there");
         assert!(kept.starts_with(&whole), "nothing of it was written over, also not at the end");
-        std::fs::remove_dir_all(directory).expect("removed");
     }
 
     #[test]
@@ -274,15 +271,13 @@ mod tests {
 
     #[test]
     fn a_writer_does_not_wait_for_a_checkpoint_that_is_under_way() {
-        let (directory, connection, pulse) = long_log("under-way");
+        let (_directory, connection, pulse) = long_log("under-way");
         let at_work = lock(&pulse.at_work);
         pulse.keep_log_short(&connection);
         assert!(frames(&connection) > FRAMES_MAX);
         drop(at_work);
         pulse.keep_log_short(&connection);
         assert!(frames(&connection) < FRAMES_MAX, "it comes back to it");
-        drop(connection);
-        std::fs::remove_dir_all(directory).expect("removed");
     }
 
     #[test]
@@ -299,7 +294,5 @@ mod tests {
         pulse.frames.store(before + FRAMES_MAX, Ordering::Relaxed);
         pulse.keep_log_short(&connection);
         assert!(frames(&connection) < FRAMES_MAX);
-        drop((reader, connection));
-        std::fs::remove_dir_all(directory).expect("removed");
     }
 }

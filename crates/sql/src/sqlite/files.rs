@@ -229,12 +229,12 @@ fn fate(path: &Path, id: FileId) -> io::Result<Option<Fate>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use semel_test_support::ScratchDir;
 
-    fn files(name: &str) -> (PathBuf, OpenFiles) {
-        let directory = std::env::temp_dir().join(format!("semel-files-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
+    fn files(name: &str) -> (ScratchDir, OpenFiles) {
+        let directory = ScratchDir::new(&format!("files-{name}"));
         for ending in ["", "-wal", "-shm"] {
-            std::fs::write(directory.join(format!("file{ending}")), "").expect("made");
+            directory.write(&format!("file{ending}"), "");
         }
         let file = File::existing(&directory.join("file"), 0).expect("it is there");
         let files = OpenFiles::of(&file).expect("they are there");
@@ -251,7 +251,6 @@ mod tests {
         let after = files.checks_begun();
         assert_eq!(files.check_read_since(after).expect_err("it looks").kind, Kind::Unfit);
         assert_eq!(files.check_read_since(second).expect_err("it is closed for everybody").kind, Kind::Unfit);
-        std::fs::remove_dir_all(directory).expect("removed");
     }
 
     #[test]
@@ -262,6 +261,5 @@ mod tests {
         assert_eq!(files.check_commit().expect_err("not proven").kind, Kind::Ambiguous);
         assert_eq!(files.check_read().expect_err("not proven").kind, Kind::Unavailable);
         assert!(files.check_open().is_ok(), "it may be seen again");
-        std::fs::remove_dir_all(directory).expect("removed");
     }
 }

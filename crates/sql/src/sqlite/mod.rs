@@ -266,14 +266,14 @@ mod tests {
     use super::*;
     use semel_core::id::CommandId;
     use semel_core::store::Store as _;
+    use semel_test_support::ScratchDir;
     use std::future::poll_fn;
     use std::pin::pin;
     use std::task::Poll;
 
     #[tokio::test]
     async fn records_are_read_while_the_whole_file_is_being_verified() {
-        let folder = std::env::temp_dir().join(format!("semel-verify-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = ScratchDir::new("verify");
         let store = Store::open(folder.join("semel.db"), Options::default().readers(1)).expect("opened");
         // A verification that lasts until the test has seen enough.
         let ((begin, begun), (end, ended)) = (mpsc::channel(), mpsc::channel::<()>());
@@ -292,6 +292,5 @@ mod tests {
         end.send(()).expect("it listens");
         assert_eq!(verified.await.expect("read"), Vec::<String>::new());
         store.close().await;
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -10,6 +10,7 @@ use semel_core::record::{Record, Token};
 use semel_core::store::{Change, Clock, Store as _, Written};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
+use semel_test_support::ScratchDir;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,18 +18,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
 pub(crate) const NOW: u64 = 1_800_000_000_000;
 
-/// A directory of its own, gone afterwards.
-pub(crate) struct Scratch(PathBuf);
+/// A store's files in a directory of their own.
+pub(crate) struct Scratch(ScratchDir);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
-        Self(directory)
+        Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), name))
     }
 
     pub(crate) fn directory(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -47,12 +46,6 @@ impl Scratch {
     /// A connection of one's own to the same file, as an operator or another tool would have.
     pub(crate) fn raw(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.file()).expect("the file opens")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 

@@ -1,18 +1,14 @@
 //! Certificates in files, for settings that name some.
 
 use rcgen::{CertificateParams, KeyPair};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use semel_test_support::ScratchDir;
 
 /// A directory with a certificate and keys, gone afterwards.
-pub(crate) struct Pem(PathBuf);
+pub(crate) struct Pem(ScratchDir);
 
 impl Pem {
     pub(crate) fn new() -> Self {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let name = format!("semel-pem-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).expect("a directory");
+        let directory = ScratchDir::new("pem");
         let (key, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
         let params = CertificateParams::new(vec!["semel.example".to_owned()]).expect("a name");
         let certificate = params.self_signed(&key).expect("a certificate").pem();
@@ -24,7 +20,7 @@ impl Pem {
             ("text.pem", "no certificate\n"),
         ];
         for (name, text) in files {
-            std::fs::write(directory.join(name), text).expect("a file");
+            directory.write(name, text);
         }
         Self(directory)
     }
@@ -37,11 +33,5 @@ impl Pem {
     /// TLS as it should be.
     pub(crate) fn tls(&self) -> String {
         self.line("tls_cert", "cert.pem") + &self.line("tls_key", "key.pem")
-    }
-}
-
-impl Drop for Pem {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }

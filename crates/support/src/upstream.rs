@@ -1,5 +1,6 @@
 //! A service that does as it is told, byte by byte, and writes down every request that reached it whole.
 
+use crate::wait::within;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,26 +11,29 @@ use tokio::task::JoinHandle;
 
 /// A request that reached it.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// Which request it was: 1, 2, 3 …
-    pub(crate) number: usize,
+    pub number: usize,
     /// On which connection it came: 1, 2, 3 …
-    pub(crate) connection: usize,
-    pub(crate) line: String,
+    pub connection: usize,
+    /// Method, target and version.
+    pub line: String,
     /// Names in small letters.
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    pub headers: Vec<(String, String)>,
+    /// Without the framing.
+    pub body: Vec<u8>,
 }
 
 impl Seen {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// The first header line of that name, in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
 /// What is done about a request.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub enum Act {
     /// These bytes, and then the next request.
     Say(Vec<u8>),
     /// These bytes, and then the connection's end.
@@ -46,15 +50,16 @@ pub(crate) enum Act {
 
 /// Something that a test lets go on.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate(Arc<Semaphore>);
+pub struct Gate(Arc<Semaphore>);
 
 impl Gate {
-    pub(crate) fn new() -> Self {
+    /// One that nobody passes yet.
+    pub fn closed() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
     /// Lets everybody through from now on.
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         self.0.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
@@ -72,14 +77,16 @@ struct Book {
 }
 
 /// The service. Gone when it is dropped.
-pub(crate) struct Upstream {
-    pub(crate) address: SocketAddr,
+pub struct Upstream {
+    /// Where it listens.
+    pub address: SocketAddr,
     book: Arc<Book>,
     accepting: JoinHandle<()>,
 }
 
 impl Upstream {
-    pub(crate) async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
+    /// Listens, and does to each request what `script` says.
+    pub async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
         let book = Book { script: Box::new(script), seen: Mutex::default(), count: watch::Sender::new(0) };
         Self::listening(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::new(book)).await
     }
@@ -98,28 +105,30 @@ impl Upstream {
     }
 
     /// Listens no more. What runs goes on.
-    pub(crate) async fn refuse(&mut self) {
+    pub async fn refuse(&mut self) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
     }
 
     /// Listens again, at the same address.
-    pub(crate) async fn listen_again(&mut self) {
+    pub async fn listen_again(&mut self) {
         *self = Self::listening(self.address, Arc::clone(&self.book)).await;
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    /// Every request so far.
+    pub fn seen(&self) -> Vec<Seen> {
         self.book.seen.lock().expect("unharmed").clone()
     }
 
-    pub(crate) fn seen_count(&self) -> usize {
+    /// How many there were so far.
+    pub fn seen_count(&self) -> usize {
         *self.book.count.borrow()
     }
 
     /// Waits until as many requests have come.
-    pub(crate) async fn has_seen(&self, count: usize) {
+    pub async fn has_seen(&self, count: usize) {
         let mut counted = self.book.count.subscribe();
-        super::world::within(counted.wait_for(|seen| *seen >= count)).await.expect("it lives");
+        within(counted.wait_for(|seen| *seen >= count)).await.expect("it lives");
     }
 }
 
@@ -209,7 +218,7 @@ async fn line(stream: &mut BufReader<TcpStream>) -> Option<String> {
 }
 
 /// A response with its length.
-pub(crate) fn response(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
+pub fn response(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let mut bytes = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len()).into_bytes();
     for (name, value) in headers {
@@ -221,11 +230,11 @@ pub(crate) fn response(status: &str, headers: &[(&str, &str)], body: impl AsRef<
 }
 
 /// Charges: the answer tells which request it was.
-pub(crate) fn charged(seen: &Seen) -> Act {
+pub fn charged(seen: &Seen) -> Act {
     Act::Say(response("201 Created", &[("location", "/charges/7")], format!("charge {}", seen.number)))
 }
 
 /// Answers with a status and little else.
-pub(crate) fn says(status: &'static str) -> impl Fn(&Seen) -> Act + Send + Sync {
+pub fn says(status: &'static str) -> impl Fn(&Seen) -> Act + Send + Sync {
     move |seen| Act::Say(response(status, &[], format!("answer {}", seen.number)))
 }

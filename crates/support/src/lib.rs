@@ -1,0 +1,22 @@
+//! What the tests of several crates share.
+//!
+//! **What lives here**: the surroundings of a test that are the same in several test programs: its files, its client, the
+//! service behind the gateway. **What must never**: a crate of ours as a dependency, or an option that only one test program
+//! needs.
+
+#[cfg(feature = "http")]
+pub mod client;
+#[cfg(feature = "http")]
+pub mod reply;
+mod scratch;
+#[cfg(feature = "http")]
+pub mod upstream;
+#[cfg(feature = "http")]
+pub mod wait;
+
+#[cfg(feature = "http")]
+pub use reply::Reply;
+pub use scratch::ScratchDir;
+
+/// The usual idempotency key.
+pub const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
