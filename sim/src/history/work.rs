@@ -10,6 +10,7 @@ use super::sabotage::Sabotage;
 use super::world::World;
 use semel::core::classify::Ending;
 use semel::core::policy::Policy;
+use semel::time::ClockStatus;
 use semel::{Attempt, Claimed, Ended, Engine, Intent, Lease, NotYours};
 use std::sync::Arc;
 use std::time::Duration;
@@ -220,7 +221,8 @@ async fn taken_up(world: &Arc<World>, lease: &Lease, job: &Job) -> Option<Lease>
         let node = world.chance().place(world.plan.nodes);
         if let Some(engine) = world.engine(node) {
             world.audit().goes_on(job.call, node);
-            if world.handle.is_still(node) {
+            let is_untrusted = matches!(engine.clock_status(), ClockStatus::Untrusted(_));
+            if world.handle.is_still(node) || is_untrusted {
                 // What it is told there may be done long after.
                 world.audit().touch(Some(job.key));
             }
