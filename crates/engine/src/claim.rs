@@ -87,6 +87,9 @@ struct Claiming<'a> {
 
 /// Claims what was recognised, or tells what stands in its way.
 pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<Claim, Unclaimed> {
+    if let Err(error) = time::catch_up(node).await {
+        return Err(Unclaimed { error: error.into(), loose: Vec::new() });
+    }
     let begun = node.clock.uptime();
     let mut recognised = recognised.clone();
     let mut loose = Vec::new();
@@ -123,7 +126,7 @@ async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<O
         if let Some(claim) = landed(by, loose, command.id, &reading) {
             return Ok(Some(claim));
         }
-        // Each time: the very answer that was judged may have shown that the clock can be trusted.
+        // Again: the very answer that is judged may have shown that the clock can be trusted.
         time::catch_up(node).await?;
         let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
         let decision = machine::decide(reading.found(), command, ticket, node.stamp(reading.now, ""));

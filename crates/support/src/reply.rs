@@ -46,6 +46,11 @@ impl Reply {
         is_problem.then(|| self.json()["code"].as_str().expect("a code").to_owned())
     }
 
+    /// Whether it is a problem that asks to be tried again with the same key.
+    pub fn is_retryable(&self) -> bool {
+        self.code().is_some() && self.json()["retryable"] == true
+    }
+
     /// Whether it says that it is a replay.
     pub fn is_replay(&self) -> bool {
         self.header("idempotency-replayed") == Some("true")
