@@ -2,7 +2,7 @@
 
 use semel_core::fingerprint::Selection;
 use semel_core::machine::Begin;
-use semel_core::policy::{AfterExpiry, Class, Policy};
+use semel_core::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -162,13 +162,14 @@ impl Config {
             return [Arc::clone(&first), first];
         }
         let selection = Selection::default().with_headers(["x-second"]).expect("it is a header's name");
-        let second = Policy { selection, ..Policy::clone(&first) };
-        [first, Arc::new(second)]
+        let second = PolicySettings { selection, ..Policy::clone(&first).into() };
+        [first, Arc::new(Policy::as_stored(second))]
     }
 
     fn policy(&self) -> Policy {
         let ticks = |ticks: u16| Duration::from_millis(u64::from(ticks));
-        Policy {
+        // Some of these are too short to be chosen by anybody. What must hold holds under them all the same.
+        Policy::as_stored(PolicySettings {
             lease: ticks(self.lease),
             work_deadline: ticks(self.deadline),
             skew: ticks(self.skew),
@@ -178,8 +179,8 @@ impl Config {
             dedup_window: ticks(self.window),
             after_expiry: self.after_expiry,
             history_entries_max: 0,
-            ..Policy::new(self.class)
-        }
+            ..Policy::new(self.class).into()
+        })
     }
 
     /// Whether dates in records can be of another time than the true one.

@@ -14,7 +14,7 @@ use semel_core::machine::{
     Verdict, Write,
 };
 use semel_core::outcome::{Outcome, Status};
-use semel_core::policy::{Class, Policy};
+use semel_core::policy::{Class, Policy, PolicySettings};
 use semel_core::record::{Record, State, Token};
 use semel_core::time::{Now, Trust};
 use std::sync::Arc;
@@ -120,7 +120,8 @@ impl Protocol {
             (Some(Bug::SelectionKeptOnRelease), Found::Record(record)) => match record.state() {
                 State::FailedNotReplayable { bound: false, .. } => tampered(real(), |next| {
                     let selection = record.policy().selection.clone();
-                    next.set_policy(Arc::new(Policy { selection, ..Policy::clone(next.policy()) }));
+                    let settings = PolicySettings { selection, ..Policy::clone(next.policy()).into() };
+                    next.set_policy(Arc::new(Policy::as_stored(settings)));
                 }),
                 _ => real(),
             },

@@ -1,7 +1,7 @@
 //! What a bug makes of a record, a write or a decision before or after the real machine has seen it.
 
 use semel_core::machine::{self, Command, Decision, Found, Refusal, Stamp, Ticket, Write};
-use semel_core::policy::{Class, Policy};
+use semel_core::policy::{Class, Policy, PolicySettings};
 use semel_core::record::{Record, State};
 use semel_core::time::Time;
 use std::sync::Arc;
@@ -39,11 +39,11 @@ pub(crate) fn decided_of<'a>(
 }
 
 /// The record as if it had been claimed under other terms.
-pub(crate) fn under(record: &Record, change: impl FnOnce(&mut Policy)) -> Record {
-    let mut policy = Policy::clone(record.policy());
-    change(&mut policy);
+pub(crate) fn under(record: &Record, change: impl FnOnce(&mut PolicySettings)) -> Record {
+    let mut settings = PolicySettings::from(Policy::clone(record.policy()));
+    change(&mut settings);
     let mut other = record.clone();
-    other.set_policy(Arc::new(policy));
+    other.set_policy(Arc::new(Policy::as_stored(settings)));
     other
 }
 

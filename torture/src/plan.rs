@@ -7,7 +7,7 @@ use crate::chance::Chance;
 use crate::sabotage::Sabotage;
 use semel::Intent;
 use semel::core::key::{self, Key};
-use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use semel::core::scope::{Identity, Operation, Scope};
 use semel::payload::Raw;
 use std::sync::Arc;
@@ -113,17 +113,20 @@ fn policy(class: Class, chance: &mut Chance, sabotage: Option<Sabotage>) -> Poli
         Some(Sabotage::Wedge) => Duration::from_hours(1),
         _ => LEASE_MAX.saturating_sub(Duration::from_millis(chance.within(0..200))),
     };
-    let usual = Policy::new(class);
-    // Longer than the lease, as a policy has to have it.
-    let denied_ttl = usual.denied_ttl.max(lease.saturating_mul(2));
-    let base = Policy { lease, denied_ttl, work_deadline: Duration::from_secs(20), ..usual };
     let (short, shorter) = (Duration::from_millis(900), Duration::from_millis(600));
-    match chance.within(0..10) {
-        _ if sabotage == Some(Sabotage::Wedge) => base,
-        0 => Policy { ttl: short, tombstone: short, ..base },
-        1 => Policy { ttl: shorter, after_expiry: AfterExpiry::RunAsNew, ..base },
-        _ => base,
-    }
+    let change = |policy: &mut PolicySettings| {
+        policy.lease = lease;
+        // Longer than the lease, as a policy has to have it.
+        policy.denied_ttl = policy.denied_ttl.max(lease.saturating_mul(2));
+        policy.work_deadline = Duration::from_secs(20);
+        match chance.within(0..10) {
+            _ if sabotage == Some(Sabotage::Wedge) => {}
+            0 => (policy.ttl, policy.tombstone) = (short, short),
+            1 => (policy.ttl, policy.after_expiry) = (shorter, AfterExpiry::RunAsNew),
+            _ => {}
+        }
+    };
+    Policy::new(class).with(change).expect("fit for use")
 }
 
 pub(crate) fn millis(span: Duration) -> u64 {

@@ -6,6 +6,7 @@
 
 use crate::fingerprint::Selection;
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// How the effect happens, and therefore what can be promised about it.
@@ -49,20 +50,27 @@ pub enum AfterExpiry {
     RunAsNew,
 }
 
-/// The terms that a record is claimed under.
+/// The terms that a record is claimed under. Whoever has one has one that is fit for use.
 ///
 /// ```
-/// use semel_core::policy::{Class, Policy};
+/// use semel_core::policy::{Class, Policy, PolicyError};
 /// use std::time::Duration;
 ///
-/// let policy = Policy { ttl: Duration::from_hours(7 * 24), ..Policy::new(Class::External) };
-/// policy.check()?;
+/// let week = Duration::from_hours(7 * 24);
+/// let policy = Policy::new(Class::External).with(|policy| policy.ttl = week)?;
 /// // "It is not there" proves nothing before this long after the owner's last sign of life:
 /// assert_eq!(policy.quiet(), policy.lease + policy.work_deadline + policy.skew);
-/// # Ok::<(), semel_core::policy::PolicyError>(())
+///
+/// let forgetful = policy.with(|policy| policy.ttl = Duration::from_secs(1));
+/// assert_eq!(forgetful, Err(PolicyError::TtlWithinLease));
+/// # Ok::<(), PolicyError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Policy {
+pub struct Policy(PolicySettings);
+
+/// What a policy consists of, as it is written down. [`Policy::with`] changes it, and [`Policy::try_from`] makes one of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PolicySettings {
     /// How the effect happens.
     pub class: Class,
     /// How long a claim holds without renewal. Far shorter than `ttl`: a crash holds a key up for this long.
@@ -94,7 +102,7 @@ impl Policy {
     /// 24 h, tombstones 30 days, downstream memory 24 h, any number of attempts, 16 history entries.
     pub fn new(class: Class) -> Self {
         const DAY: Duration = Duration::from_hours(24);
-        Self {
+        Self(PolicySettings {
             class,
             lease: Duration::from_secs(30),
             work_deadline: Duration::from_secs(65),
@@ -107,7 +115,20 @@ impl Policy {
             after_expiry: AfterExpiry::Refuse,
             history_entries_max: 16,
             selection: Selection::default(),
-        }
+        })
+    }
+
+    /// The same policy with something changed. An error where it would not be fit for use then.
+    pub fn with(self, change: impl FnOnce(&mut PolicySettings)) -> Result<Self, PolicyError> {
+        let mut settings = self.0;
+        change(&mut settings);
+        settings.try_into()
+    }
+
+    /// The policy of a record that stands in a store. Whoever claimed it has checked it, perhaps by the rules of an older version.
+    #[doc(hidden)]
+    pub const fn as_stored(settings: PolicySettings) -> Self {
+        Self(settings)
     }
 
     /// How long nothing must have been heard of an owner before the absence of its effect proves anything:
@@ -115,8 +136,32 @@ impl Policy {
     pub fn quiet(&self) -> Duration {
         self.lease.saturating_add(self.work_deadline).saturating_add(self.skew)
     }
+}
 
-    /// Says what is wrong with the policy, if anything is: a policy that fails here must not be put to use.
+impl Deref for Policy {
+    type Target = PolicySettings;
+
+    fn deref(&self) -> &PolicySettings {
+        &self.0
+    }
+}
+
+impl From<Policy> for PolicySettings {
+    fn from(policy: Policy) -> Self {
+        policy.0
+    }
+}
+
+impl TryFrom<PolicySettings> for Policy {
+    type Error = PolicyError;
+
+    fn try_from(settings: PolicySettings) -> Result<Self, PolicyError> {
+        settings.check().map(|()| Self(settings))
+    }
+}
+
+impl PolicySettings {
+    /// Says what is wrong, if anything is.
     pub fn check(&self) -> Result<(), PolicyError> {
         let longest_attempt = self.work_deadline.saturating_add(self.skew);
         let spans = [
@@ -201,10 +246,8 @@ impl std::error::Error for PolicyError {}
 mod tests {
     use super::*;
 
-    fn with(change: impl FnOnce(&mut Policy)) -> Result<(), PolicyError> {
-        let mut policy = Policy::new(Class::Downstream);
-        change(&mut policy);
-        policy.check()
+    fn with(change: impl FnOnce(&mut PolicySettings)) -> Result<(), PolicyError> {
+        Policy::new(Class::Downstream).with(change).map(drop)
     }
 
     #[test]
@@ -225,7 +268,7 @@ mod tests {
     fn each_unfit_policy_is_told_apart() {
         let ms = Duration::from_millis;
         let fine = Duration::from_micros(5_000_999);
-        let spans: [fn(&mut Policy) -> &mut Duration; 7] = [
+        let spans: [fn(&mut PolicySettings) -> &mut Duration; 7] = [
             |p| &mut p.lease,
             |p| &mut p.work_deadline,
             |p| &mut p.skew,
@@ -246,7 +289,7 @@ mod tests {
         assert_eq!(with(|p| p.denied_ttl = p.lease + ms(1)), Ok(()));
         assert_eq!(with(|p| p.attempts_max = Some(0)), Err(PolicyError::NoAttempts));
         assert_eq!(with(|p| p.attempts_max = Some(1)), Ok(()));
-        let tight = |p: &mut Policy| {
+        let tight = |p: &mut PolicySettings| {
             p.skew = ms(10);
             p.dedup_window = p.work_deadline + p.skew;
         };

@@ -55,9 +55,9 @@ impl Recognised {
     pub(crate) fn new(node: &Node, mut intent: Intent) -> Result<Self, Error> {
         let skew = node.settings.clock.skew;
         if intent.policy.skew < skew {
-            Arc::make_mut(&mut intent.policy).skew = skew;
+            let policy = Policy::clone(&intent.policy).with(|policy| policy.skew = skew);
+            intent.policy = Arc::new(policy.map_err(Error::Policy)?);
         }
-        intent.policy.check().map_err(Error::Policy)?;
         let intent = under_its_class(intent)?;
         if intent.seal == Seal::Required && node.sealing.is_none() {
             return Err(Error::NoSealingKey);
@@ -112,7 +112,8 @@ fn under_its_class(intent: Intent) -> Result<Intent, Error> {
         (Class::Local, _) => Err(Error::LocalClass),
         (_, true) => Ok(intent),
         (_, false) => {
-            let policy = Policy { class: Class::Local, ..Policy::clone(&intent.policy) };
+            let policy = Policy::clone(&intent.policy).with(|policy| policy.class = Class::Local);
+            let policy = policy.map_err(Error::Policy)?;
             Ok(Intent { policy: Arc::new(policy), ..intent })
         }
     }

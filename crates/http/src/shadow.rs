@@ -31,7 +31,7 @@ use http::{Method, Request, Response, response};
 use semel::core::classify::Ending;
 use semel::core::key::{Key, Parsed};
 use semel::core::outcome::{Fields, Outcome, Status};
-use semel::core::policy::{AfterExpiry, Class};
+use semel::core::policy::{AfterExpiry, Class, PolicySettings};
 use semel::core::scope::{Operation, Scope};
 use semel::quota::Measure;
 use semel::{Attempt, Ended, Intent, Told};
@@ -236,8 +236,12 @@ impl Judge {
         };
         let mut policy = ready.terms.policy.clone();
         if marker == UNKEYED {
-            policy.ttl = REPEATED_WITHIN.max(policy.lease * 2);
-            policy.after_expiry = AfterExpiry::RunAsNew;
+            let for_so_long = REPEATED_WITHIN.max(policy.lease * 2);
+            let remembering = |policy: &mut PolicySettings| {
+                policy.ttl = for_so_long;
+                policy.after_expiry = AfterExpiry::RunAsNew;
+            };
+            policy = policy.with(remembering).expect("longer than the lease");
         }
         // Enforced requests must not be refused for what only looks on; and what needs no key mints none.
         let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };

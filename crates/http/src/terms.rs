@@ -14,7 +14,7 @@ use crate::source::KeySource;
 use http::{HeaderName, Method};
 use semel::core::classify::{Rules, RulesError};
 use semel::core::key;
-use semel::core::policy::{Class, Policy, PolicyError};
+use semel::core::policy::{Class, Policy};
 use semel::quota::RateKeeper;
 use semel::sealing::Seal;
 use std::fmt;
@@ -76,10 +76,10 @@ pub enum MismatchStatus {
 /// use semel::core::policy::{Class, Policy};
 /// use std::time::Duration;
 ///
-/// let week = Policy { ttl: Duration::from_hours(7 * 24), ..Policy::new(Class::External) };
+/// let week = Policy::new(Class::External).with(|policy| policy.ttl = Duration::from_hours(7 * 24))?;
 /// let terms = Terms { key: KeyRule::Required, policy: week, ..Terms::default() };
 /// terms.check()?;
-/// # Ok::<(), semel_http::TermsError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Terms {
@@ -179,8 +179,7 @@ impl Terms {
         }
         self.key_source.check()?;
         self.methods.iter().try_for_each(|method| check_method(method).map(drop))?;
-        self.rules.check().map_err(TermsError::Rules)?;
-        self.policy.check().map_err(TermsError::Policy)
+        self.rules.check().map_err(TermsError::Rules)
     }
 }
 
@@ -198,8 +197,6 @@ pub enum TermsError {
     Name(String),
     /// Two routes are one operation, by this name, and tell its callers apart by two rules.
     Callers(String),
-    /// The policy is not fit for use.
-    Policy(PolicyError),
     /// No request would come under the pattern of a route.
     Pattern(RoutePatternError),
     /// A method is mistyped: no request would come under it.
@@ -238,7 +235,6 @@ impl fmt::Display for TermsError {
                 "two routes are called `{name}` and share its keys, but tell callers apart by two rules: what one believes \
                  would fetch what the other protects. Give both a clone of one rule, or each a name"
             ),
-            Self::Policy(error) => error.fmt(f),
             Self::NoSealingKey(route) => {
                 write!(f, "the outcomes of `{route}` are to be sealed, and the engine has no key: nothing is stored unsealed instead")
             }

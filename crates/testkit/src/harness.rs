@@ -7,7 +7,7 @@
 use crate::clock::FakeClock;
 use bytes::Bytes;
 use semel_core::id::CommandId;
-use semel_core::store::{Sharing, Store};
+use semel_core::store::{Backend, OpenOptions, Sharing, Store};
 use semel_core::time::Time;
 use std::any::Any;
 use std::pin::Pin;
@@ -60,6 +60,20 @@ impl Subject {
             damage_waived: None,
             belongings: Vec::new(),
         }
+    }
+
+    /// What `backend` opens at `address`, as programs do, on a fake clock. Opened once more it is joined by another node, and opened
+    /// again after a restart. A store with a clock of its own, or one that cannot be opened twice, is put together by [`new`](Self::new).
+    pub async fn opened_by(backend: &'static dyn Backend, address: &str) -> Self {
+        backend.check(address).expect("an address of this kind of store");
+        let clock = FakeClock::default();
+        let options = OpenOptions { clock: Some(Arc::new(clock.clone())), ..OpenOptions::default() };
+        let address = address.to_owned();
+        let open = move || -> Doing<Arc<dyn Store>> {
+            let (address, options) = (address.clone(), options.clone());
+            Box::pin(async move { backend.open(&address, &options).await.expect("the store opens") })
+        };
+        Self::new(open().await, clock).joined_by(open.clone()).reopened_by(open)
     }
 
     /// The memory store on a fake clock: what tests of anything above stores run on.

@@ -60,15 +60,16 @@ impl Ask {
 
 /// Spans so long that a clock that runs on during a promise changes nothing.
 pub(crate) fn policy() -> Policy {
-    Policy {
-        lease: HOUR,
-        work_deadline: HOUR,
-        ttl: 48 * HOUR,
-        denied_ttl: 4 * HOUR,
-        tombstone: 240 * HOUR,
-        dedup_window: 48 * HOUR,
-        ..Policy::new(Class::External)
-    }
+    Policy::new(Class::External)
+        .with(|policy| {
+            policy.lease = HOUR;
+            policy.work_deadline = HOUR;
+            policy.ttl = 48 * HOUR;
+            policy.denied_ttl = 4 * HOUR;
+            policy.tombstone = 240 * HOUR;
+            policy.dedup_window = 48 * HOUR;
+        })
+        .expect("fit for use")
 }
 
 /// The `n`-th command of the suite.

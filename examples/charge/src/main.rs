@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let engine = Engine::builder(Arc::new(store)).build().await?;
     let scope = Scope::new(Identity::api_key("shop"), Operation::named("charge"));
     // Whoever is killed holds its order up for three seconds.
-    let policy = Policy { lease: Duration::from_secs(3), ..Policy::new(Class::External) };
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = Duration::from_secs(3))?;
     let intent = Intent::new(scope, Key::from_source(order)?, policy, Json::of(&cents)?);
     let intent = intent.waiting(Duration::from_secs(8));
     match engine.run(intent, move |attempt| card(attempt, cents)).await {

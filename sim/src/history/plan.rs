@@ -5,7 +5,7 @@
 //! drawn while the history runs.
 
 use super::chance::Chance;
-use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use semel::quota::{Quotas, Rate};
 use semel::{ClockSettings, Probe, Settings, Sweep};
 use std::num::NonZeroU32;
@@ -180,7 +180,7 @@ fn faults(chance: &mut Chance) -> Faults {
 fn key(chance: &mut Chance, skew: Duration) -> KeyPlan {
     let class = if chance.percent(60) { Class::External } else { Class::Downstream };
     let work_deadline = millis(chance.between(2_000, 5_000));
-    let policy = Policy {
+    let policy = PolicySettings {
         lease: millis(chance.between(1_500, 4_000)),
         work_deadline,
         skew,
@@ -191,14 +191,15 @@ fn key(chance: &mut Chance, skew: Duration) -> KeyPlan {
         attempts_max: chance.percent(25).then(|| if chance.percent(50) { 2 } else { 3 }),
         after_expiry: if chance.percent(25) { AfterExpiry::RunAsNew } else { AfterExpiry::Refuse },
         history_entries_max: 4,
-        ..Policy::new(class)
+        ..Policy::new(class).into()
     };
-    let slower = Policy {
+    let slower = PolicySettings {
         lease: policy.lease + millis(1_000),
         work_deadline: policy.work_deadline + millis(1_000),
         ..policy.clone()
     };
-    KeyPlan { policy: Arc::new(policy), slower: Arc::new(slower) }
+    let fit = |policy: PolicySettings| Arc::new(Policy::try_from(policy).expect("fit for use"));
+    KeyPlan { policy: fit(policy), slower: fit(slower) }
 }
 
 /// Mostly none; else a rate, or a cap that leaves no room for all keys.

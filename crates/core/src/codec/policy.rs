@@ -3,7 +3,7 @@
 use super::read::Reader;
 use super::{Error, write};
 use crate::fingerprint::Selection;
-use crate::policy::{AfterExpiry, Class, Policy};
+use crate::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use std::time::Duration;
 
 const NANOS_PER_MILLI: u32 = 1_000_000;
@@ -43,7 +43,7 @@ pub(super) struct Head {
 }
 
 pub(super) fn read(head: &Head, reader: &mut Reader<'_>) -> Result<Policy, Error> {
-    Ok(Policy {
+    Ok(Policy::as_stored(PolicySettings {
         class: head.class,
         after_expiry: head.after_expiry,
         lease: read_duration(reader)?,
@@ -56,7 +56,7 @@ pub(super) fn read(head: &Head, reader: &mut Reader<'_>) -> Result<Policy, Error
         attempts_max: if head.has_attempts_max { Some(reader.number()?) } else { None },
         history_entries_max: reader.byte()?,
         selection: read_selection(reader)?,
-    })
+    }))
 }
 
 /// Twice the milliseconds, where they say it all; otherwise twice the nanoseconds within the second, plus one,

@@ -4,7 +4,7 @@ use super::read::Reader;
 use super::{Error, extension, history, policy, state, write};
 use crate::fingerprint::Fingerprint;
 use crate::id::{CallerHash, KeyHash, OperationId};
-use crate::policy::{AfterExpiry, Class, Policy};
+use crate::policy::{AfterExpiry, Class, PolicySettings};
 use crate::record::{Record, StateName, Token};
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ fn read_version(reader: &mut Reader<'_>) -> Result<u64, Error> {
 
 /// The state, and everything else about the record and its policy that takes a bit or two.
 fn head(record: &Record) -> u8 {
-    let Policy { class, after_expiry, attempts_max, .. } = *record.policy;
+    let PolicySettings { class, after_expiry, attempts_max, .. } = **record.policy;
     let class = match class {
         Class::Local => 0,
         Class::Downstream => 1,

@@ -7,7 +7,7 @@ use super::{Command, Expect, Found, Stamp, Write, remember, rules, verdict};
 use crate::fingerprint::ErrorKind;
 use crate::history::History;
 use crate::outcome::Outcome;
-use crate::policy::{Class, Policy};
+use crate::policy::{Class, Policy, PolicySettings};
 use crate::record::{Proof, Record, State, Token};
 use crate::time::{Now, Time};
 use std::sync::Arc;
@@ -349,7 +349,8 @@ fn paced(record: &Record, command: &Command<'_>) -> Arc<Policy> {
     if (lease, work_deadline, skew) == (old.lease, old.work_deadline, old.skew) {
         return Arc::clone(old);
     }
-    Arc::new(Policy { lease, work_deadline, skew, ..Policy::clone(old) })
+    let settings = PolicySettings { lease, work_deadline, skew, ..Policy::clone(old).into() };
+    Arc::new(Policy::as_stored(settings))
 }
 
 fn next_fence(old: &Record, now: Time) -> u64 {

@@ -3,17 +3,29 @@
 //! A program that opens stores by URL holds a list of backends and asks the one whose scheme the URL has. Nothing else in it
 //! needs to know which stores there are.
 
-use super::{Pending, Store};
+use super::{Clock, Pending, Store};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How a store is opened, where its defaults do not do. A store ignores what means nothing to it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct OpenOptions {
     /// How many connections answer questions at the same time.
     pub connections: Option<usize>,
     /// How large a log on disk may grow before it is started anew.
     pub log_bytes_max: Option<u64>,
+    /// What a store without a clock of its own goes by instead of the machine's clock. For tests.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("connections", &self.connections)
+            .field("log_bytes_max", &self.log_bytes_max)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The version of a store's tables. A version is the number of steps that were taken to it; 0 means that there are none.

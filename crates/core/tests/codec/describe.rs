@@ -4,7 +4,7 @@ use bytes::Bytes;
 use semel_core::codec::{self, Error};
 use semel_core::history;
 use semel_core::outcome::{Body, Fields, Outcome};
-use semel_core::policy::Policy;
+use semel_core::policy::{Policy, PolicySettings};
 use semel_core::record::{Entry, Record, State};
 use std::fmt::Write;
 
@@ -51,7 +51,8 @@ fn describe_record(record: &Record) -> String {
 type Line<'a> = dyn FnMut(&str, &dyn std::fmt::Display) + 'a;
 
 fn describe_policy(policy: &Policy, line: &mut Line<'_>) {
-    let Policy { lease, work_deadline, skew, ttl, denied_ttl, tombstone, dedup_window, .. } = policy;
+    let PolicySettings { lease, work_deadline, skew, ttl, denied_ttl, tombstone, dedup_window, .. } =
+        &**policy;
     line("policy.class", &policy.class);
     for (name, duration) in [
         ("lease", lease),

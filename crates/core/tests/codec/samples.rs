@@ -8,7 +8,7 @@ use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{self, Begin, Command, Decision, Found, Refusal, Stamp, Ticket, Verdict, Write};
 use semel_core::outcome::{Body, Fields, Outcome, Status};
-use semel_core::policy::{AfterExpiry, Class, Policy};
+use semel_core::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use semel_core::record::{Entry, Record, Token};
 use semel_core::time::Time;
 use std::sync::Arc;
@@ -177,11 +177,11 @@ fn selective(version: u8) -> Policy {
     let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     let headers = list(&["x-currency", "x-region"]);
     let selection = Selection::from_parts(version, headers, list(&["/amount"]), list(&["/sent_at", "/é"]));
-    Policy { selection: selection.unwrap(), ..Policy::new(Class::External) }
+    Policy::new(Class::External).with(|policy| policy.selection = selection.unwrap()).expect("fit for use")
 }
 
 fn odd_durations() -> Policy {
-    Policy {
+    Policy::as_stored(PolicySettings {
         lease: Duration::from_nanos(30_000_000_001),
         work_deadline: Duration::from_micros(1_500),
         skew: Duration::from_nanos(999_999_999),
@@ -189,8 +189,8 @@ fn odd_durations() -> Policy {
         tombstone: Duration::MAX,
         attempts_max: Some(3),
         after_expiry: AfterExpiry::RunAsNew,
-        ..Policy::new(Class::Downstream)
-    }
+        ..Policy::new(Class::Downstream).into()
+    })
 }
 
 fn given_up(unknown: &Record) -> Record {
@@ -199,7 +199,8 @@ fn given_up(unknown: &Record) -> Record {
 }
 
 fn often_tried() -> Record {
-    let policy = || Policy { history_entries_max: 3, ..Policy::new(Class::External) };
+    let policy =
+        || Policy::new(Class::External).with(|policy| policy.history_entries_max = 3).expect("fit for use");
     let first = ticket(Token::from_random(1), Begin::Processing);
     let mut record = run(Found::Nothing, policy(), first, MORNING);
     for (minute, token) in [(1, Token::from_random(2)), (2, SECOND_TOKEN), (3, TOKEN)] {

@@ -29,8 +29,12 @@ impl store::Backend for Backend {
         Box::pin(async { Ok(false) })
     }
 
-    fn open<'a>(&'a self, _: &'a str, _: &'a OpenOptions) -> Pending<'a, Arc<dyn store::Store>> {
-        Box::pin(async { Ok(Arc::new(Store::new()) as Arc<dyn store::Store>) })
+    fn open<'a>(&'a self, _: &'a str, options: &'a OpenOptions) -> Pending<'a, Arc<dyn store::Store>> {
+        Box::pin(async {
+            let store =
+                options.clock.as_ref().map_or_else(Store::new, |clock| Store::with_clock(Arc::clone(clock)));
+            Ok(Arc::new(store) as Arc<dyn store::Store>)
+        })
     }
 
     fn inspect<'a>(&'a self, _: &'a str) -> Pending<'a, Box<dyn Inspection>> {

@@ -105,7 +105,9 @@ async fn a_lease_is_renewed_by_the_machines_own_clock_too_while_the_runtimes_tim
     let (fate, renewed) = telling(Question::Swap);
     let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), fate));
     let engine = Engine::builder(store).build().await.expect("the store answers");
-    let policy = Policy { lease: Duration::from_millis(300), ..Policy::new(Class::External) };
+    let policy = Policy::new(Class::External)
+        .with(|policy| policy.lease = Duration::from_millis(300))
+        .expect("fit for use");
     let work = |attempt: Attempt| async move {
         tokio::time::sleep(Duration::from_millis(20)).await;
         for _ in 0..3 {
@@ -153,7 +155,8 @@ async fn a_renewal_that_is_under_way_when_the_work_ends_holds_nothing_up_and_non
 async fn work_that_starts_past_its_deadline_without_having_yielded_is_renewed_again() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy = Policy { work_deadline: secs(60), ..Policy::new(Class::External) };
+    let policy =
+        Policy::new(Class::External).with(|policy| policy.work_deadline = secs(60)).expect("fit for use");
     let ((begun, has_begun), (end, over)) = (oneshot::channel(), mpsc::channel::<()>());
     let work = move |attempt: Attempt| async move {
         let number = attempt.number();

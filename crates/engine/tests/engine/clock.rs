@@ -48,7 +48,9 @@ async fn is_refused(engine: &Engine, intent: Intent) -> bool {
 async fn an_outcome_is_not_run_again_by_a_clock_that_jumped_ahead() {
     let world = World::new();
     let engine = node(&world).await;
-    let as_new = Policy { after_expiry: AfterExpiry::RunAsNew, ..Policy::new(Class::External) };
+    let as_new = Policy::new(Class::External)
+        .with(|policy| policy.after_expiry = AfterExpiry::RunAsNew)
+        .expect("fit for use");
     engine.run(intent("k", "5"), charge).await.expect("a value");
     engine.run(intent_under(as_new.clone(), "n", "5"), charge).await.expect("a value");
     world.pass(SETTLE).await;
@@ -201,7 +203,12 @@ async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time()
     let world = World::new();
     let mut settings = Settings::default();
     settings.clock.settle = Duration::ZERO;
-    let short = Policy { ttl: secs(3_600), tombstone: secs(3_600), ..Policy::new(Class::External) };
+    let short = Policy::new(Class::External)
+        .with(|policy| {
+            policy.ttl = secs(3_600);
+            policy.tombstone = secs(3_600);
+        })
+        .expect("fit for use");
     let asks = |key: &str| intent_under(short.clone(), key, "5");
     let engine = world.engine_with(|builder| builder.settings(settings.clone())).await;
     world.pass(secs(11)).await;
@@ -223,7 +230,7 @@ async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time()
 async fn a_lease_that_is_over_does_not_come_back_with_a_clock_that_was_set_back() {
     let world = World::new();
     let engine = node(&world).await;
-    let policy = Policy { lease: secs(60), ..Policy::new(Class::External) };
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("fit for use");
     let Claimed::Yours(lease) = engine.claim(&intent_under(policy, "k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };
@@ -261,7 +268,7 @@ async fn a_node_suspended_over_a_confirmation_dates_nothing_by_the_old_time() {
         |builder: Builder| builder.settings(Settings::default()).on(clock, Arc::new(SystemRandom), spawn);
     let engine = world.engine_with(on).await;
     without.is_built.store(true, Ordering::Relaxed);
-    let policy = Policy { lease: secs(60), ..Policy::new(Class::External) };
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("fit for use");
     let asks = intent_under(policy, "k", "5");
     let Claimed::Yours(lease) = engine.claim(&asks).await.expect("claimed") else {
         panic!("nobody else has it")

@@ -184,7 +184,13 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
     let paced = Paced(provider.clone(), Probe { give_up_after: secs(600), ..Probe::default() });
     let engine = world.engine_with(|builder| builder.reconciler("POST /charges", paced)).await;
     let window = secs(3600);
-    let ask = || intent_under(Policy { dedup_window: window, ..Policy::new(Class::Downstream) }, "k", "5");
+    let ask = || {
+        intent_under(
+            Policy::new(Class::Downstream).with(|policy| policy.dedup_window = window).expect("fit for use"),
+            "k",
+            "5",
+        )
+    };
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
     for _ in 0..2 {
         assert!(matches!(

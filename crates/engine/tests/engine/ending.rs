@@ -94,7 +94,7 @@ async fn the_lease_of_a_claim_that_took_long_is_renewed_at_once() {
         }
         _ => Fault::Pass,
     });
-    let policy = Policy { lease: secs(25), ..Policy::new(Class::External) };
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(25)).expect("fit for use");
     let _call = tokio::spawn(async move { engine.run(intent_under(policy, "k", "5"), forever).await });
     world.pass(secs(35)).await;
     assert!(world.saw("Claimed") && !world.saw("LeaseLost"));
@@ -109,7 +109,8 @@ async fn the_lease_of_a_claim_that_took_long_is_renewed_at_once() {
 async fn a_running_attempt_keeps_its_lease_for_as_long_as_it_runs() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy = Policy { work_deadline: secs(3600), ..Policy::new(Class::External) };
+    let policy =
+        Policy::new(Class::External).with(|policy| policy.work_deadline = secs(3600)).expect("fit for use");
     let (go, gate) = tokio::sync::oneshot::channel::<()>();
     let call = tokio::spawn({
         let engine = engine.clone();
@@ -278,7 +279,8 @@ async fn a_renewal_that_its_observer_panics_over_is_told_as_a_lost_lease_and_oth
     let lost = Arc::new(AtomicUsize::new(0));
     let clumsy = Clumsy { has_panicked: AtomicBool::new(false), lost: Arc::clone(&lost) };
     let engine = world.engine_with(|builder| builder.observer(clumsy)).await;
-    let policy = Policy { work_deadline: secs(3600), ..Policy::new(Class::External) };
+    let policy =
+        Policy::new(Class::External).with(|policy| policy.work_deadline = secs(3600)).expect("fit for use");
     for key in ["first", "second"] {
         let (engine, intent) = (engine.clone(), intent_under(policy.clone(), key, "5"));
         drop(tokio::spawn(async move { engine.run(intent, forever).await }));

@@ -99,7 +99,7 @@ async fn an_outcome_that_cannot_be_stored_is_handed_out_as_such_and_stored_later
 async fn a_claim_that_took_longer_than_its_lease_is_given_back_unused() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy = Policy { lease: secs(5), ..Policy::new(Class::External) };
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(5)).expect("fit for use");
     let gate = Arc::new(Gate::new());
     let slow = Arc::clone(&gate);
     let due = AtomicBool::new(true);
@@ -212,7 +212,7 @@ async fn the_engine_goes_on_when_its_caller_never_comes_back() {
 async fn a_claim_that_arrives_after_its_own_lease_is_given_back_and_handed_to_nobody() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy = Policy { lease: secs(5), ..Policy::new(Class::External) };
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(5)).expect("fit for use");
     let gate = Arc::new(Gate::new());
     let (slow, due) = (Arc::clone(&gate), AtomicBool::new(true));
     world.fate(move |call| {
@@ -235,7 +235,9 @@ async fn a_claim_that_arrives_after_its_own_lease_is_given_back_and_handed_to_no
 async fn a_twin_is_told_what_the_store_says_once_the_owners_lease_is_over() {
     let world = World::new();
     let (stalled, other) = (world.engine().await, world.engine().await);
-    let policy = || Policy { work_deadline: secs(3600), ..Policy::new(Class::Downstream) };
+    let policy = || {
+        Policy::new(Class::Downstream).with(|policy| policy.work_deadline = secs(3600)).expect("fit for use")
+    };
     let running = tokio::spawn({
         let engine = stalled.clone();
         async move { engine.run(intent_under(policy(), "k", "5"), forever).await }

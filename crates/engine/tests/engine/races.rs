@@ -40,7 +40,8 @@ async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
         escaped.await.expect("no panic");
         Ok::<u32, Failed>(1)
     };
-    let policy = Policy { work_deadline: secs(5), ..Policy::new(Class::External) };
+    let policy =
+        Policy::new(Class::External).with(|policy| policy.work_deadline = secs(5)).expect("fit for use");
     let call = tokio::spawn({
         let engine = engine.clone();
         async move { engine.run(intent_under(policy, "k", "5").reserved(), work).await }

@@ -102,7 +102,8 @@ async fn a_waiter_gets_the_answer_of_an_attempt_that_took_no_effect_and_begins_n
 async fn a_waiter_does_not_take_over_from_a_worker_that_dies_while_it_waits() {
     let world = World::new();
     let engine = world.engine().await;
-    let policy = || Policy { lease: secs(1), ..Policy::new(Class::Downstream) };
+    let policy =
+        || Policy::new(Class::Downstream).with(|policy| policy.lease = secs(1)).expect("fit for use");
     let Claimed::Yours(dies) = engine.claim(&intent_under(policy(), "k", "5")).await.expect("claimed") else {
         panic!("nobody else has it")
     };

@@ -162,13 +162,14 @@ pub(crate) fn payment(view: &View, number: u64) -> Commands<'static> {
     let scope = Scope::new(Identity::api_key("k-17"), Operation::route("POST", "/payments"));
     let key = Key::from_source(&format!("payment-{number}")).expect("a fair key");
     let minute = Duration::from_mins(1);
-    let policy = Policy {
-        ttl: minute,
-        tombstone: minute,
-        lease: Duration::from_secs(30),
-        work_deadline: Duration::from_secs(5),
-        ..Policy::new(Class::External)
-    };
+    let policy = Policy::new(Class::External)
+        .with(|policy| {
+            policy.ttl = minute;
+            policy.tombstone = minute;
+            policy.lease = Duration::from_secs(30);
+            policy.work_deadline = Duration::from_secs(5);
+        })
+        .expect("fit for use");
     view.commands(&scope, &key, policy.into(), &PAYLOAD).expect("it can be fingerprinted")
 }
 

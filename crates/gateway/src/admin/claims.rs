@@ -17,7 +17,7 @@ use semel::archive::{base64, rfc3339};
 use semel::core::fingerprint::{self, ErrorKind, Fingerprint};
 use semel::core::id::OperationId;
 use semel::core::key::Key;
-use semel::core::policy::{self, Policy};
+use semel::core::policy::{self, Policy, PolicyError, PolicySettings};
 use semel::core::scope::{Caller, Identity, Operation, Scope};
 use semel::{Answer, Claimed, Error, Intent, Told, payload};
 use semel_http::Code;
@@ -360,7 +360,7 @@ fn named(what: &str, name: &str) -> Result<(), Problem> {
 /// The terms of a claim: those of the address, where it does not say otherwise.
 fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
     let any = (Duration::from_millis(1), SPAN_MAX);
-    let mut policy = defaults.clone();
+    let mut policy = PolicySettings::from(defaults.clone());
     if let Some(name) = &wanted.class {
         policy.class = class(name)?;
     }
@@ -379,8 +379,9 @@ fn terms(defaults: &Policy, wanted: &Wanted) -> Result<Policy, Problem> {
             *kept = given;
         }
     }
-    policy.check().map_err(|error| Problem::invalid(format!("The terms are not fit for use: {error}.")))?;
-    Ok(policy)
+    policy
+        .try_into()
+        .map_err(|error: PolicyError| Problem::invalid(format!("The terms are not fit for use: {error}.")))
 }
 
 fn class(name: &str) -> Result<policy::Class, Problem> {

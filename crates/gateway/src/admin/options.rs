@@ -3,7 +3,7 @@
 //! What lives here: who may do what there, and within which bounds. What must never: a token in clear. What is configured is
 //! its hash, and what was sent is hashed before it is compared.
 
-use semel::core::policy::{Class, Policy, PolicyError};
+use semel::core::policy::{Class, Policy};
 use semel::quota::Rate;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -152,7 +152,7 @@ impl Options {
         if self.claims.class == Class::Local {
             return Err(OptionsError::LocalClaims);
         }
-        self.claims.check().map_err(OptionsError::Claims)
+        Ok(())
     }
 }
 
@@ -171,8 +171,6 @@ pub enum OptionsError {
     SameToken(String),
     /// Claims were to be of the class `local`.
     LocalClaims,
-    /// The terms of claims are not fit for use.
-    Claims(PolicyError),
 }
 
 impl fmt::Display for OptionsError {
@@ -206,7 +204,6 @@ impl fmt::Display for OptionsError {
                 "claims cannot have class local: it is for an effect that commits in the same transaction as its record, and a \
                  claim is a request of its own; use external, or downstream where the effect's system deduplicates",
             ),
-            Self::Claims(error) => write!(f, "the terms of claims are not fit for use: {error}"),
         }
     }
 }
@@ -263,10 +260,6 @@ mod tests {
         assert_eq!(
             with(|options| options.claims = Policy::new(Class::Local)),
             Err(OptionsError::LocalClaims)
-        );
-        assert_eq!(
-            with(|options| options.claims.lease = Duration::ZERO),
-            Err(OptionsError::Claims(PolicyError::NoLease))
         );
     }
 

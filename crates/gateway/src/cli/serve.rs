@@ -316,7 +316,12 @@ mod tests {
         assert_eq!(plan.store, Url::default());
         assert_eq!(plan.terms.key, KeyRule::Optional);
         let (work_deadline, skew) = (Duration::from_secs(66), Duration::from_secs(5));
-        let policy = Policy { work_deadline, skew, ..Policy::new(Class::External) };
+        let policy = Policy::new(Class::External)
+            .with(|policy| {
+                policy.work_deadline = work_deadline;
+                policy.skew = skew;
+            })
+            .expect("fit for use");
         assert_eq!(plan.terms.policy, policy);
         assert_eq!(plan.terms.wait, Some(Duration::from_secs(2)));
         assert_eq!(plan.terms.request_bytes_max, 10 << 20);

@@ -8,7 +8,7 @@ use semel::core::classify::Meaning;
 use semel::core::fingerprint::Selection;
 use semel::core::key;
 use semel::core::outcome::Status;
-use semel::core::policy::{AfterExpiry, Class};
+use semel::core::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, Retain, StoreDown, Terms};
 use std::time::Duration;
@@ -117,16 +117,14 @@ patch! {
 /// How long a twin waits where nobody spoke of it.
 const WAIT: Duration = Duration::from_secs(2);
 
+/// The keys that do not go together, and why.
+pub(super) type Mistake = (&'static [&'static str], String);
+
 impl Patch {
-    /// The terms that these choices make. An error names the keys that do not go together, and says why.
-    pub(super) fn terms(
-        &self,
-        name: Option<String>,
-        work_deadline: Duration,
-    ) -> Result<Terms, (&'static [&'static str], String)> {
-        let mut terms = Terms { name, wait: Some(self.wait.unwrap_or(WAIT)), ..Terms::default() };
+    /// The policy that these choices make, fit for use or not.
+    pub(super) fn policy(&self, work_deadline: Duration) -> Result<PolicySettings, Mistake> {
         let set = |place: &mut Duration, span: Option<Duration>| *place = span.unwrap_or(*place);
-        let policy = &mut terms.policy;
+        let mut policy = PolicySettings::from(Terms::default().policy);
         policy.class = self.class.unwrap_or(policy.class);
         policy.work_deadline = work_deadline;
         set(&mut policy.dedup_window, self.dedup_window);
@@ -137,6 +135,13 @@ impl Patch {
         policy.after_expiry = self.after_expiry.unwrap_or(policy.after_expiry);
         policy.attempts_max = self.attempts_max.or(policy.attempts_max);
         policy.selection = self.selection()?;
+        Ok(policy)
+    }
+
+    /// The terms that these choices make, under a policy.
+    pub(super) fn terms(&self, name: Option<String>, policy: Policy) -> Result<Terms, Mistake> {
+        let wait = Some(self.wait.unwrap_or(WAIT));
+        let mut terms = Terms { name, policy, wait, ..Terms::default() };
         if let Some(methods) = &self.methods {
             terms.methods.clone_from(methods);
         }

@@ -3,7 +3,7 @@
 //! What lives here: from a table to choices, and from choices to terms that can be kept. What must never: a mistake told once
 //! for every operation that inherits it.
 
-use super::patch::{Keep, Patch};
+use super::patch::{Keep, Mistake, Patch};
 use super::records::Sealing;
 use super::table::{Span, Table};
 use http::{HeaderName, Method};
@@ -11,7 +11,7 @@ use semel::core::classify::{Meaning, is_success};
 use semel::core::fingerprint::{Pointer, Selection};
 use semel::core::key::Treatment;
 use semel::core::outcome::Status;
-use semel::core::policy::{AfterExpiry, Class, PolicyError};
+use semel::core::policy::{AfterExpiry, Class, Policy, PolicyError, PolicySettings};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, StoreDown, Terms, TermsError, check_method};
 use std::time::Duration;
@@ -270,13 +270,13 @@ impl Blame<'_, '_, '_> {
 
     /// The terms that `patch` makes, and everything that is wrong with them.
     pub(super) fn terms(&self, patch: &Patch, name: Option<String>, deadline: Duration) -> Option<Terms> {
-        let terms = patch.terms(name, deadline);
-        let mut terms = terms.map_err(|(keys, told)| self.told(keys, &told, "change one of them")).ok()?;
+        let tell = |(keys, told): Mistake| self.told(keys, &told, "change one of them");
+        let mut policy = patch.policy(deadline).map_err(tell).ok()?;
         // The engine adds it to every record's terms; checked here with it, they are fit there.
-        terms.policy.skew = self.skew;
+        policy.skew = self.skew;
+        self.check_horizon(patch, policy.ttl);
+        let mut terms = patch.terms(name, self.check_policy(policy)).map_err(tell).ok()?;
         self.seal(&mut terms);
-        self.check_horizon(patch, &terms);
-        self.check_policy(&terms);
         match terms.check() {
             Err(error @ TermsError::KeyHeader) => {
                 self.told(&["key_from"], &error.to_string(), "take the header that clients send");
@@ -301,9 +301,8 @@ impl Blame<'_, '_, '_> {
         }
     }
 
-    fn check_horizon(&self, patch: &Patch, terms: &Terms) {
+    fn check_horizon(&self, patch: &Patch, ttl: Duration) {
         let Some(horizon) = patch.retry_horizon else { return };
-        let ttl = terms.policy.ttl;
         if ttl < horizon {
             let (kept, retried) = (crate::cli::span::text(ttl), crate::cli::span::text(horizon));
             let what = format!(
@@ -314,10 +313,13 @@ impl Blame<'_, '_, '_> {
         }
     }
 
-    /// A policy tells its first fault only; each is mended in a copy to see the next.
-    fn check_policy(&self, terms: &Terms) {
-        let mut policy = terms.policy.clone();
-        while let Err(error) = policy.check() {
+    /// The policy of these settings. They tell their first fault only; each is told, and mended to see the next.
+    fn check_policy(&self, mut policy: PolicySettings) -> Policy {
+        loop {
+            let error = match Policy::try_from(policy.clone()) {
+                Ok(policy) => return policy,
+                Err(error) => error,
+            };
             let long = policy.lease.saturating_add(policy.work_deadline).saturating_mul(2);
             let (keys, mend): (&[&str], _) = match error {
                 PolicyError::NoLease => {
@@ -348,7 +350,7 @@ impl Blame<'_, '_, '_> {
                         &error.to_string(),
                         "write a longer span, or a higher number",
                     );
-                    return;
+                    return Policy::new(policy.class);
                 }
             };
             self.told(keys, &error.to_string(), mend);

@@ -69,8 +69,11 @@ fn without_a_file_the_defaults_are_those_of_each_part() {
     let plan = read("", &over, &nothing).expect("no mistake").plan().expect("a plan");
     let mut usual = Plan::new(target);
     // Those that follow from others: how long an attempt may take, by how much clocks differ, and how long a twin waits.
-    usual.terms.policy.work_deadline = Duration::from_secs(66);
-    usual.terms.policy.skew = Duration::from_secs(5);
+    let following = |policy: &mut semel::core::policy::PolicySettings| {
+        policy.work_deadline = Duration::from_secs(66);
+        policy.skew = Duration::from_secs(5);
+    };
+    usual.terms.policy = usual.terms.policy.with(following).expect("fit for use");
     usual.terms.wait = Some(Duration::from_secs(2));
     assert_eq!(format!("{plan:#?}"), format!("{usual:#?}"));
 }

@@ -223,6 +223,7 @@ fn key_headers(source: &KeySource, found: &mut Vec<HeaderName>) {
 mod tests {
     use super::*;
     use crate::identity::Tenant;
+    use semel::core::fingerprint::Selection;
 
     #[test]
     fn whatever_a_request_is_recognised_by_cannot_be_taken_off_it_by_its_connection_header() {
@@ -231,7 +232,8 @@ mod tests {
         let mut plan = Plan::new(target);
         let parts = vec![KeySource::Header(header("webhook-id")), KeySource::Fingerprint];
         let mut terms = Terms { key_source: KeySource::Composite(parts), ..Terms::default() };
-        terms.policy.selection = terms.policy.selection.with_headers(["X-Region"]).expect("fit to be chosen");
+        let selection = Selection::default().with_headers(["X-Region"]).expect("fit to be chosen");
+        terms.policy = terms.policy.with(|policy| policy.selection = selection).expect("fit for use");
         let (questions, rates) = (Questions::default(), Rates::default());
         let own = Identity { sources: vec![Source::ApiKey(header("x-hook-key"))], ..Identity::default() };
         let template = "/hook".to_owned();

@@ -233,7 +233,7 @@ async fn claim_and_vanish(file: &Path, lease: Duration) {
     let store = Arc::new(sqlite::Store::open(file, sqlite::Options::default()).expect("the store opens"));
     let engine = Engine::builder(Arc::clone(&store) as _).build().await.expect("the store answers");
     let scope = Scope::new(Caller::Anonymous, Operation::route("POST", "/charges"));
-    let policy = Policy { lease, ..Policy::new(Class::External) };
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = lease).expect("fit for use");
     let key = Key::from_source(KEY).expect("a key");
     let intent = Intent::new(scope, key, policy, Charge("{\"amount\":5}")).reserved();
     let Ok(Claimed::Yours(lease)) = engine.claim(&intent).await else { panic!("nobody else has it") };

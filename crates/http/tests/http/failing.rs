@@ -158,9 +158,10 @@ async fn a_doubt_is_not_retryable_past_its_records_window() {
 #[tokio::test]
 async fn an_attempt_that_fails_past_its_window_is_not_retryable() {
     let world = World::new(|_| false, |builder| builder).await;
-    let mut policy = Policy::new(Class::Downstream);
     // The engine adds its skew of 5 s to every policy.
-    policy.dedup_window = policy.work_deadline + Duration::from_secs(5 + 1);
+    let policy = Policy::new(Class::Downstream)
+        .with(|policy| policy.dedup_window = policy.work_deadline + Duration::from_secs(5 + 1))
+        .expect("fit for use");
     let layer = Layer::new(world.engine.clone(), Terms { policy, ..Terms::default() }).expect("fit for use");
     let clock = world.clock.clone();
     let slow = tower::service_fn(move |_: Request<Body>| {

@@ -65,12 +65,13 @@ async fn until(server: &Server, is_it: impl Fn(&Reply) -> bool) -> Reply {
 #[tokio::test]
 async fn an_outcome_past_its_time_is_run_as_new_where_that_was_chosen() {
     let scratch = Scratch::new("as-new");
-    let policy = Policy {
-        lease: Duration::from_millis(500),
-        ttl: Duration::from_secs(1),
-        after_expiry: AfterExpiry::RunAsNew,
-        ..Policy::new(Class::External)
-    };
+    let policy = Policy::new(Class::External)
+        .with(|policy| {
+            policy.lease = Duration::from_millis(500);
+            policy.ttl = Duration::from_secs(1);
+            policy.after_expiry = AfterExpiry::RunAsNew;
+        })
+        .expect("fit for use");
     let terms = Terms { policy, ..Terms::default() };
     // Not only two minutes after the start.
     let mut settings = Settings::default();

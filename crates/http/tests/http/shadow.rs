@@ -107,7 +107,8 @@ async fn a_process_lost_in_shadow_mode_leaves_nothing_unknown() {
 
 #[tokio::test]
 async fn where_nothing_took_effect_the_next_would_have_run() {
-    let policy = Policy { attempts_max: Some(2), ..Policy::new(Class::External) };
+    let policy =
+        Policy::new(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("fit for use");
     let (layer, mut watching) = layer(&engine().await, Terms { policy, ..shadow() });
     let server = Server::under(layer, |call, request| async move {
         drop(reads(call, request).await);

@@ -154,7 +154,8 @@ async fn a_request_over_the_limit_is_refused_by_its_length_by_its_bytes_and_by_w
 
 #[tokio::test]
 async fn attempts_that_are_used_up_are_told() {
-    let policy = Policy { attempts_max: Some(2), ..Policy::new(Class::External) };
+    let policy =
+        Policy::new(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("fit for use");
     let scratch = Scratch::new("attempts");
     let terms = Terms { policy, rules: Rules::default(), ..Terms::default() };
     let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("fit for use");

@@ -56,6 +56,9 @@ impl store::Backend for Backend {
             if let Some(bytes) = options.log_bytes_max {
                 chosen = chosen.wal_bytes_max(bytes);
             }
+            if let Some(clock) = &options.clock {
+                chosen = chosen.clock(Arc::clone(clock));
+            }
             Ok(Arc::new(Store::open(address, chosen)?) as Arc<dyn store::Store>)
         })
     }

@@ -4,6 +4,7 @@ use crate::scratch::{
     Hand, NOW, Scratch, caller, claim, claim_at, claimed, command, finished, id, insert, is_done, swap,
 };
 use semel_core::machine::{Command, Unchanged};
+use semel_core::policy::{Policy, PolicySettings};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Count, Filter, Store as _};
 use semel_core::time::Time;
@@ -13,9 +14,10 @@ use std::time::Duration;
 
 fn far(number: u64, lease: Duration) -> Record {
     let mut command = command(number);
-    let mut policy = (*command.policy).clone();
-    policy.lease = lease;
-    command.policy = policy.into();
+    let far = |policy: &mut PolicySettings| {
+        (policy.lease, policy.ttl, policy.denied_ttl) = (lease, 2 * lease, 2 * lease);
+    };
+    command.policy = Policy::clone(&command.policy).with(far).expect("fit for use").into();
     claim(&command, 7, NOW)
 }
 

@@ -6,7 +6,7 @@ use crate::scene::{
     stamp, stands_there, swap, token,
 };
 use semel_core::machine::{self, Begin, Decision, Reply, Ticket, Unchanged};
-use semel_core::policy::Policy;
+use semel_core::policy::PolicySettings;
 use semel_core::store::{Change, ClockSource, Count, Filter, Store};
 use semel_core::time::Time;
 use std::time::Duration;
@@ -84,7 +84,10 @@ pub async fn a_lease_is_judged_by_the_stores_time(subject: Subject) {
 /// A refusal carries the time that its record is to be judged by: no second question is needed.
 pub async fn a_refusal_is_judged_by_its_own_time(subject: Subject) {
     let store = &**subject.store();
-    let command = command_under(1, Policy { class: semel_core::policy::Class::Downstream, ..policy() });
+    let command = command_under(
+        1,
+        policy().with(|policy| policy.class = semel_core::policy::Class::Downstream).expect("fit for use"),
+    );
     subject.turn(START).await;
     let running = first(&command, token(1), START);
     insert(store, &command, &running).await;
@@ -102,7 +105,11 @@ pub async fn a_refusal_is_judged_by_its_own_time(subject: Subject) {
 pub async fn the_first_and_the_last_moment_are_kept(subject: Subject) {
     let store = &**subject.store();
     subject.turn(START).await;
-    let endless = Policy { lease: Duration::from_millis(u64::MAX), ..policy() };
+    let last = |policy: &mut PolicySettings| {
+        policy.lease = Duration::from_millis(u64::MAX);
+        (policy.ttl, policy.denied_ttl) = (2 * policy.lease, 2 * policy.lease);
+    };
+    let endless = policy().with(last).expect("fit for use");
     let cases = [
         (command(1), Time::from_millis(0)),
         (command(2), Time::MAX),

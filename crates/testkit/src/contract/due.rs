@@ -7,7 +7,6 @@ use crate::scene::{
 };
 use crate::walk;
 use semel_core::machine::{self, Due};
-use semel_core::policy::Policy;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, ClockSource, Count, Item, Store};
 use semel_core::time::Time;
@@ -84,7 +83,7 @@ pub async fn a_write_moves_a_record_to_its_new_time(subject: Subject) {
 /// An entry that is due in a moment is not due yet.
 pub async fn nothing_is_due_before_its_time(subject: Subject) {
     let store = &**subject.store();
-    let skewed = Policy { skew: 2 * HOUR, ..policy() };
+    let skewed = policy().with(|policy| policy.skew = 2 * HOUR).expect("fit for use");
     insert(store, &command(1), &first(&command_under(1, skewed), token(1), START)).await;
     if store.capabilities().clock == ClockSource::One {
         subject.turn(START + 2 * HOUR).await;
@@ -135,7 +134,7 @@ pub async fn ten_thousand_are_swept_in_chunks(subject: Subject) {
 
 /// Claimed and given up: past its time it is as good as gone.
 async fn given_up(store: &dyn Store, n: u64) {
-    let command = command_under(n, Policy { ttl: 2 * HOUR, ..policy() });
+    let command = command_under(n, policy().with(|policy| policy.ttl = 2 * HOUR).expect("fit for use"));
     let claim = first(&command, token(n), START);
     insert(store, &command, &claim).await;
     let abandoned = machine::abandon(&claim, token(n), stamp(START)).expect("its own claim");

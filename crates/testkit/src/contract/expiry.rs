@@ -13,7 +13,7 @@ use semel_core::store::{Change, Count, Filter, Store};
 use std::sync::Arc;
 
 fn forgetful() -> Policy {
-    Policy { after_expiry: AfterExpiry::RunAsNew, ..policy() }
+    policy().with(|policy| policy.after_expiry = AfterExpiry::RunAsNew).expect("fit for use")
 }
 
 /// Where a sweeper that expires, a sweeper that purges and a request that runs anew meet, exactly one has its way.

@@ -5,7 +5,7 @@ use crate::fingerprint::{Fingerprint, Selection};
 use crate::history::{self, History};
 use crate::id::{CallerHash, KeyHash, OperationId};
 use crate::outcome::{Body, Fields, Outcome, Status};
-use crate::policy::{AfterExpiry, Class, Policy};
+use crate::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use crate::record::{Doubt, Proof, Record, State, StateName, Token};
 use crate::time::Time;
 use bytes::Bytes;
@@ -57,7 +57,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     (class, after_expiry, durations, rest).prop_map(|(class, after_expiry, durations, rest)| {
         let [lease, work_deadline, skew, ttl, denied_ttl, tombstone, dedup_window] = durations;
         let (attempts_max, history_entries_max, selection) = rest;
-        Policy {
+        Policy::as_stored(PolicySettings {
             class,
             lease,
             work_deadline,
@@ -70,7 +70,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             after_expiry,
             history_entries_max,
             selection,
-        }
+        })
     })
 }
 

@@ -3,7 +3,7 @@
 use super::{arbitrary, claimed, content, record, sealed, small};
 use crate::codec::{decode, decode_outcome, encode, encode_into, encode_outcome, encode_record};
 use crate::outcome::{Body, Outcome};
-use crate::policy::{Class, Policy};
+use crate::policy::{Class, Policy, PolicySettings};
 use crate::record::{Entry, State};
 use crate::time::Time;
 use bytes::Bytes;
@@ -77,7 +77,8 @@ fn a_duration_finer_than_a_millisecond_is_not_rounded() {
         millis_max + Duration::from_millis(1),
         Duration::MAX,
     ] {
-        Arc::make_mut(&mut record.policy).skew = skew;
+        let settings = PolicySettings { skew, ..Policy::clone(&record.policy).into() };
+        record.policy = Policy::as_stored(settings).into();
         assert_eq!(super::record(&encode_record(&record).into()).policy.skew, skew);
     }
 }

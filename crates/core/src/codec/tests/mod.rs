@@ -9,7 +9,7 @@ use super::{decode, encode_record};
 use crate::fingerprint::Fingerprint;
 use crate::history::{self, History};
 use crate::id::{CallerHash, KeyHash, OperationId};
-use crate::policy::{Class, Policy};
+use crate::policy::{Class, Policy, PolicySettings};
 use crate::record::{Entry, Record, State, StateName, Token};
 use crate::time::Time;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// A small record: every number takes one byte, every duration is one millisecond.
 fn small(state: State) -> Record {
     let ms = Duration::from_millis(1);
-    let policy = Policy {
+    let policy = Policy::as_stored(PolicySettings {
         lease: ms,
         work_deadline: ms,
         skew: ms,
@@ -26,8 +26,8 @@ fn small(state: State) -> Record {
         denied_ttl: ms,
         tombstone: ms,
         dedup_window: ms,
-        ..Policy::new(Class::External)
-    };
+        ..Policy::new(Class::External).into()
+    });
     let at = Time::from_millis(5);
     let entry =
         history::Entry { attempt: 1, to: StateName::Claimed, at, who: "me".into(), why: "because".into() };

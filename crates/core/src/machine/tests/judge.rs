@@ -104,7 +104,9 @@ fn a_late_retry_is_refused_until_the_tombstone_goes_swept_or_not() {
 
 #[test]
 fn a_key_that_may_run_as_new_does_so_as_soon_as_its_outcome_expires() {
-    let policy = Policy { after_expiry: AfterExpiry::RunAsNew, ..policy(Class::External) };
+    let policy = policy(Class::External)
+        .with(|policy| policy.after_expiry = AfterExpiry::RunAsNew)
+        .expect("fit for use");
     let record = claimed_under(policy, Begin::Processing);
     let record = finish(&record, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next;
     let expires_at = record.expires_at().unwrap().as_millis();
@@ -138,7 +140,7 @@ fn the_fence_grows_even_where_the_clock_does_not() {
 
 #[test]
 fn attempts_that_took_no_effect_are_limited_where_the_policy_says_so() {
-    let policy = Policy { attempts_max: Some(2), ..policy(Class::External) };
+    let policy = policy(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("fit for use");
     let command = command_under(policy.clone(), &SAME);
     let record = claimed_under(policy, Begin::Processing);
     let record = abandon(&record, OWNER, at(2000)).unwrap().next;
@@ -157,7 +159,7 @@ fn attempts_that_took_no_effect_are_limited_where_the_policy_says_so() {
 
 #[test]
 fn a_claim_that_never_began_uses_up_no_attempt_swept_or_not() {
-    let policy = Policy { attempts_max: Some(1), ..policy(Class::External) };
+    let policy = policy(Class::External).with(|policy| policy.attempts_max = Some(1)).expect("fit for use");
     let command = command_under(policy.clone(), &SAME);
     let dead = claimed_under(policy, Begin::Claimed);
     let swept = lapse(&dead, at(1000 + LEASE)).unwrap().next;
@@ -169,13 +171,15 @@ fn a_claim_that_never_began_uses_up_no_attempt_swept_or_not() {
 #[test]
 fn an_attempt_goes_at_the_pace_of_whoever_makes_it() {
     let hasty = policy(Class::Downstream);
-    let patient = Policy {
-        lease: hasty.lease * 2,
-        work_deadline: hasty.work_deadline * 5,
-        skew: Duration::from_secs(1),
-        ttl: hasty.ttl * 3,
-        ..hasty.clone()
-    };
+    let patient = hasty
+        .clone()
+        .with(|policy| {
+            policy.lease = hasty.lease * 2;
+            policy.work_deadline = hasty.work_deadline * 5;
+            policy.skew = Duration::from_secs(1);
+            policy.ttl = hasty.ttl * 3;
+        })
+        .expect("fit for use");
     let patient_command = command_under(patient.clone(), &SAME);
     let next = next_attempt(&not_applied(Class::Downstream), &patient_command, 5000).next;
     assert_eq!(
@@ -220,7 +224,8 @@ fn a_live_lease_is_waited_for_and_a_dead_claim_taken_over() {
 
 #[test]
 fn clocks_that_may_disagree_let_a_lease_live_longer() {
-    let policy = Policy { skew: Duration::from_secs(2), ..policy(Class::External) };
+    let policy =
+        policy(Class::External).with(|policy| policy.skew = Duration::from_secs(2)).expect("fit for use");
     let record = claimed_under(policy, Begin::Claimed);
     assert_eq!(answer(&record, &command(Class::External), 1000 + LEASE + 1999), Reply::InProgress);
     assert_eq!(next_attempt(&record, &command(Class::External), 1000 + LEASE + 2000).next.attempt, 2);
@@ -257,7 +262,8 @@ fn a_dead_downstream_attempt_is_repeated_while_the_provider_remembers_and_then_u
 
 #[test]
 fn clock_skew_shortens_the_time_to_repeat() {
-    let policy = Policy { skew: Duration::from_secs(2), ..policy(Class::Downstream) };
+    let policy =
+        policy(Class::Downstream).with(|policy| policy.skew = Duration::from_secs(2)).expect("fit for use");
     let record = claimed_under(policy, Begin::Processing);
     let last = 1000 + 24 * 3_600_000 - 65_000 - 2000;
     assert_eq!(next_attempt(&record, &command(Class::Downstream), last - 1).next.attempt, 2);
@@ -340,7 +346,7 @@ impl Payload for Chosen {
 fn a_retry_is_judged_by_the_records_own_selection() {
     let under = |header: &str| {
         let selection = Selection::default().with_headers([header]).unwrap();
-        Policy { selection, ..policy(Class::External) }
+        policy(Class::External).with(|policy| policy.selection = selection).expect("fit for use")
     };
     let mut retry = command_under(under("x-today"), &DIFFERENT);
     retry.payload = &Chosen;
@@ -353,7 +359,7 @@ fn a_retry_is_judged_by_the_records_own_selection() {
     assert_eq!(answer(&finished("x-other"), &retry, 3000), Reply::Mismatch);
     assert_eq!(answer(&finished("x-broken"), &retry, 3000), Reply::Mismatch, "it could be, and this cannot");
     let newer = Selection::from_parts(9, vec![], vec![], vec![]).unwrap();
-    let newer = Policy { selection: newer, ..policy(Class::External) };
+    let newer = policy(Class::External).with(|policy| policy.selection = newer).expect("fit for use");
     let record = claimed_under(newer, Begin::Processing);
     assert_eq!(answer(&record, &retry, 3000), Reply::Unreadable, "a newer node's algorithm");
 }
@@ -368,10 +374,9 @@ fn only_a_record_claimed_downstream_may_repeat_and_only_in_its_window() {
 
 #[test]
 fn a_released_key_takes_the_next_requests_selection_too() {
-    let today = Policy {
-        selection: Selection::default().with_headers(["x-today"]).unwrap(),
-        ..policy(Class::External)
-    };
+    let today = policy(Class::External)
+        .with(|policy| policy.selection = Selection::default().with_headers(["x-today"]).unwrap())
+        .expect("fit for use");
     let mut request = command_under(today.clone(), &DIFFERENT);
     request.payload = &Chosen;
     let released = release(&not_applied(Class::External), at(2500)).unwrap().next;

@@ -73,11 +73,12 @@ fn an_owner_that_wrote_a_lease_ago_sends_nothing_whatever_the_clock_shows() {
 
 #[test]
 fn an_effect_in_doubt_is_sent_again_only_while_the_provider_remembers() {
-    let policy = Policy {
-        lease: Duration::from_hours(48),
-        ttl: Duration::from_hours(96),
-        ..policy(Class::Downstream)
-    };
+    let policy = policy(Class::Downstream)
+        .with(|policy| {
+            policy.lease = Duration::from_hours(48);
+            (policy.ttl, policy.denied_ttl) = (Duration::from_hours(96), Duration::from_hours(96));
+        })
+        .expect("fit for use");
     let mut record = claimed_under(policy, Begin::Processing);
     let last = Time::from_millis(1000 + 24 * 3_600_000 - 65_000);
     assert!(may_send(&record, OWNER, last, Duration::ZERO), "a first attempt has nothing to be remembered");
@@ -271,10 +272,11 @@ fn an_owner_is_never_told_the_outcome_of_another_payload() {
     assert!(outlived(&own, Found::Record(&theirs)) && outlived(&own, Found::Nothing));
     assert_eq!(overtaken(&own, Found::Record(&theirs)), Reply::Unknown);
     assert!(!outlived(&own, Found::Record(&succeeded())) && !outlived(&own, Found::Unreadable));
-    let reselected = Policy {
-        selection: crate::fingerprint::Selection::default().excluding(["/at"]).unwrap(),
-        ..policy(Class::External)
-    };
+    let reselected = policy(Class::External)
+        .with(|policy| {
+            policy.selection = crate::fingerprint::Selection::default().excluding(["/at"]).unwrap();
+        })
+        .expect("fit for use");
     let mut other_terms = succeeded();
     other_terms.policy = Arc::new(reselected);
     assert_eq!(

@@ -45,7 +45,9 @@ fn nothing_is_purged_before_it_is_gone() {
 
 #[test]
 fn a_key_that_may_run_as_new_leaves_no_tombstone() {
-    let policy = Policy { after_expiry: AfterExpiry::RunAsNew, ..policy(Class::External) };
+    let policy = policy(Class::External)
+        .with(|policy| policy.after_expiry = AfterExpiry::RunAsNew)
+        .expect("fit for use");
     let record = claimed_under(policy, Begin::Processing);
     let record = finish(&record, OWNER, Ending::Succeeded(paid()), at(2000)).unwrap().next;
     assert_eq!(record.gone_at(), record.expires_at());
@@ -68,7 +70,8 @@ fn a_record_is_due_exactly_from_its_due_moment_on() {
         let not_yet = if is_unknown && before < record.updated_at { Due::Redate } else { Due::Nothing };
         assert_eq!(due(&record, before), not_yet, "{record:?}");
     }
-    let skewed = Policy { skew: Duration::from_secs(2), ..policy(Class::External) };
+    let skewed =
+        policy(Class::External).with(|policy| policy.skew = Duration::from_secs(2)).expect("fit for use");
     let record = claimed_under(skewed, Begin::Processing);
     assert_eq!(record.due_at(), Some(Time::from_millis(1000 + LEASE + 2000)));
     assert_eq!(due(&record, Time::from_millis(1000 + LEASE + 1999)), Due::Nothing);

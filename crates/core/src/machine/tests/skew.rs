@@ -16,7 +16,7 @@ const QUIET_UNTIL: u64 = 1000 + LEASE + DEADLINE + SKEW;
 const FORGOTTEN: u64 = 1000 + WINDOW - DEADLINE - SKEW;
 
 fn skewed(class: Class) -> Policy {
-    Policy { skew: Duration::from_millis(SKEW), ..policy(class) }
+    policy(class).with(|policy| policy.skew = Duration::from_millis(SKEW)).expect("fit for use")
 }
 
 fn record(class: Class, begin: Begin) -> Record {
@@ -137,11 +137,12 @@ fn a_doubt_is_repeated_only_while_every_clock_says_it_is_remembered() {
 
 #[test]
 fn a_repeat_is_sent_only_while_every_clock_says_it_is_remembered() {
-    let patient = Policy {
-        lease: Duration::from_hours(48),
-        ttl: Duration::from_hours(96),
-        ..skewed(Class::Downstream)
-    };
+    let patient = skewed(Class::Downstream)
+        .with(|policy| {
+            policy.lease = Duration::from_hours(48);
+            (policy.ttl, policy.denied_ttl) = (Duration::from_hours(96), Duration::from_hours(96));
+        })
+        .expect("fit for use");
     let mut record = claimed_under(patient, Begin::Processing);
     assert!(
         may_send(&record, OWNER, time(FORGOTTEN), Duration::ZERO),
