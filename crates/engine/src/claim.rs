@@ -236,7 +236,12 @@ async fn put(
                 loose.push(Loose { id, write });
             }
             let reading = by.node.get(id).await?;
-            Ok(landed(by, loose, id, &reading).ok_or_else(|| again(reading)))
+            let landed = landed(by, loose, id, &reading);
+            let waited = by.node.clock.uptime().saturating_sub(by.begun);
+            if landed.is_none() && waited >= by.node.settings.store_timeout {
+                return Err(error.into());
+            }
+            Ok(landed.ok_or_else(|| again(reading)))
         }
         Err(error) => Err(error.into()),
     }

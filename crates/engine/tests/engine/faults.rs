@@ -162,6 +162,26 @@ async fn a_store_that_never_answers_is_given_up_on() {
 }
 
 #[tokio::test]
+async fn a_store_that_answers_no_write_is_given_up_on_after_one() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let never_opened = Arc::new(Gate::new());
+    let gate = Arc::clone(&never_opened);
+    world.fate(move |call| match call.question {
+        Question::Insert => Fault::DelayBefore(gate.pause()),
+        _ => Fault::Pass,
+    });
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), never).await }
+    });
+    world.pass(secs(11)).await;
+    assert!(call.is_finished(), "a call to the store may take 10 s, and one was enough");
+    let told = call.await.expect("no panic");
+    assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })), "{told:?}");
+}
+
+#[tokio::test]
 async fn an_owner_that_cannot_renew_does_not_send() {
     let world = World::new();
     let engine = world.engine().await;
