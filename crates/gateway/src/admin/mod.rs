@@ -29,6 +29,7 @@ mod input;
 mod limiter;
 mod options;
 mod output;
+mod own;
 mod problem;
 mod records;
 mod settle;

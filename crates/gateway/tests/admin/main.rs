@@ -6,6 +6,7 @@ mod client;
 mod described;
 mod gate;
 mod health;
+mod holders;
 mod records;
 mod settle;
 mod trail;
