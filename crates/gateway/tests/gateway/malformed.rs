@@ -1,7 +1,7 @@
 //! Requests that no rule of HTTP allows, on the wire of the real program.
 
-use crate::world::{KEY, World, until, within};
-use semel_test_support::upstream::{Act, response};
+use crate::world::{Gateway, KEY, Scratch, World, until, within};
+use semel_test_support::upstream::{Act, Upstream, response};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -109,4 +109,17 @@ async fn a_refusal_is_explained_where_the_specification_is_published() {
     assert_eq!(kind().await, "\"/one/.well-known/idempotency#MALFORMED_REQUEST\"");
     world.reconfigure("[published]\nprefix = \"/two\"\n");
     until(async || kind().await.contains("/two/").then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_service_that_speaks_http_2_is_not_blamed_either() {
+    let behind = world().await;
+    let scratch = Scratch::new();
+    let gateway = Gateway::start_before(&format!("h2c://{}", behind.gateway.address), &scratch, &[]);
+    let front = World { gateway, upstream: Upstream::start(|_| Act::End).await, scratch };
+    let request = format!("POST /charges HTTP/1.1\r\n{CHUNKED}\r\n5\r\nhello\r\nZZ\r\n");
+    let answer = told(&front, &request).await;
+    assert_eq!(answer.0, 400);
+    is_refused(&front, &answer, "MALFORMED_REQUEST");
+    assert_eq!(behind.calls(), 0, "no whole request reached the service");
 }
