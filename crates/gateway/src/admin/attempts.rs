@@ -5,12 +5,12 @@
 
 use super::Shared;
 use super::answer::Given;
+use super::claim_owner;
 use super::claims::lost;
 use super::digits;
 use super::gate::Who;
 use super::input::{Id, Json};
 use super::output::json;
-use super::own;
 use super::problem::{Document, Problem, Situation};
 use super::records::not_shown;
 use super::view::Name;
@@ -142,7 +142,7 @@ pub(super) async fn show(
     Id(id): Id,
 ) -> Result<Response, Problem> {
     let looked = look(&shared, id).await?;
-    if !own::is_shown(&shared, &who, &looked.record) {
+    if !claim_owner::is_visible(&shared, &who, &looked.record) {
         return Err(Problem::no_such_operation());
     }
     Ok(json(StatusCode::OK, &Standing::of(&looked.record)))
@@ -309,7 +309,7 @@ async fn look(shared: &Shared, id: OperationId) -> Result<Looked, Problem> {
     shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))
 }
 
-/// The record and the lease, where both are the attempt's token's. A claim that is not shown does not exist.
+/// The record and the lease, where both are the attempt's token's. A claim that is not visible to `who` does not exist for it.
 async fn leased(
     shared: &Shared,
     who: &Who,
@@ -318,10 +318,10 @@ async fn leased(
 ) -> Result<(Looked, Lease), Problem> {
     let looked = look(shared, id).await?;
     let lease = shared.engine.lease_of(&looked, token);
-    let is_shown = own::is_shown(shared, who, &looked.record);
+    let is_visible = claim_owner::is_visible(shared, who, &looked.record);
     match lease {
-        Some(lease) if own::may_go_on(shared, who, &looked.record) => Ok((looked, lease)),
-        None if is_shown => Err(lost(id, Some(&looked))),
+        Some(lease) if claim_owner::may_continue(shared, who, &looked.record) => Ok((looked, lease)),
+        None if is_visible => Err(lost(id, Some(&looked))),
         _ => Err(Problem::no_such_operation()),
     }
 }

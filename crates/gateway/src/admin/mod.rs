@@ -18,6 +18,7 @@
 mod address;
 mod answer;
 mod attempts;
+mod claim_owner;
 mod claims;
 mod clock;
 mod description;
@@ -29,7 +30,6 @@ mod input;
 mod limiter;
 mod options;
 mod output;
-mod own;
 mod problem;
 mod records;
 mod settle;

@@ -26,7 +26,7 @@ impl Whose {
 /// The same refusal, with the setting that helps an operator.
 pub(super) fn with_setting(why: NotIdentified, whose: Whose) -> NotIdentified {
     let setting = whose.setting();
-    let named = |what: &str, mend: &str| format!("{what} (Service: {mend}.)").into();
+    let named = |what: &str, fix: &str| format!("{what} (Service: {fix}.)").into();
     match why {
         NotIdentified::SeveralAuthorizations => NotIdentified::Rejected(named(
             "The request has several Authorization headers; send one.",

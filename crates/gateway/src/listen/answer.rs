@@ -102,7 +102,7 @@ where
     let running = line.exchange.begin();
     let mut request = request.map(|incoming| Body::new(incoming, line.body_timeout));
     let checked =
-        plain_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
+        check_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
     if let Err(refusal) = checked {
         return Ok(refused(refusal, &line.prefix, false).map(|body| Answer::new(body, running)));
     }
@@ -140,7 +140,7 @@ fn wants_upgrade<B>(request: &Request<B>) -> bool {
 
 /// The targets that HTTP/2 has besides those of HTTP/1, of which the scanner has looked at the bytes. (A fragment the library
 /// cuts off before anybody sees it.)
-fn plain_target<B>(request: &Request<B>) -> Result<(), Refusal> {
+fn check_target<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.version() != Version::HTTP_2 {
         return Ok(());
     }

@@ -126,7 +126,7 @@ pub(super) async fn exchange(
         lent.let_go();
         return Ok(response.map(|_| Body::empty()));
     }
-    if !response.body().is_end_stream() && !is_plainly_coded(response.headers()) {
+    if !response.body().is_end_stream() && !has_plain_coding(response.headers()) {
         let cause = "its response has a transfer coding other than chunked, which nobody asked for";
         return Err(Failed::new(Failure::Broken, cause).into());
     }
@@ -137,7 +137,7 @@ pub(super) async fn exchange(
 
 /// Whether a response's body is what hyper reads. It undoes `chunked` and nothing else, so that the body of `gzip, chunked`
 /// would be passed on, and stored, compressed and with nothing that says so.
-fn is_plainly_coded(headers: &HeaderMap) -> bool {
+fn has_plain_coding(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(TRANSFER_ENCODING).iter().map(|line| line.as_bytes().trim_ascii());
     let is_plain =
         |coding: &[u8]| [&b"chunked"[..], b"identity"].iter().any(|known| coding.eq_ignore_ascii_case(known));

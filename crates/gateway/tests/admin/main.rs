@@ -1,12 +1,12 @@
 //! The admin address over real TCP, on the embedded store.
 
 mod attempts;
+mod claim_owner;
 mod claims;
 mod client;
 mod described;
 mod gate;
 mod health;
-mod holders;
 mod records;
 mod settle;
 mod trail;
