@@ -129,7 +129,11 @@ async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<O
         // Again: the very answer that is judged may have shown that the clock can be trusted.
         time::catch_up(node).await?;
         let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
-        let decision = machine::decide(reading.found(), command, ticket, node.stamp(reading.now, ""));
+        let mut stamp = node.stamp(reading.now, "");
+        if let Some(who) = &recognised.intent.claimed_by {
+            stamp.who = who;
+        }
+        let decision = machine::decide(reading.found(), command, ticket, stamp);
         let (write, run) = match decision {
             Decision::Run(write) => (write, true),
             Decision::MarkUnknown(write) => (write, false),

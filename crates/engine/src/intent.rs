@@ -41,6 +41,7 @@ pub struct Intent {
     pub(crate) measure: Measure,
     pub(crate) seal: Seal,
     pub(crate) has_effect: bool,
+    pub(crate) claimed_by: Option<Arc<str>>,
 }
 
 impl Intent {
@@ -65,6 +66,7 @@ impl Intent {
             measure: Measure::default(),
             seal: Seal::default(),
             has_effect: true,
+            claimed_by: None,
         }
     }
 
@@ -108,6 +110,13 @@ impl Intent {
     #[must_use]
     pub fn sealed(mut self, seal: Seal) -> Self {
         self.seal = seal;
+        self
+    }
+
+    /// Who claims it, as the record's history names them: at most 64 bytes are kept. The engine's own name, otherwise.
+    #[must_use]
+    pub fn claimed_by(mut self, who: impl Into<Arc<str>>) -> Self {
+        self.claimed_by = Some(who.into());
         self
     }
 

@@ -45,6 +45,9 @@ impl Code {
             Self::Streaming => {
                 "Nothing was done. Send the command as a plain request with the key, and follow its events on another without one."
             }
+            Self::Malformed => {
+                "Nothing was done under the key. Fix how the request is written, then send it with the same key."
+            }
             Self::NotFound => {
                 "Ask with the credential that the operation was sent with; another caller's is not shown."
             }

@@ -5,6 +5,7 @@
 
 use crate::body::{self, Body, BoxError, Read, Whole};
 use crate::layer::Shared;
+use crate::malformed::Malformed;
 use crate::observe::What;
 use crate::payload::{Asked, Known, Taken};
 use crate::problem::{Code, Form, Problem};
@@ -189,6 +190,10 @@ impl Asking {
                 }
                 if TooSlow::is_cause_of(&*error) {
                     return Err(Stop::Unread(Unread::TooSlow));
+                }
+                if let Some(Malformed(what)) = Malformed::in_cause_of(&*error) {
+                    let detail = format!("{what} Nothing was run.");
+                    return Err(Problem::new(Code::Malformed, detail).into());
                 }
                 let detail = "The request's body broke off before its end. Nothing was run.";
                 Problem::new(Code::Unfingerprintable, detail).into()

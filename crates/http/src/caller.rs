@@ -43,17 +43,21 @@ impl fmt::Display for NotIdentified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SeveralAuthorizations => {
-                "The request has several Authorization headers; send one. (Service: or set a rule for callers.)"
+                "The request has several Authorization headers; send one. (Service: or set `Layer::callers` to a rule of \
+                 your own.)"
             }
             Self::Scheme => {
-                "The Authorization header is neither Basic nor Bearer, and may differ on every retry. (Service: set a \
-                 rule for callers, or treat all as anonymous.)"
+                "The Authorization header is neither Basic nor Bearer, and may differ on every retry. (Service: set \
+                 `Layer::callers` to a rule of your own, or to `Callers::all_anonymous()`.)"
             }
             Self::CookieOnly => {
                 "The request has a Cookie and no Authorization header, so that its session cannot be told from others. \
-                 (Service: set a rule for callers that names the session, or treat all as anonymous.)"
+                 (Service: set `Layer::callers` to a rule that names the session, or to `Callers::all_anonymous()`.)"
             }
-            Self::ByRule => "The request does not tell who is calling in the way that this service asks for.",
+            Self::ByRule => {
+                "The request does not say who is calling in the way that this service asks for. (Service: see the rule \
+                 in `Layer::callers`, or in `Terms::callers` of the route.)"
+            }
             Self::Because(why) | Self::Rejected(why) => why,
         })
     }

@@ -85,6 +85,8 @@ codes! {
     Streaming = "STREAMING_NOT_PROTECTED", 501, 12, "Streams cannot be protected";
     /// No such operation, or another caller's.
     NotFound = "OPERATION_NOT_FOUND", 404, 5, "There is no such operation";
+    /// No rule of HTTP allows the request.
+    Malformed = "MALFORMED_REQUEST", 400, 3, "The request is not valid HTTP";
     /// What the request needs depends on the time, and the clock is not trusted.
     ClockNotTrusted = "IDEMPOTENCY_CLOCK_NOT_TRUSTED", 503, 14, "The clock of the idempotency records is not trusted";
     /// There is no room for the request.
@@ -278,6 +280,7 @@ mod tests {
             ("UPSTREAM_TIMEOUT", 504),
             ("STREAMING_NOT_PROTECTED", 501),
             ("OPERATION_NOT_FOUND", 404),
+            ("MALFORMED_REQUEST", 400),
             ("IDEMPOTENCY_CLOCK_NOT_TRUSTED", 503),
             ("GATEWAY_BUSY", 503),
             ("IDEMPOTENCY_STORE_UNAVAILABLE", 503),

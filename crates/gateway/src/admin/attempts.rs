@@ -5,13 +5,16 @@
 
 use super::Shared;
 use super::answer::Given;
+use super::claim_owner;
 use super::claims::lost;
 use super::digits;
+use super::gate::Who;
 use super::input::{Id, Json};
 use super::output::json;
 use super::problem::{Document, Problem, Situation};
 use super::records::not_shown;
 use super::view::Name;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
@@ -121,20 +124,27 @@ fn claimed(operation: &str) -> &str {
     named.unwrap_or(operation)
 }
 
-/// Shows how a command stands. What was answered is for those who claim it: by key and payload.
+/// Shows how a command stands, to the token that claimed it. What was answered is for those who claim it: by key and payload.
 #[utoipa::path(get, path = "/v1/claims/{id}", operation_id = "showClaim", tag = "claims",
     params(("id" = String, Path, format = "uuid", description = "The operation id")), responses(
     (status = 200, body = Standing),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
-    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such claim, or another token's", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "It cannot be read", body = Document, content_type = "application/problem+json"),
     (status = 421, description = "Another host", body = Document, content_type = "application/problem+json"),
     (status = 429, description = "Too often", body = Document, content_type = "application/problem+json"),
     (status = 503, description = "The store did not answer", body = Document, content_type = "application/problem+json"),
 ))]
-pub(super) async fn show(State(shared): State<Arc<Shared>>, Id(id): Id) -> Result<Response, Problem> {
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
+    Id(id): Id,
+) -> Result<Response, Problem> {
     let looked = look(&shared, id).await?;
+    if !claim_owner::is_visible(&shared, &who, &looked.record) {
+        return Err(Problem::no_such_operation());
+    }
     Ok(json(StatusCode::OK, &Standing::of(&looked.record)))
 }
 
@@ -147,7 +157,7 @@ pub(super) async fn show(State(shared): State<Arc<Shared>>, Id(id): Id) -> Resul
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
-    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such claim, or another token's", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "No longer yours, or over", body = Document, content_type = "application/problem+json"),
     (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
     (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
@@ -157,12 +167,13 @@ pub(super) async fn show(State(shared): State<Arc<Shared>>, Id(id): Id) -> Resul
 ))]
 pub(super) async fn renew(
     State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
     Id(id): Id,
     Json(renewal): Json<Renewal>,
 ) -> Result<Response, Problem> {
     let token = token(&renewal.token)?;
     let begin = renewal.begin.unwrap_or(false);
-    let (looked, mut lease) = own(&shared, id, token).await?;
+    let (looked, mut lease) = leased(&shared, &who, id, token).await?;
     let written = if begin && looked.record.state_name() == StateName::Claimed {
         lease.start().await
     } else {
@@ -174,7 +185,7 @@ pub(super) async fn renew(
         Err(NotYours::ClockNotTrusted) => return Err(clock_not_trusted(id)),
         // The same step may have come a moment before, from a twin of this request.
         Err(NotYours::Lost) => {
-            lease = own(&shared, id, token).await?.1;
+            lease = leased(&shared, &who, id, token).await?.1;
             let renewed = lease.renew().await;
             renewed.map_err(|error| match error {
                 NotYours::Store(error) => Problem::store(&error),
@@ -198,7 +209,7 @@ pub(super) async fn renew(
     (status = 400, description = "Not a valid request", body = Document, content_type = "application/problem+json"),
     (status = 401, description = "No token", body = Document, content_type = "application/problem+json"),
     (status = 403, description = "Not with this token", body = Document, content_type = "application/problem+json"),
-    (status = 404, description = "No such operation", body = Document, content_type = "application/problem+json"),
+    (status = 404, description = "No such claim, or another token's", body = Document, content_type = "application/problem+json"),
     (status = 409, description = "No longer yours, or settled otherwise", body = Document, content_type = "application/problem+json"),
     (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
     (status = 415, description = "Not JSON", body = Document, content_type = "application/problem+json"),
@@ -208,12 +219,13 @@ pub(super) async fn renew(
 ))]
 pub(super) async fn outcome(
     State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
     Id(id): Id,
     Json(came): Json<Came>,
 ) -> Result<Response, Problem> {
     let token = token(&came.token)?;
     let ending = ending(came.outcome, came.response)?;
-    let (looked, lease) = own(&shared, id, token).await?;
+    let (looked, lease) = leased(&shared, &who, id, token).await?;
     if says_so(&shared, &looked, token, &ending) {
         return Ok(json(StatusCode::OK, &Standing::of(&looked.record)));
     }
@@ -297,12 +309,20 @@ async fn look(shared: &Shared, id: OperationId) -> Result<Looked, Problem> {
     shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))
 }
 
-/// The record and the lease, where both are the token's.
-async fn own(shared: &Shared, id: OperationId, token: Token) -> Result<(Looked, Lease), Problem> {
+/// The record and the lease, where both are the attempt's token's. A claim that is not visible to `who` does not exist for it.
+async fn leased(
+    shared: &Shared,
+    who: &Who,
+    id: OperationId,
+    token: Token,
+) -> Result<(Looked, Lease), Problem> {
     let looked = look(shared, id).await?;
-    match shared.engine.lease_of(&looked, token) {
-        Some(lease) => Ok((looked, lease)),
-        None => Err(lost(id, Some(&looked))),
+    let lease = shared.engine.lease_of(&looked, token);
+    let is_visible = claim_owner::is_visible(shared, who, &looked.record);
+    match lease {
+        Some(lease) if claim_owner::may_continue(shared, who, &looked.record) => Ok((looked, lease)),
+        None if is_visible => Err(lost(id, Some(&looked))),
+        _ => Err(Problem::no_such_operation()),
     }
 }
 

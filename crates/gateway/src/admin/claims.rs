@@ -6,10 +6,12 @@
 use super::Shared;
 use super::answer::Stored;
 use super::digits;
+use super::gate::Who;
 use super::input::{Json, whole};
 use super::output::json;
 use super::problem::{Document, Problem};
 use super::view::Name;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
@@ -186,12 +188,16 @@ pub(super) struct Done {
 ))]
 pub(super) async fn claim(
     State(shared): State<Arc<Shared>>,
+    Extension(who): Extension<Who>,
     Json(wanted): Json<Wanted>,
 ) -> Result<Response, Problem> {
     let wait = span("waitMs", wanted.wait_ms, (Duration::ZERO, WAIT_MAX))?;
     let policy = terms(&shared.options.claims, &wanted)?;
     let operation = Operation::route(CLAIM, wanted.operation.clone()).to_string();
-    let intent = intent(wanted, policy)?.waiting(wait.unwrap_or_default());
+    let mut intent = intent(wanted, policy)?.waiting(wait.unwrap_or_default());
+    if !shared.options.tokens.is_empty() {
+        intent = intent.claimed_by(who.name);
+    }
     let engine = &shared.engine;
     let answer = match engine.claim(&intent).await.map_err(|error| not_run(&error))? {
         Claimed::Yours(lease) => return Ok(json(StatusCode::CREATED, &yours(&lease))),

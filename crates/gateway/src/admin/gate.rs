@@ -117,18 +117,16 @@ fn by_token(shared: &Shared, headers: &HeaderMap, address: IpAddr) -> Result<Who
         let problem = Problem::new(Situation::Unauthenticated, "Send a token as Authorization: Bearer …");
         return Err(problem.challenging("Bearer realm=\"semel\""));
     };
-    let now = shared.clock.uptime();
-    if let Some(wait) = shared.failures.wait(address, now) {
-        let detail =
-            "Too many wrong tokens from this address; what it presents is not looked at for a while.";
-        return Err(Problem::new(Situation::TooMany, detail).after(wait));
-    }
     let sent = bearer(line.as_bytes()).filter(|_| lines.next().is_none()).map(TokenHash::of);
     if let Some(who) = sent.and_then(|sent| known(shared, &sent)) {
         return Ok(who);
     }
-    // Refused as wrong even where it used up the last of what was allowed: the next one is refused unseen.
-    shared.failures.take(address, now).ok();
+    // A right token is never held up by wrong ones: others may share its address, behind a proxy or in a cluster. The limit keeps
+    // guesses out of the log; what keeps them from coming true is that tokens are random.
+    if let Err(wait) = shared.failures.take(address, shared.clock.uptime()) {
+        let detail = "Too many wrong tokens came from this address, and this is another one.";
+        return Err(Problem::new(Situation::TooMany, detail).after(wait));
+    }
     tracing::warn!(target: "semel::audit", %address, "a wrong token was presented at the admin address");
     let problem = Problem::new(Situation::Unauthenticated, "The token is not known here.");
     Err(problem.challenging("Bearer realm=\"semel\", error=\"invalid_token\""))

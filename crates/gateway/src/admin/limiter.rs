@@ -35,13 +35,6 @@ impl Limiter {
         Self { token, full: token.saturating_mul(rate.count.get()), table: Mutex::default() }
     }
 
-    /// How long `address` has to wait for its next token; `None` where there is one. Takes none.
-    pub(super) fn wait(&self, address: IpAddr, now: Duration) -> Option<Duration> {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let full_at = table.full_at.get(&network(address)).copied().unwrap_or(table.floor);
-        self.missing(full_at, now)
-    }
-
     /// Takes a token, or tells how long the next one takes.
     pub(super) fn take(&self, address: IpAddr, now: Duration) -> Result<(), Duration> {
         let address = network(address);
@@ -112,10 +105,8 @@ mod tests {
         let limiter = limiter(3, 30);
         assert_eq!([(); 3].map(|()| limiter.take(address(1), NOW)), [Ok(()); 3]);
         assert_eq!(limiter.take(address(1), NOW), Err(Duration::from_secs(10)));
-        assert_eq!(limiter.wait(address(1), NOW), Some(Duration::from_secs(10)));
         assert_eq!(limiter.take(address(2), NOW), Ok(()), "another's is another's");
         let later = NOW + Duration::from_secs(10);
-        assert_eq!(limiter.wait(address(1), later), None);
         assert_eq!(limiter.take(address(1), later), Ok(()));
         assert_eq!(limiter.take(address(1), later), Err(Duration::from_secs(10)));
     }

@@ -18,6 +18,7 @@
 mod address;
 mod answer;
 mod attempts;
+mod claim_owner;
 mod claims;
 mod clock;
 mod description;

@@ -100,7 +100,7 @@ pub struct Options {
     pub tokens: Vec<Token>,
     /// The longest request body.
     pub body_bytes_max: usize,
-    /// How many wrong tokens one address may present. Beyond it, what that address presents is not looked at.
+    /// How many wrong tokens one address may present. Beyond it they are answered 429 and not logged; a right one is let in.
     pub failures: Rate,
     /// How many requests that write one address may make.
     pub writes: Rate,

@@ -9,7 +9,7 @@ use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
-use semel_http::{Body, BoxError, Form};
+use semel_http::{Body, BoxError, Form, Problem};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -80,10 +80,12 @@ where
 
 /// Brings a request to the one form in which it is looked at, or refuses it.
 fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> {
-    let malformed = |detail| Box::new(refusal::malformed(detail));
+    let form = Form::of(&parts.headers);
+    let refused = |problem: Problem| Box::new(problem.into_response(form, &rules.prefix));
+    let malformed = |detail| refused(refusal::malformed(detail));
     // In any letter case: a service that reads `connect` as CONNECT would take what follows for a tunnel.
     if parts.method.as_str().eq_ignore_ascii_case(Method::CONNECT.as_str()) {
-        return Err(Box::new(refusal::tunnel()));
+        return Err(refused(refusal::tunnel()));
     }
     if parts.uri.path_and_query().is_some_and(|asked| asked.as_str().len() > ASKED_BYTES_MAX) {
         return Err(Box::new(refusal::too_long()));
@@ -93,8 +95,11 @@ fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> 
     }
     // Over HTTP/2, and of a target in absolute form, the target's authority is the one that counts (RFC 9112, 3.2.2).
     if let Some(authority) = parts.uri.authority() {
-        let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
-        let host = HeaderValue::from_str(host).map_err(|_| malformed("Its target's host is not one."))?;
+        if authority.as_str().contains('@') {
+            return Err(malformed("Its target names a user before its host."));
+        }
+        let host = HeaderValue::from_str(authority.as_str())
+            .map_err(|_| malformed("Its target's host is not one."))?;
         parts.headers.insert(HOST, host);
         let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         parts.uri = Uri::from(path);

@@ -39,15 +39,16 @@ pub(super) fn unanswered(error: &BoxError) -> Problem {
     }
 }
 
-/// A request that is none.
-pub(super) fn malformed(detail: &'static str) -> Response<Body> {
-    plain(StatusCode::BAD_REQUEST, "The request is malformed", detail)
+/// A request that no rule of HTTP allows.
+pub(super) fn malformed(detail: &'static str) -> Problem {
+    Problem::new(Code::Malformed, detail)
 }
 
 /// A tunnel, which is not for a gateway in front of one service to dig.
-pub(super) fn tunnel() -> Response<Body> {
-    let detail = "CONNECT asks for a tunnel to another host. This gateway stands in front of one service.";
-    plain(StatusCode::NOT_IMPLEMENTED, "There are no tunnels here", detail)
+pub(super) fn tunnel() -> Problem {
+    let detail = "CONNECT asks for a tunnel, which cannot be protected. This gateway stands in front of one service and opens \
+                  none. Nothing was sent.";
+    Problem::new(Code::Streaming, detail)
 }
 
 /// A target that could not be passed on whole, and is passed on in no other way.
@@ -59,6 +60,7 @@ pub(super) fn too_long() -> Response<Body> {
 fn plain(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
     let members = serde_json::json!({
         "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail,
+        "retryable": false,
     });
     let mut response = Response::new(Body::from(Bytes::from(members.to_string())));
     *response.status_mut() = status;

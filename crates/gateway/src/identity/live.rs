@@ -204,7 +204,8 @@ impl Rule {
                 "This service did not note where the request came from. (Service: a defect.)",
             ));
         };
-        let (caller, token) = self.caller(parts, peer.as_ref())?;
+        let found = self.caller(parts, peer.as_ref());
+        let (caller, token) = found.map_err(|why| words::with_setting(why, self.whose))?;
         Ok((caller, self.tenant(parts, peer.as_ref(), token.as_ref())?))
     }
 
@@ -291,9 +292,10 @@ impl Rule {
         }
         let moment = Moment { now: self.clock.now(), uptime: self.clock.uptime() };
         let verified = jwt::verify(token.trim_ascii_start(), &self.verifiers, moment);
-        verified
-            .map(Some)
-            .map_err(|refused| rejected(format!("The bearer token is not accepted: {refused}.")))
+        verified.map(Some).map_err(|refused| {
+            let setting = "(Service: see `identity.issuer`.)";
+            rejected(format!("The bearer token is not accepted: {refused}. {setting}"))
+        })
     }
 }
 

@@ -4,12 +4,47 @@
 //! never: a word out of a request.
 
 use super::{Identity, Source, Tenant};
+use semel_http::NotIdentified;
 
 /// Where a rule can be changed: in `[identity]`, or with the operation that has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Default,
     Operation,
+}
+
+impl Whose {
+    /// Where the sources stand in the configuration file.
+    const fn setting(self) -> &'static str {
+        match self {
+            Self::Default => "`identity.sources`",
+            Self::Operation => "the operation's `callers`",
+        }
+    }
+}
+
+/// The same refusal, with the setting that helps an operator.
+pub(super) fn with_setting(why: NotIdentified, whose: Whose) -> NotIdentified {
+    let setting = whose.setting();
+    let named = |what: &str, fix: &str| format!("{what} (Service: {fix}.)").into();
+    match why {
+        NotIdentified::SeveralAuthorizations => NotIdentified::Rejected(named(
+            "The request has several Authorization headers; send one.",
+            &format!("or name another source in {setting}"),
+        )),
+        NotIdentified::Scheme => NotIdentified::Rejected(named(
+            "The Authorization header is neither Basic nor Bearer, and may differ on every retry.",
+            &format!("name another source in {setting}, such as `api-key:HEADER`, or `anonymous`"),
+        )),
+        NotIdentified::CookieOnly => NotIdentified::Because(named(
+            "The request has a Cookie and no Authorization header, so that its session cannot be told from others.",
+            &format!("name the session's cookie in {setting} as `cookie:NAME`, or write `anonymous`"),
+        )),
+        NotIdentified::Rejected(what) if !what.contains("(Service:") => {
+            NotIdentified::Rejected(named(&what, &format!("see {setting}")))
+        }
+        other => other,
+    }
 }
 
 /// By what callers are told apart: what "the same caller" means to a client.
@@ -49,10 +84,11 @@ pub(super) fn nobody(sources: &[Source], whose: Whose) -> String {
             Source::Anonymous => None,
         })
         .collect();
-    let (here, setting) = match whose {
-        Whose::Default => ("This service", "`identity.sources`"),
-        Whose::Operation => ("For this operation, this service", "the operation's `callers`"),
+    let here = match whose {
+        Whose::Default => "This service",
+        Whose::Operation => "For this operation, this service",
     };
+    let setting = whose.setting();
     format!(
         "The request does not say who is calling. {here} knows callers by {}. (Service: add a source to {setting}; \
          `anonymous` as the last one lets such requests share one scope.)",

@@ -49,6 +49,8 @@ pub(super) struct Line {
     pub(super) peer: Peer,
     pub(super) certificate: Option<ClientCertificate>,
     pub(super) exchange: Arc<Exchange>,
+    /// Where refusals are explained.
+    pub(super) prefix: Arc<str>,
     pub(super) body_timeout: Duration,
 }
 
@@ -99,8 +101,10 @@ where
 {
     let running = line.exchange.begin();
     let mut request = request.map(|incoming| Body::new(incoming, line.body_timeout));
-    if let Err(refusal) = one_host(&request).and_then(|()| one_length(&request)) {
-        return Ok(refused(refusal).map(|body| Answer::new(body, running)));
+    let checked =
+        check_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
+    if let Err(refusal) = checked {
+        return Ok(refused(refusal, &line.prefix, false).map(|body| Answer::new(body, running)));
     }
     request.extensions_mut().insert(line.peer);
     if let Some(certificate) = line.certificate {
@@ -108,12 +112,14 @@ where
     }
     let is_connect = request.method() == Method::CONNECT;
     let wants_upgrade = wants_upgrade(&request);
-    let is_too_slow = request.body().verdict();
+    let fault = request.body().fault();
     poll_fn(|context| service.poll_ready(context)).await?;
     let mut response = service.call(request).await?;
     // The service failed for want of a body: that is its client's doing, and nobody's behind it.
-    if is_too_slow() && response.status().is_server_error() {
-        response = refused(Refusal::BodyTimeout);
+    if let Some(refusal) = fault()
+        && response.status().is_server_error()
+    {
+        response = refused(refusal, &line.prefix, true);
     }
     if wants_upgrade {
         let status = response.status();
@@ -130,6 +136,21 @@ fn wants_upgrade<B>(request: &Request<B>) -> bool {
         Version::HTTP_10 => request.method() == Method::CONNECT,
         _ => false,
     }
+}
+
+/// The targets that HTTP/2 has besides those of HTTP/1, of which the scanner has looked at the bytes. (A fragment the library
+/// cuts off before anybody sees it.)
+fn check_target<B>(request: &Request<B>) -> Result<(), Refusal> {
+    if request.version() != Version::HTTP_2 {
+        return Ok(());
+    }
+    let uri = request.uri();
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err(Refusal::UserInfo);
+    }
+    let is_http = |scheme: &str| ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let is_for_all = uri.path() == "*" && request.method() != Method::OPTIONS;
+    if is_for_all || !uri.scheme_str().is_none_or(is_http) { Err(Refusal::Target) } else { Ok(()) }
 }
 
 /// HTTP/2 names the host by `:authority`, and a `host` header besides has to say the same. (Of HTTP/1, the scanner has
@@ -170,8 +191,8 @@ fn one_length<B>(request: &Request<B>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn refused(refusal: Refusal) -> Response<semel_http::Body> {
-    let mut response = Response::new(Bytes::from(refusal.problem()).into());
+fn refused(refusal: Refusal, prefix: &str, is_begun: bool) -> Response<semel_http::Body> {
+    let mut response = Response::new(Bytes::from(refusal.problem(prefix, is_begun)).into());
     *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -140,13 +140,15 @@ impl Server {
     {
         let exchange = Arc::new(Exchange::default());
         let (scanner, patience) = (Scanner::new(self.options.limits()), self.options.patience());
-        let mut stream = Stream::new(io, scanner, Arc::clone(&exchange), patience, place);
+        let prefix = self.options.prefix.get();
+        let mut stream =
+            Stream::new(io, scanner, Arc::clone(&exchange), patience, Arc::clone(&prefix), place);
         let protocol = tokio::select! {
             biased;
             protocol = stream.protocol() => protocol,
             () = told(end, End::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
         };
-        let line = Line { peer, certificate, exchange, body_timeout: self.options.body_timeout };
+        let line = Line { peer, certificate, exchange, prefix, body_timeout: self.options.body_timeout };
         match protocol {
             Ok(Protocol::Http1) => self.http1(service, stream, line, end).await,
             Ok(Protocol::Http2) => self.http2(service, stream, line, end).await,

@@ -17,5 +17,5 @@ pub use accept::{Bound, Drained};
 pub use answer::{ClientCertificate, Peer};
 pub use body::Body;
 pub use error::Error;
-pub use options::{Clients, Options, Tls};
+pub use options::{Clients, Options, Prefix, Tls};
 pub use tls::{Credentials, Fresh};

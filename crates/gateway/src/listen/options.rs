@@ -6,6 +6,7 @@
 use crate::wire::{Limits, Patience};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Settings of one listening socket.
@@ -35,8 +36,32 @@ pub struct Options {
     pub connections_max: usize,
     /// Requests at a time on one HTTP/2 connection.
     pub streams_max: u32,
+    /// What stands before the path at which problems are explained; see [`semel_http::Layer::publishing`].
+    pub prefix: Prefix,
     /// How long running requests may take to end once the end was asked for.
     pub drain: Duration,
+}
+
+/// What stands before the path at which problems are explained. Clones share it: connections go by what it is when they begin.
+#[derive(Debug, Clone)]
+pub struct Prefix(Arc<RwLock<Arc<str>>>);
+
+impl Default for Prefix {
+    /// Nothing.
+    fn default() -> Self {
+        Self(Arc::new(RwLock::new(Arc::from(""))))
+    }
+}
+
+impl Prefix {
+    /// Has it be `prefix` from now on.
+    pub fn replace(&self, prefix: &str) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = prefix.into();
+    }
+
+    pub(super) fn get(&self) -> Arc<str> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Where a certificate and its key are.
@@ -73,6 +98,7 @@ impl Default for Options {
             headers_max,
             connections_max: 10_000,
             streams_max: 128,
+            prefix: Prefix::default(),
             drain: Duration::from_secs(30),
         }
     }

@@ -63,6 +63,7 @@ impl Gateway {
     /// Opens the store and binds the address. Clients that connect from now on are served once it [runs](Self::run).
     pub async fn open(plan: Plan) -> Result<Self, String> {
         // The address first: it is what most often goes wrong, and leaves nothing behind.
+        plan.listen.prefix.replace(&plan.prefix);
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
         let desk = match &plan.admin {
             Some(admin) => Some((admin, desk::bind(admin).await?)),
@@ -270,6 +271,7 @@ impl Reloading {
             credentials.replace(fresh);
         }
         self.plan.listen = listen;
+        self.plan.listen.prefix.replace(&plan.prefix);
         if let (Some(old), Some(new)) = (&mut self.plan.admin, &plan.admin) {
             old.renew(new);
         }

@@ -10,7 +10,7 @@ use super::patience::Patience;
 use super::pool::Lent;
 use super::socket::Socket;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -126,9 +126,22 @@ pub(super) async fn exchange(
         lent.let_go();
         return Ok(response.map(|_| Body::empty()));
     }
+    if !response.body().is_end_stream() && !has_plain_coding(response.headers()) {
+        let cause = "its response has a transfer coding other than chunked, which nobody asked for";
+        return Err(Failed::new(Failure::Broken, cause).into());
+    }
     lent.told(&response);
     let is_timed = is_protected && !is_endless(response.headers());
     Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.rest()))))
+}
+
+/// Whether a response's body is what hyper reads. It undoes `chunked` and nothing else, so that the body of `gzip, chunked`
+/// would be passed on, and stored, compressed and with nothing that says so.
+fn has_plain_coding(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(TRANSFER_ENCODING).iter().map(|line| line.as_bytes().trim_ascii());
+    let is_plain =
+        |coding: &[u8]| [&b"chunked"[..], b"identity"].iter().any(|known| coding.eq_ignore_ascii_case(known));
+    lines.next().is_none_or(is_plain) && lines.next().is_none()
 }
 
 /// The request as HTTP/1.1 has it: with a `Host`, with a length where a body is expected and there is none, and in chunks

@@ -22,11 +22,11 @@ use http::{HeaderMap, Request, Response, Uri, Version};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use semel::{Attempt, Clock, SystemClock};
-use semel_http::Failure;
 use semel_http::is_endless;
+use semel_http::{BoxError, Failure};
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -138,7 +138,8 @@ pub(super) async fn exchange(
     let before = socket.accepted();
     let (response, sending) =
         sender.send_request(head, is_end).map_err(|error| Failed::new(Failure::Unreachable, error))?;
-    let sending = Sending::of(body, sending, is_end);
+    let broken = Broken::default();
+    let sending = Sending::of(body, sending, is_end, &broken);
     let Some(response) = patience.wait(response).await else {
         lease.suspect();
         // Where the socket took nothing since, nothing of it left, and nothing shall: the library keeps it otherwise, and
@@ -149,7 +150,12 @@ pub(super) async fn exchange(
     };
     let response = response.map_err(|error| {
         let is_unprocessed = proves_unprocessed(&error) || error.is_io() && socket.seal() == before;
-        Failed::new(if is_unprocessed { Failure::Unreachable } else { Failure::Broken }, error)
+        let failure = if is_unprocessed { Failure::Unreachable } else { Failure::Broken };
+        // Where the request's body is why the stream was reset, that is the cause.
+        match broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(cause) => Failed::new(failure, cause),
+            None => Failed::new(failure, error),
+        }
     })?;
     let is_timed = attempt.is_some() && !is_endless(response.headers());
     let length = content_length(response.headers());
@@ -192,16 +198,19 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
+/// Why the rest of a request's body could not be read.
+type Broken = Arc<Mutex<Option<BoxError>>>;
+
 /// A request's body on its way. Dropped, it stops.
 #[derive(Debug)]
 pub(super) struct Sending(Option<AbortHandle>);
 
 impl Sending {
-    fn of(body: semel_http::Body, stream: SendStream<Bytes>, is_end: bool) -> Self {
+    fn of(body: semel_http::Body, stream: SendStream<Bytes>, is_end: bool, broken: &Broken) -> Self {
         if is_end {
             return Self(None);
         }
-        let mut pumping = Box::pin(pump(body, stream));
+        let mut pumping = Box::pin(pump(body, stream, Arc::clone(broken)));
         // What the upstream has room for is sent on the spot.
         if (&mut pumping).now_or_never().is_some() {
             return Self(None);
@@ -219,11 +228,15 @@ impl Drop for Sending {
 }
 
 /// Sends a body as far as the other side has room for it. Where the stream ends early, its response says why.
-async fn pump(mut body: semel_http::Body, mut stream: SendStream<Bytes>) {
+async fn pump(mut body: semel_http::Body, mut stream: SendStream<Bytes>, broken: Broken) {
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else {
-            stream.send_reset(Reason::CANCEL);
-            return;
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => {
+                *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                stream.send_reset(Reason::CANCEL);
+                return;
+            }
         };
         match frame.into_data() {
             Ok(mut data) => {

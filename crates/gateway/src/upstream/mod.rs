@@ -28,7 +28,7 @@ use http::header::UPGRADE;
 use http::{Request, Response};
 use reach::{Reach, Way};
 use semel::Attempt;
-use semel_http::{Failure, TooSlow};
+use semel_http::{Failure, Malformed, TooSlow};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -91,8 +91,9 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
             let operation = attempt.as_ref().map(Attempt::operation_id);
             send(&reach, request, attempt).await.map_err(|failed| {
                 let (upstream, cause) = (&reach.target, failed.told());
-                if TooSlow::is_cause_of(&*failed.cause) {
-                    tracing::debug!(%upstream, "{TooSlow}");
+                // What its client did wrong is not the upstream's fault.
+                if TooSlow::is_cause_of(&*failed.cause) || Malformed::in_cause_of(&*failed.cause).is_some() {
+                    tracing::debug!(%cause, "a request was given up in the middle of its body");
                 } else {
                     let operation = operation.map(|id| id.to_string());
                     tracing::warn!(%upstream, operation, %cause, "{}", failed.failure);

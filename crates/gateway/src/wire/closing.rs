@@ -32,9 +32,9 @@ enum Stage {
 }
 
 impl Closing {
-    pub(super) fn new(word: Option<Refusal>, is_sending: bool) -> Self {
+    pub(super) fn new(word: Option<Refusal>, prefix: &str, is_sending: bool) -> Self {
         let is_sending = is_sending || word.is_some();
-        let word = word.map(Refusal::response).unwrap_or_default();
+        let word = word.map(|word| word.response(prefix)).unwrap_or_default();
         Self { word, said: 0, stage: Stage::Saying, is_sending }
     }
 

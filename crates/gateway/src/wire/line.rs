@@ -68,7 +68,14 @@ pub(super) fn request_line(line: &[u8]) -> Result<RequestLine, Refusal> {
         _ => return Err(Refusal::RequestLine),
     };
     let is_connect = method == b"CONNECT";
+    // Libraries cut it off, and some services do not.
+    if target.contains(&b'#') {
+        return Err(Refusal::Fragment);
+    }
     let authority = if is_connect { None } else { authority(target, method.len() + 1) };
+    if authority.as_ref().is_some_and(|(range, _)| line[range.clone()].contains(&b'@')) {
+        return Err(Refusal::UserInfo);
+    }
     // Anything else is read as a host by some, and as a path by others.
     let is_known = match target {
         _ if is_connect => host(target).is_ok(),

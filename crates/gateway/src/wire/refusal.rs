@@ -3,6 +3,8 @@
 //! What lives here: every reason, its status and its sentence. What must never: a byte of the message; an answer that
 //! repeats what it refuses can be made to say anything.
 
+use semel_http::{Code, SPECIFICATION};
+use serde_json::json;
 use std::fmt;
 
 macro_rules! refusals {
@@ -34,6 +36,10 @@ refusals! {
     RequestLine = 400, "The request line is not a method, a target and a version with one space between them.";
     /// A target in a form that its method does not have.
     Target = 400, "The request's target is neither a path nor a URL of http or https.";
+    /// A target with `#` in it.
+    Fragment = 400, "The request's target has a fragment (#), which is no part of what a server is asked for.";
+    /// `user@host` in a target.
+    UserInfo = 400, "The request's target names a user before its host.";
     /// Not HTTP/1.0 or HTTP/1.1.
     Version = 400, "The request line names a version other than HTTP/1.0 and HTTP/1.1.";
     /// Too many empty lines where a request should begin.
@@ -80,6 +86,8 @@ refusals! {
     ChunkEnd = 400, "A chunk does not end where its size says.";
     /// A trailer that frames, or trailers beyond the limit.
     Trailer = 400, "A trailer names a framing header, or the trailers are too long.";
+    /// The connection or the stream ended in the middle of the body.
+    CutShort = 400, "The request ended before its body was complete.";
     /// The head is longer than allowed.
     HeadTooLarge = 431, "The request line and headers are longer than is allowed here.";
     /// More header lines than allowed.
@@ -99,19 +107,29 @@ impl Refusal {
         }
     }
 
-    /// What it is told as, by RFC 9457.
-    pub fn problem(self) -> String {
-        let (status, title, sentence) = (self.status(), self.title(), self.sentence());
-        let retryable = matches!(self, Self::HeadTimeout);
-        let passed = if self == Self::BodyTimeout { "What had come of it" } else { "Nothing of it" };
-        format!(
-            r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"{sentence} {passed} was passed on.","retryable":{retryable}}}"#
-        )
+    /// The problem of RFC 9457. `prefix` is where the specification is published; `is_begun`: the request was handed to the
+    /// service before this was found.
+    pub fn problem(self, prefix: &str, is_begun: bool) -> String {
+        let passed = if is_begun { "What had come of it" } else { "Nothing of it" };
+        let mut problem = json!({
+            "type": "about:blank",
+            "title": self.title(),
+            "status": self.status(),
+            "detail": format!("{} {passed} was passed on.", self.sentence()),
+            "retryable": self == Self::HeadTimeout,
+        });
+        if self.status() == Code::Malformed.status() {
+            let code = Code::Malformed.as_str();
+            problem["type"] = format!("{prefix}{SPECIFICATION}#{code}").into();
+            problem["title"] = Code::Malformed.title().into();
+            problem["code"] = code.into();
+        }
+        problem.to_string()
     }
 
-    /// The whole answer, for a connection that is closed after it.
-    pub(crate) fn response(self) -> Vec<u8> {
-        let (status, title, problem) = (self.status(), self.title(), self.problem());
+    /// The whole answer to a request that nobody was handed, for a connection that is closed after it.
+    pub(crate) fn response(self, prefix: &str) -> Vec<u8> {
+        let (status, title, problem) = (self.status(), self.title(), self.problem(prefix, false));
         let length = problem.len();
         format!(
             "HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n\
@@ -136,9 +154,18 @@ mod tests {
     #[test]
     fn every_answer_is_a_problem_in_json_that_ends_its_connection() {
         for refusal in Refusal::ALL {
-            let problem: serde_json::Value = serde_json::from_str(&refusal.problem()).expect("JSON");
+            let problem: serde_json::Value =
+                serde_json::from_str(&refusal.problem("/semel", false)).expect("JSON");
             assert_eq!(problem["status"], refusal.status());
-            let response = String::from_utf8(refusal.response()).expect("text");
+            assert!(problem["retryable"].is_boolean(), "{problem}");
+            if refusal.status() == 400 {
+                let (kind, code) = (&problem["type"], &problem["code"]);
+                assert_eq!(
+                    (kind, code),
+                    (&"/semel/.well-known/idempotency#MALFORMED_REQUEST".into(), &"MALFORMED_REQUEST".into())
+                );
+            }
+            let response = String::from_utf8(refusal.response("/semel")).expect("text");
             let (head, body) = response.split_once("\r\n\r\n").expect("a head");
             assert!(head.contains("\r\nconnection: close"), "{head}");
             assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{head}");

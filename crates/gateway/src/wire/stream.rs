@@ -36,6 +36,8 @@ pub(crate) struct Stream<I> {
     read_timer: ReadTimer,
     write_timer: WriteTimer,
     closing: Option<Closing>,
+    /// Where refusals are explained.
+    prefix: Arc<str>,
     /// This connection's place among those that are allowed; a tunnel keeps it.
     _place: OwnedSemaphorePermit,
 }
@@ -46,6 +48,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         scanner: Scanner,
         exchange: Arc<Exchange>,
         patience: Patience,
+        prefix: Arc<str>,
         place: OwnedSemaphorePermit,
     ) -> Self {
         Self {
@@ -58,6 +61,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             read_timer: ReadTimer::new(patience),
             write_timer: WriteTimer::new(patience.write),
             closing: None,
+            prefix,
             _place: place,
         }
     }
@@ -130,7 +134,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         };
         ready!(self.read_timer.poll(wait, messages, context));
         let word = if wait == Wait::Head { Some(Refusal::HeadTimeout) } else { None };
-        self.closing = Some(Closing::new(word, false));
+        self.closing = Some(Closing::new(word, &self.prefix, false));
         Poll::Ready(())
     }
 
@@ -143,14 +147,14 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             // Flushing the last answer wakes this task.
             return Poll::Pending;
         }
-        self.closing = Some(Closing::new(Some(refusal), true));
+        self.closing = Some(Closing::new(Some(refusal), &self.prefix, true));
         self.poll_close(context)
     }
 
     /// Ends the connection from our side.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_sending = self.scanner.is_amid_message();
-        let closing = self.closing.get_or_insert_with(|| Closing::new(None, is_sending));
+        let closing = self.closing.get_or_insert_with(|| Closing::new(None, "", is_sending));
         let closed = closing.poll(&mut self.io, context);
         if closing.is_listening() {
             return closed;

@@ -1,6 +1,7 @@
 //! The admin address over real TCP, on the embedded store.
 
 mod attempts;
+mod claim_owner;
 mod claims;
 mod client;
 mod described;

@@ -75,7 +75,13 @@ impl World {
     }
 
     /// The process ends and another one is started on the same store.
-    pub(crate) async fn restarted(mut self) -> Self {
+    pub(crate) async fn restarted(self) -> Self {
+        self.restarted_with(|_| {}).await
+    }
+
+    /// The same, with other options.
+    pub(crate) async fn restarted_with(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
         self.serving.abort();
         self.store.close().await;
         let folder = std::mem::replace(&mut self.folder, ScratchDir::new("admin"));

@@ -110,3 +110,50 @@ fn a_fingerprint_is_that_of_the_gateway_in_any_spelling_of_the_request() {
         assert_ne!(hash(method, path), usual, "{method} {path}");
     }
 }
+
+/// The value of every key of the configuration that `semel config default` prints, as (section, key, value).
+fn defaults() -> Vec<(String, String, String)> {
+    let printed = semel(&["config", "default"]).exits(0).out;
+    let mut section = String::new();
+    let mut found = Vec::new();
+    for line in printed.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            name.clone_into(&mut section);
+        } else if let Some((key, rest)) = line.split_once(" = ")
+            && !line.starts_with('#')
+        {
+            let value = rest.split(" #").next().unwrap_or_default().trim().trim_matches('"');
+            found.push((section.clone(), key.to_owned(), value.to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_page_about_security_names_every_limit_with_its_default() {
+    let page = include_str!("../../../../docs/security.md");
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with('|')).collect();
+    let others = [
+        ("upstream", "connections_max"),
+        ("upstream", "connect_timeout"),
+        ("upstream", "response_timeout"),
+        ("store", "cache_max"),
+        ("defaults", "request_max"),
+        ("defaults", "kept_max"),
+        ("defaults", "wait"),
+        ("otlp", "queue_max"),
+        ("quotas", "tracked_max"),
+    ];
+    let mut checked = 0;
+    for (section, key, value) in defaults() {
+        let is_limit = ["listen", "limits", "admin"].contains(&&*section)
+            && (key.ends_with("_max") || key.ends_with("_timeout"));
+        if !is_limit && !others.contains(&(&section, &key)) {
+            continue;
+        }
+        let is_named = |row: &&&str| row.contains(&format!("`{key}`")) && row.contains(&value);
+        assert!(rows.iter().any(|row| is_named(&row)), "no row with `{key}` and {value} of [{section}]");
+        checked += 1;
+    }
+    assert!(checked > 20, "only {checked} limits were found");
+}

@@ -26,6 +26,10 @@ fn nonsense() -> Vec<(&'static str, Act)> {
             "chunks that are none",
             says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\nhello\r\n"),
         ),
+        (
+            "a transfer coding that nobody asked for",
+            says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+        ),
         ("two lengths", says(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!")),
         ("a length that is none", says(b"HTTP/1.1 200 OK\r\ncontent-length: five\r\n\r\nhello")),
         ("garbage", says(b"\x00\x01\x02 this is no HTTP at all \xff\xfe\r\n\r\n")),

@@ -14,6 +14,7 @@ mod keeping;
 mod kills;
 mod leaving;
 mod lost;
+mod malformed;
 mod once;
 mod operations;
 mod passing;

@@ -45,6 +45,8 @@ async fn a_caller_that_cannot_be_told_from_others() {
     for caller in callers {
         let reply = world.send(caller).await;
         world.is_problem(&reply, 400, "CALLER_NOT_IDENTIFIED", false).await;
+        let detail = reply.json()["detail"].to_string();
+        assert!(detail.contains("`identity.sources`"), "it names the setting that helps: {detail}");
     }
     assert_eq!(world.calls(), 0);
     let world = World::new(&["--anonymous"], charged).await;

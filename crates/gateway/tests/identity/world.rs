@@ -99,7 +99,7 @@ pub(crate) fn alice() -> Result<Caller, String> {
 
 /// What is told of a token that is refused for this reason.
 pub(crate) fn refused(why: &str) -> Result<Caller, String> {
-    Err(format!("The bearer token is not accepted: {why}."))
+    Err(format!("The bearer token is not accepted: {why}. (Service: see `identity.issuer`.)"))
 }
 
 /// Claims that are believed, with some of them replaced; `null` takes one away.

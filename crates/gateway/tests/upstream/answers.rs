@@ -109,3 +109,33 @@ async fn a_body_cut_short_is_unknown_and_stays_so() {
     assert_eq!((again.status, again.code().as_deref()), (409, Some("IDEMPOTENCY_OUTCOME_UNKNOWN")));
     assert_eq!(script.requests().len(), 1);
 }
+
+#[tokio::test]
+async fn a_response_in_another_transfer_coding_than_chunked_is_no_answer() {
+    for coding in [
+        "gzip, chunked",
+        "gzip",
+        "chunked, chunked",
+        "chunked, identity",
+        "chunked\r\ntransfer-encoding: gzip",
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+        let script = Script::new(move |_, peer| {
+            peer.request();
+            peer.say(&answer);
+        });
+        assert_eq!(ask(&script.upstream(), post("/", "1")).await, Err(Failure::Broken), "{coding}");
+    }
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let reply = ask(&Script::answering(chunked).upstream(), post("/", "1")).await.expect("an answer");
+    assert_eq!(reply.text(), "abc");
+}
+
+#[tokio::test]
+async fn a_response_without_a_body_may_name_any_transfer_coding() {
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n";
+    let asked =
+        http::Request::head("/").body(semel_http::Body::from(bytes::Bytes::new())).expect("a request");
+    let reply = ask(&Script::answering(head).upstream(), asked).await.expect("an answer");
+    assert_eq!((reply.status, reply.text()), (200, ""));
+}

@@ -84,7 +84,7 @@ async fn a_request_arrives_as_it_was_asked_for_with_where_it_came_from() {
 
 #[tokio::test]
 async fn an_absolute_target_names_the_host_and_is_brought_to_its_origin_form() {
-    let absolute = request("GET", "http://u@shop.example:81/a?b", &[("host", "pay.example")]);
+    let absolute = request("GET", "http://shop.example:81/a?b", &[("host", "pay.example")]);
     let seen = seen("", Options::default(), absolute).await;
     assert_eq!(seen[0], "GET /a?b HTTP/1.1");
     assert!(seen.contains(&"host: shop.example:81".to_owned()), "{seen:?}");
@@ -265,9 +265,12 @@ async fn what_is_no_request_to_this_service_is_refused_before_anybody_sees_it() 
         ("GET", "/", &two_hosts, 400),
         ("GET", "/", &[("host", "user@pay.example")], 400),
         ("GET", "/", &[("host", "pay.example/path")], 400),
+        ("GET", "http://user@pay.example/", &[("host", "pay.example")], 400),
     ] {
         let reply = forwarded(&url, Options::default(), request(method, target, lines)).await;
         assert_eq!(reply.status, status, "{method} {target} {lines:?}");
+        let code = if status == 400 { "MALFORMED_REQUEST" } else { "STREAMING_NOT_PROTECTED" };
+        assert_eq!(reply.code().as_deref(), Some(code), "{method} {target} {lines:?}");
         assert_eq!(reply.headers["content-type"], "application/problem+json");
     }
     assert_eq!(script.connections(), 0);

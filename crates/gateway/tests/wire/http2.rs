@@ -115,8 +115,12 @@ impl Frames {
 
     async fn request_to(&mut self, path: &str, flags: u8, more: &[(&str, &str)]) {
         let own = [(":method", "POST"), (":scheme", "http"), (":path", path)];
+        self.request_of(flags, &[&own, more].concat()).await;
+    }
+
+    async fn request_of(&mut self, flags: u8, fields: &[(&str, &str)]) {
         let mut payload = Vec::new();
-        for (name, value) in own.iter().chain(more) {
+        for (name, value) in fields {
             payload.push(0);
             for text in [name, value] {
                 let length = u8::try_from(text.len()).expect("short");
@@ -177,6 +181,38 @@ async fn a_host_other_than_the_authority_is_refused() {
         assert_eq!((kind, payload[0]), (HEADERS, BAD_REQUEST), "{fields:?}");
     }
     assert!(world.service.seen().is_empty());
+}
+
+#[tokio::test]
+async fn targets_that_http_1_would_refuse_are_refused() {
+    let world = World::new().await;
+    let targets = [
+        [(":method", "POST"), (":scheme", "http"), (":path", "*"), (":authority", "a")],
+        [(":method", "options"), (":scheme", "http"), (":path", "*"), (":authority", "a")],
+        [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "user@a")],
+        [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "user:word@a")],
+        [(":method", "POST"), (":scheme", "ftp"), (":path", "/"), (":authority", "a")],
+        [(":method", "GET"), (":scheme", "wss"), (":path", "/"), (":authority", "a")],
+    ];
+    for fields in targets {
+        let mut frames = Frames::new(&world).await;
+        frames.request_of(END_STREAM, &fields).await;
+        let (kind, payload) = frames.answer().await;
+        assert_eq!((kind, payload[0]), (HEADERS, BAD_REQUEST), "{fields:?}");
+        let (kind, problem) = frames.answer().await;
+        let problem: serde_json::Value = serde_json::from_slice(&problem).expect("JSON");
+        assert_eq!(kind, DATA);
+        assert_eq!(
+            (&problem["code"], &problem["retryable"]),
+            (&"MALFORMED_REQUEST".into(), &false.into()),
+            "{problem}"
+        );
+    }
+    assert!(world.service.seen().is_empty(), "{:?}", world.service.seen());
+    let plain = [(":method", "OPTIONS"), (":scheme", "HTTPS"), (":path", "*"), (":authority", "a")];
+    let mut frames = Frames::new(&world).await;
+    frames.request_of(END_STREAM, &plain).await;
+    assert_eq!(frames.answer().await.1[0], OK);
 }
 
 #[tokio::test]

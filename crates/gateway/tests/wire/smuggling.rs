@@ -10,6 +10,8 @@ async fn refused(bytes: impl AsRef<[u8]>, status: &str, word: &str) {
     assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
     assert!(answer.contains("application/problem+json") && answer.contains(word), "{answer}");
+    assert_eq!(answer.contains("\"MALFORMED_REQUEST\""), status == "400", "{answer}");
+    assert!(answer.contains("\"retryable\":false"), "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
     assert!(world.service.seen().is_empty(), "{:?}", world.service.seen());
 }
@@ -80,7 +82,11 @@ whole! {
     a_host_with_a_path: "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "400", "not a host";
     a_host_with_a_user: "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", "400", "not a host";
     a_target_for_another_host: "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "another host";
-    a_target_with_a_user: "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "another host";
+    a_target_with_a_user: "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", "400", "names a user";
+    a_target_with_a_user_and_no_host: "GET http://u@a/ HTTP/1.0\r\n\r\n", "400", "names a user";
+    a_target_with_a_fragment: "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", "400", "fragment";
+    a_query_with_a_fragment: "GET /a?b# HTTP/1.1\r\nHost: a\r\n\r\n", "400", "fragment";
+    a_url_with_a_fragment: "GET http://a#b HTTP/1.1\r\nHost: a\r\n\r\n", "400", "fragment";
     a_target_that_is_a_host: "GET evil HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
     a_target_that_is_the_same_host: "GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";
     a_target_of_another_scheme: "GET ftp://evil/x HTTP/1.1\r\nHost: a\r\n\r\n", "400", "neither a path";

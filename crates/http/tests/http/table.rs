@@ -46,7 +46,7 @@ async fn a_caller_that_cannot_be_told_from_others_is_refused_with_what_mends_it(
     for (name, value) in [("cookie", "session=1"), ("authorization", "AWS4-HMAC-SHA256 Credential=x")] {
         let reply = server.send(post("/charges").header(name, value).json("{}")).await;
         reply.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
-        assert!(reply.text().contains("rule for callers") && !reply.text().contains(value));
+        assert!(reply.text().contains("`Layer::callers`") && !reply.text().contains(value));
     }
     let twice = post("/charges").header("authorization", "Bearer a").header("authorization", "Bearer b");
     server.send(twice.json("{}")).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
