@@ -22,6 +22,7 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
     options.idle_timeout = table.limit("idle_timeout").unwrap_or(options.idle_timeout);
     options.write_timeout = table.limit("write_timeout").unwrap_or(options.write_timeout);
     options.connections_max = table.count("connections_max", 1).unwrap_or(options.connections_max);
+    options.requests_max = table.count("requests_max", 1).unwrap_or(options.requests_max);
     options.streams_max = table.count("streams_max", 1).unwrap_or(options.streams_max);
     options.headers_max = table.count("headers_max", 1).unwrap_or(options.headers_max);
     options.head_bytes_max = table.size("head_max").unwrap_or(options.head_bytes_max);

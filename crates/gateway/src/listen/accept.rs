@@ -8,6 +8,7 @@ use super::body::Body;
 use super::connection::Server;
 use super::error::Error;
 use super::options::Options;
+use super::places::{Place, Places};
 use super::tls::{Credentials, Fresh};
 use http::{Request, Response};
 use std::convert::Infallible;
@@ -18,7 +19,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 /// After the system refused to hand over a connection.
@@ -92,7 +93,7 @@ impl Bound {
     {
         let Self { listener, tls, options, .. } = self;
         let places_max = options.connections_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        let (drain, places) = (options.drain, Arc::new(Semaphore::new(places_max)));
+        let (drain, places) = (options.drain, Places::new(places_max));
         let server = Arc::new(Server::new(options, tls));
         let (tell, end) = watch::channel(End::Open);
         let mut stop = pin!(stop);
@@ -115,23 +116,19 @@ impl Bound {
             }
         }
         drop(listener);
-        let open = places_max - places.available_permits();
+        let open = places.taken();
         tell.send_replace(End::Soon);
-        let all = u32::try_from(places_max).unwrap_or(u32::MAX);
-        let is_drained = timeout(drain, places.acquire_many(all)).await.is_ok();
-        let cut_off = if is_drained { 0 } else { places_max - places.available_permits() };
+        let is_drained = timeout(drain, places.all_left()).await.is_ok();
+        let cut_off = if is_drained { 0 } else { places.taken() };
         tell.send_replace(End::Now);
         Drained { ended: open.saturating_sub(cut_off), cut_off }
     }
 }
 
 /// The next connection, once there is a place for it.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, Peer, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+async fn accept(listener: &TcpListener, places: &Places) -> io::Result<(TcpStream, Peer, Place)> {
     let (tcp, address) = listener.accept().await?;
+    let place = places.take(address.ip()).await;
     // Answers are written whole; waiting to fill a packet would only delay them.
     tcp.set_nodelay(true)?;
     let probing = socket2::TcpKeepalive::new().with_time(PROBE_AFTER);

@@ -7,7 +7,7 @@ use super::body::Body;
 use super::taking::Taking;
 use crate::wire::{Exchange, Refusal, Running, is_disguised};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -19,6 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// From where a request came: an extension of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub(super) struct Line {
     pub(super) peer: Peer,
     pub(super) certificate: Option<ClientCertificate>,
     pub(super) exchange: Arc<Exchange>,
+    /// For the requests of all connections.
+    pub(super) requests: Arc<Semaphore>,
     /// Where refusals are explained.
     pub(super) prefix: Arc<str>,
     pub(super) body_timeout: Duration,
@@ -65,12 +68,12 @@ pub(super) struct Answer {
     rest: Bytes,
     /// The stream of HTTP/2 that it goes by.
     taking: Option<Arc<Taking>>,
-    _running: Running,
+    _running: (Running, Option<OwnedSemaphorePermit>),
 }
 
 impl Answer {
-    fn new(body: semel_http::Body, running: Running) -> Self {
-        Self { body, rest: Bytes::new(), taking: Taking::here(), _running: running }
+    fn new(body: semel_http::Body, running: Running, place: Option<OwnedSemaphorePermit>) -> Self {
+        Self { body, rest: Bytes::new(), taking: Taking::here(), _running: (running, place) }
     }
 
     fn poll_piece(
@@ -101,11 +104,18 @@ where
 {
     let running = line.exchange.begin();
     let mut request = request.map(|incoming| Body::new(incoming, line.body_timeout));
-    let checked =
-        check_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
-    if let Err(refusal) = checked {
-        return Ok(refused(refusal, &line.prefix, false).map(|body| Answer::new(body, running)));
-    }
+    let place = Arc::clone(&line.requests).try_acquire_owned().map_err(|_| Refusal::Busy);
+    let checked = check_target(&request)
+        .and_then(|()| one_host(&request))
+        .and_then(|()| one_length(&request))
+        .and_then(|()| place);
+    let place = match checked {
+        Ok(place) => place,
+        Err(refusal) => {
+            let response = refused(refusal, &line.prefix, false);
+            return Ok(response.map(|body| Answer::new(body, running, None)));
+        }
+    };
     request.extensions_mut().insert(line.peer);
     if let Some(certificate) = line.certificate {
         request.extensions_mut().insert(certificate);
@@ -126,7 +136,7 @@ where
         line.exchange
             .decide(status == StatusCode::SWITCHING_PROTOCOLS || (is_connect && status.is_success()));
     }
-    Ok(response.map(|body| Answer::new(body, running)))
+    Ok(response.map(|body| Answer::new(body, running, Some(place))))
 }
 
 /// Whether the scanner waits for a decision after this request; it judges by the same.
@@ -197,6 +207,9 @@ fn refused(refusal: Refusal, prefix: &str, is_begun: bool) -> Response<semel_htt
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if refusal == Refusal::Busy {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     response
 }
 

@@ -6,6 +6,7 @@ use super::accept::End;
 use super::answer::{ClientCertificate, Line, Peer, answer};
 use super::body::Body;
 use super::options::Options;
+use super::places::{Connection, Place};
 use super::taking::Streams;
 use super::tls::Credentials;
 use crate::wire::{Exchange, Protocol, Scanner, Stream};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 /// HTTP/2 peers that answer no ping for this long, asked every so often, are gone.
@@ -41,6 +42,8 @@ pub(super) struct Server {
     tls: Option<Credentials>,
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
+    /// For the requests of all connections.
+    requests: Arc<Semaphore>,
 }
 
 /// A service as connections call it.
@@ -86,7 +89,8 @@ impl Server {
             .max_local_error_reset_streams(ERROR_STREAMS_MAX)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
-        Self { options, tls, http1, http2 }
+        let requests = Arc::new(Semaphore::new(options.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { options, tls, http1, http2, requests }
     }
 
     /// Serves one connection until it ends or is cut off.
@@ -95,7 +99,7 @@ impl Server {
         service: S,
         tcp: TcpStream,
         peer: Peer,
-        place: OwnedSemaphorePermit,
+        place: Place,
         mut end: watch::Receiver<End>,
     ) {
         let mut cut_off = end.clone();
@@ -111,7 +115,7 @@ impl Server {
         service: S,
         tcp: TcpStream,
         mut peer: Peer,
-        place: OwnedSemaphorePermit,
+        place: Place,
         end: &mut watch::Receiver<End>,
     ) {
         let Some(tls) = &self.tls else { return self.scanned(service, tcp, (peer, None), place, end).await };
@@ -132,13 +136,14 @@ impl Server {
         service: S,
         io: I,
         (peer, certificate): (Peer, Option<ClientCertificate>),
-        place: OwnedSemaphorePermit,
+        place: Place,
         end: &mut watch::Receiver<End>,
     ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let exchange = Arc::new(Exchange::default());
+        let connection = place.connection();
+        let exchange = Arc::clone(connection.exchange());
         let (scanner, patience) = (Scanner::new(self.options.limits()), self.options.patience());
         let prefix = self.options.prefix.get();
         let mut stream =
@@ -146,18 +151,26 @@ impl Server {
         let protocol = tokio::select! {
             biased;
             protocol = stream.protocol() => protocol,
+            () = connection.told_to_go() => Err(std::io::ErrorKind::Interrupted.into()),
             () = told(end, End::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
         };
-        let line = Line { peer, certificate, exchange, prefix, body_timeout: self.options.body_timeout };
+        let (requests, body_timeout) = (Arc::clone(&self.requests), self.options.body_timeout);
+        let line = Line { peer, certificate, exchange, requests, prefix, body_timeout };
         match protocol {
-            Ok(Protocol::Http1) => self.http1(service, stream, line, end).await,
-            Ok(Protocol::Http2) => self.http2(service, stream, line, end).await,
+            Ok(Protocol::Http1) => self.http1(service, stream, line, &connection, end).await,
+            Ok(Protocol::Http2) => self.http2(service, stream, line, &connection, end).await,
             Err(error) => tracing::trace!(peer = %peer.address, %error, "ended before a request"),
         }
     }
 
-    async fn http1<S, I>(&self, service: S, stream: Stream<I>, line: Line, end: &mut watch::Receiver<End>)
-    where
+    async fn http1<S, I>(
+        &self,
+        service: S,
+        stream: Stream<I>,
+        line: Line,
+        held: &Connection,
+        end: &mut watch::Receiver<End>,
+    ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -168,18 +181,26 @@ impl Server {
         let result = tokio::select! {
             biased;
             result = connection.as_mut() => result,
-            () = told(end, End::Soon) => {
+            () = goes(end, held) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
         };
+        // Whatever is left of it is a tunnel.
+        held.stay();
         if let Err(error) = result {
             tracing::debug!(%peer, %error, "connection broke");
         }
     }
 
-    async fn http2<S, I>(&self, service: S, stream: Stream<I>, line: Line, end: &mut watch::Receiver<End>)
-    where
+    async fn http2<S, I>(
+        &self,
+        service: S,
+        stream: Stream<I>,
+        line: Line,
+        held: &Connection,
+        end: &mut watch::Receiver<End>,
+    ) where
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -195,7 +216,7 @@ impl Server {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
-            () = idle(&exchange, self.options.idle_timeout) => {
+            () = idle_or_told(&exchange, self.options.idle_timeout, held) => {
                 connection.as_mut().graceful_shutdown();
                 // A client that has not even finished its handshake hears nothing of a friendly end.
                 let rest = connection.as_mut();
@@ -224,6 +245,22 @@ async fn idle(exchange: &Exchange, limit: Duration) {
         }
         before = Some((begun, written));
         sleep(limit).await;
+    }
+}
+
+/// Resolves once a connection is [idle](idle), or is to make room for another.
+async fn idle_or_told(exchange: &Exchange, limit: Duration, held: &Connection) {
+    tokio::select! {
+        () = idle(exchange, limit) => {}
+        () = held.told_to_go() => {}
+    }
+}
+
+/// Resolves once the end has come, or the connection is to make room for another.
+async fn goes(end: &mut watch::Receiver<End>, held: &Connection) {
+    tokio::select! {
+        () = told(end, End::Soon) => {}
+        () = held.told_to_go() => {}
     }
 }
 

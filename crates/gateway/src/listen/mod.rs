@@ -10,6 +10,7 @@ mod body;
 mod connection;
 mod error;
 mod options;
+mod places;
 mod taking;
 mod tls;
 

@@ -32,8 +32,10 @@ pub struct Options {
     pub head_bytes_max: usize,
     /// Header lines of a request. HTTP/2 counts bytes only.
     pub headers_max: usize,
-    /// Connections at a time; more wait in the system's queue.
+    /// Connections at a time. For one more, an idle one goes, of whoever has most; where none is idle it waits.
     pub connections_max: usize,
+    /// Requests at a time, of all connections together; more are refused.
+    pub requests_max: usize,
     /// Requests at a time on one HTTP/2 connection.
     pub streams_max: u32,
     /// What stands before the path at which problems are explained; see [`semel_http::Layer::publishing`].
@@ -97,6 +99,7 @@ impl Default for Options {
             head_bytes_max,
             headers_max,
             connections_max: 10_000,
+            requests_max: 4_096,
             streams_max: 128,
             prefix: Prefix::default(),
             drain: Duration::from_secs(30),

@@ -96,6 +96,8 @@ refusals! {
     HeadTimeout = 408, "The request line and headers did not come in time.";
     /// The body did not come in time, and the service had no answer without it.
     BodyTimeout = 408, "The request's body did not come in time.";
+    /// As many requests are being answered as there may be at once.
+    Busy = 503, "As many requests are being answered as are allowed at once.";
 }
 
 impl Refusal {
@@ -103,8 +105,13 @@ impl Refusal {
         match self.status() {
             408 => "Request Timeout",
             431 => "Request Header Fields Too Large",
+            503 => "Service Unavailable",
             _ => "Bad Request",
         }
+    }
+
+    fn code(self) -> Option<Code> {
+        [Code::Malformed, Code::Busy].into_iter().find(|code| code.status() == self.status())
     }
 
     /// The problem of RFC 9457. `prefix` is where the specification is published; `is_begun`: the request was handed to the
@@ -116,13 +123,12 @@ impl Refusal {
             "title": self.title(),
             "status": self.status(),
             "detail": format!("{} {passed} was passed on.", self.sentence()),
-            "retryable": self == Self::HeadTimeout,
+            "retryable": matches!(self, Self::HeadTimeout | Self::Busy),
         });
-        if self.status() == Code::Malformed.status() {
-            let code = Code::Malformed.as_str();
-            problem["type"] = format!("{prefix}{SPECIFICATION}#{code}").into();
-            problem["title"] = Code::Malformed.title().into();
-            problem["code"] = code.into();
+        if let Some(code) = self.code() {
+            problem["type"] = format!("{prefix}{SPECIFICATION}#{}", code.as_str()).into();
+            problem["title"] = code.title().into();
+            problem["code"] = code.as_str().into();
         }
         problem.to_string()
     }

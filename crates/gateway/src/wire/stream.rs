@@ -12,13 +12,13 @@ use super::exchange::Exchange;
 use super::patience::{Patience, ReadTimer, Wait, WriteTimer};
 use super::refusal::Refusal;
 use super::scanner::{Protocol, Scanner};
+use std::any::Any;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// What is read at once while a head is incomplete.
 const READ_BYTES: usize = 4 * 1024;
@@ -39,7 +39,7 @@ pub(crate) struct Stream<I> {
     /// Where refusals are explained.
     prefix: Arc<str>,
     /// This connection's place among those that are allowed; a tunnel keeps it.
-    _place: OwnedSemaphorePermit,
+    _place: Box<dyn Any + Send + Sync>,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
@@ -49,7 +49,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         exchange: Arc<Exchange>,
         patience: Patience,
         prefix: Arc<str>,
-        place: OwnedSemaphorePermit,
+        place: impl Any + Send + Sync,
     ) -> Self {
         Self {
             io,
@@ -62,7 +62,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             write_timer: WriteTimer::new(patience.write),
             closing: None,
             prefix,
-            _place: place,
+            _place: Box::new(place),
         }
     }
 

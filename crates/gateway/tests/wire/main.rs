@@ -4,6 +4,7 @@ mod differential;
 mod drain;
 mod http2;
 mod ordinary;
+mod places;
 mod scanning;
 mod slow;
 mod smuggling;

@@ -1,0 +1,190 @@
+//! Who holds the places for connections, and whose goes when there is none for another.
+//!
+//! What lives here: the open connections of a socket, by the address that each came from. What must never: a connection that is
+//! ended while a request is being answered on it.
+
+use crate::wire::Exchange;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// Between two looks for a connection that could go, while all were busy.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The places for connections on one socket.
+pub(super) struct Places {
+    free: Arc<Semaphore>,
+    open: Arc<Mutex<Open>>,
+    total: usize,
+}
+
+#[derive(Default)]
+struct Open {
+    connections: HashMap<u64, Arc<Connection>>,
+    opened: u64,
+}
+
+/// A connection that has a place.
+pub(super) struct Connection {
+    /// Where it came from.
+    network: IpAddr,
+    exchange: Arc<Exchange>,
+    /// It may be told to go once: not twice, and not any more once it speaks another protocol.
+    may_go: AtomicBool,
+    go: Notify,
+}
+
+/// A connection's place, until it is dropped.
+pub(super) struct Place {
+    connection: Arc<Connection>,
+    number: u64,
+    open: Arc<Mutex<Open>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Places {
+    pub(super) fn new(total: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(total)), open: Arc::default(), total }
+    }
+
+    /// A place for a connection from `address`, as soon as there is one. Where all are taken, a connection goes on which nothing is
+    /// being answered: of those whose network holds the most places, the one that was opened first.
+    pub(super) async fn take(&self, address: IpAddr) -> Place {
+        let permit = loop {
+            if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+                break permit;
+            }
+            self.make_room();
+            let waiting = Arc::clone(&self.free).acquire_owned();
+            if let Ok(Ok(permit)) = timeout(LOOK_AGAIN, waiting).await {
+                break permit;
+            }
+        };
+        let connection = Arc::new(Connection {
+            network: network(address),
+            exchange: Arc::default(),
+            may_go: AtomicBool::new(true),
+            go: Notify::new(),
+        });
+        let mut open = lock(&self.open);
+        let number = open.opened;
+        open.opened += 1;
+        open.connections.insert(number, Arc::clone(&connection));
+        drop(open);
+        Place { connection, number, open: Arc::clone(&self.open), _permit: permit }
+    }
+
+    fn make_room(&self) {
+        let open = lock(&self.open);
+        let mut held: HashMap<IpAddr, usize> = HashMap::new();
+        for connection in open.connections.values() {
+            *held.entry(connection.network).or_default() += 1;
+        }
+        let idle = open.connections.iter().filter(|(_, connection)| connection.may_go());
+        let goes =
+            idle.max_by_key(|(number, connection)| (held[&connection.network], std::cmp::Reverse(**number)));
+        if let Some((_, connection)) = goes {
+            connection.may_go.store(false, Ordering::Release);
+            connection.go.notify_one();
+        }
+    }
+
+    /// How many are taken.
+    pub(super) fn taken(&self) -> usize {
+        self.total - self.free.available_permits()
+    }
+
+    /// Waits until none is taken.
+    pub(super) async fn all_left(&self) {
+        let all = u32::try_from(self.total).unwrap_or(u32::MAX);
+        let _ = self.free.acquire_many(all).await;
+    }
+}
+
+impl Connection {
+    /// Its requests and responses.
+    pub(super) fn exchange(&self) -> &Arc<Exchange> {
+        &self.exchange
+    }
+
+    /// Resolves once it is to make room for another.
+    pub(super) async fn told_to_go(&self) {
+        self.go.notified().await;
+    }
+
+    /// What follows on it are not requests.
+    pub(super) fn stay(&self) {
+        self.may_go.store(false, Ordering::Release);
+    }
+
+    fn may_go(&self) -> bool {
+        self.may_go.load(Ordering::Acquire) && self.exchange.begun() == self.exchange.finished()
+    }
+}
+
+impl Place {
+    pub(super) fn connection(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.open).connections.remove(&self.number);
+    }
+}
+
+fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    // Every change is whole: a panic elsewhere leaves it usable.
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whose an address is: of IPv6, a client has 64 bits to choose from.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[tokio::test]
+    async fn of_the_idle_the_first_of_whoever_holds_most_goes() {
+        let places = Places::new(4);
+        let one = places.take(address("192.0.2.1")).await;
+        let busy = places.take(address("2001:db8::1")).await;
+        let second = places.take(address("2001:db8::2")).await;
+        let third = places.take(address("2001:db8::3")).await;
+        let running = busy.connection().exchange().begin();
+        let wanted = places.take(address("192.0.2.9"));
+        let goes = async {
+            second.connection().told_to_go().await;
+            drop(second);
+        };
+        let (_new, ()) = tokio::join!(wanted, goes);
+        // Now the next: of two that hold as many there is one idle, and the other has been there for longer.
+        drop(running);
+        let wanted = places.take(address("192.0.2.9"));
+        let goes = async {
+            busy.connection().told_to_go().await;
+            drop(busy);
+        };
+        let (_new, ()) = tokio::join!(wanted, goes);
+        assert!(one.connection().may_go() && third.connection().may_go());
+        assert_eq!(places.taken(), 4);
+    }
+}

@@ -1,0 +1,90 @@
+//! More connections and requests than there is room for.
+
+use crate::world::{Client, World, get, options, within};
+use semel_gateway::listen::Options;
+use tokio::net::TcpSocket;
+
+async fn connect_from(world: &World, address: &str) -> Client {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(format!("{address}:0").parse().expect("an address")).expect("an address of this machine");
+    Client { tcp: within(socket.connect(world.address)).await.expect("it listens") }
+}
+
+/// A connection that has been used, and is kept.
+async fn kept(world: &World, address: &str) -> Client {
+    let mut client = connect_from(world, address).await;
+    asks(&mut client, "/").await;
+    client
+}
+
+async fn asks(client: &mut Client, path: &str) {
+    client.send(get(path)).await;
+    client.until(&format!("GET {path} ")).await;
+}
+
+#[tokio::test]
+async fn one_address_that_keeps_every_connection_keeps_nobody_else_out() {
+    let world = World::with(Options { connections_max: 4, ..options() }).await;
+    let mut other = kept(&world, "127.0.0.2").await;
+    let mut first = kept(&world, "127.0.0.1").await;
+    let mut second = kept(&world, "127.0.0.1").await;
+    let mut busy = connect_from(&world, "127.0.0.1").await;
+    busy.send(get("/hang")).await;
+    within(async {
+        while world.service.lines().len() < 4 {
+            world.service.arrived.notified().await;
+        }
+    })
+    .await;
+    let mut new = kept(&world, "127.0.0.3").await;
+    assert_eq!(first.rest().await, "", "the oldest of whoever has most is closed");
+    let mut newer = kept(&world, "127.0.0.3").await;
+    assert_eq!(second.rest().await, "", "the next one");
+    // What runs is not ended, and who has less stays.
+    for client in [&mut other, &mut new, &mut newer] {
+        asks(client, "/again").await;
+    }
+    world.service.release();
+    busy.until("GET /hang ").await;
+}
+
+#[tokio::test]
+async fn a_tunnel_is_not_closed_for_another_connection() {
+    let world = World::with(Options { connections_max: 2, ..options() }).await;
+    let mut tunnel = connect_from(&world, "127.0.0.1").await;
+    tunnel.send("GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n").await;
+    tunnel.until("\r\n\r\n").await;
+    let mut idle = kept(&world, "127.0.0.1").await;
+    kept(&world, "127.0.0.1").await;
+    assert_eq!(idle.rest().await, "");
+    tunnel.send("still there").await;
+    tunnel.until("still there").await;
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limit_of_all_connections_are_refused_until_others_have_ended() {
+    let world = World::with(Options { requests_max: 1, ..options() }).await;
+    let mut running = world.connect().await;
+    running.send(get("/hang")).await;
+    within(world.service.arrived.notified()).await;
+    let mut client = world.connect().await;
+    client.send(get("/")).await;
+    let refused = client.until("\"}").await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
+    for part in ["\"code\":\"GATEWAY_BUSY\"", "\"retryable\":true"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    assert_eq!(world.service.lines(), ["GET /hang"]);
+    world.service.release();
+    running.until("GET /hang ").await;
+    within(async {
+        loop {
+            let mut client = world.connect().await;
+            client.send(get("/")).await;
+            if client.until("\r\n\r\n").await.starts_with("HTTP/1.1 200 ") {
+                break;
+            }
+        }
+    })
+    .await;
+}
