@@ -128,7 +128,7 @@ pub(super) async fn exchange(
     }
     lent.told(&response);
     let is_timed = is_protected && !is_endless(response.headers());
-    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.rest()))))
+    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.remaining()))))
 }
 
 /// The request as HTTP/1.1 has it: with a `Host`, with a length where a body is expected and there is none, and in chunks
