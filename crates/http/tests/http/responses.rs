@@ -147,3 +147,21 @@ async fn an_operation_is_not_shown_where_there_is_no_room_for_its_result() {
     drop((first, unread));
     assert_eq!(read(look().await.expect("an answer")).await.json()["result"]["status"], 200);
 }
+
+#[tokio::test]
+async fn a_layer_that_takes_the_place_of_another_shares_its_memory() {
+    let (calls, before) = (Calls::default(), layer(1024).await);
+    let answer = |_, _| async { bytes(200).into_response() };
+    let old = app(before.clone(), &calls, answer);
+    let mut unread = Vec::new();
+    for number in 1..=3 {
+        unread.push(ask(&old, number).await);
+    }
+    let new = app(layer(1024).await.sharing_memory_with(&before), &calls, answer);
+    assert!(read(ask(&new, 4).await).await.body == bytes(200));
+    read(ask(&new, 4).await).await.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
+    drop(unread);
+    for is_replay in [false, true] {
+        assert_eq!(read(ask(&new, 5).await).await.is_replay(), is_replay);
+    }
+}
