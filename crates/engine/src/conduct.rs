@@ -18,7 +18,9 @@ use semel_core::machine;
 use semel_core::outcome::Outcome;
 use semel_core::record::Record;
 use semel_core::store::Reading;
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -35,12 +37,30 @@ pub struct Ended<L = ()> {
     pub local: L,
     /// Why, in a few words for the record's history, which is what an operator goes by; empty where the state says it all.
     pub why: Cow<'static, str>,
+    held: Held,
+}
+
+/// What is dropped once an ending is stored, whatever it is.
+#[derive(Default)]
+struct Held(Option<Box<dyn Any + Send>>);
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Held(something)" } else { "Held(nothing)" })
+    }
 }
 
 impl<L> Ended<L> {
     /// Without a word about why.
     pub const fn new(ending: Ending, local: L) -> Self {
-        Self { ending, local, why: Cow::Borrowed("") }
+        Self { ending, local, why: Cow::Borrowed(""), held: Held(None) }
+    }
+
+    /// The same, and drops `held` as soon as the ending is stored, or never will be. For whoever counts the memory that an outcome
+    /// takes: it is held until then, also where the caller has been answered without it.
+    #[must_use]
+    pub fn holding(self, held: impl Any + Send) -> Self {
+        Self { held: Held(Some(Box::new(held))), ..self }
     }
 
     /// The same, and why. Nothing of a request or response belongs in there.
@@ -155,7 +175,7 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
 
 /// Stores the ending; tells the caller once it is stored, or once it has waited long enough, and goes on trying.
 async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ended: Ended<L>) {
-    let Ended { ending, local, why } = ended;
+    let Ended { ending, local, why, held: _held } = ended;
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
     let repeatable = || telling::is_repeatable(node, &ownership.record());

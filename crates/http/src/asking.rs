@@ -183,7 +183,7 @@ impl Asking {
         };
         Err(match read {
             Read::Whole(whole) => return Ok(whole),
-            Read::Over(_) => too_large(max).into(),
+            Read::Over => too_large(max).into(),
             Read::Broken(error) => {
                 if error.is::<NoRoom>() {
                     return Err(busy().into());

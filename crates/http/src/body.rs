@@ -3,7 +3,9 @@
 //! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
 
 use crate::clean::Clean;
-use crate::room::Place;
+use crate::held::Held;
+use crate::response_room::{self, ResponsePlace};
+use crate::room::{NoRoom, Place};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -22,13 +24,15 @@ pub struct Body(Kind);
 
 enum Kind {
     Whole(Whole),
+    /// A response that was read, and is counted until its client has it.
+    Held(Held, Option<HeaderMap>),
     Live(Live),
 }
 
 /// A body that still comes.
 struct Live {
     /// What came already.
-    came: Bytes,
+    came: Held,
     rest: UnsyncBoxBody<Bytes, BoxError>,
     /// What its trailers must not say.
     clean: Option<Clean>,
@@ -46,10 +50,29 @@ pub(crate) struct Whole {
 /// What came of reading a body.
 pub(crate) enum Read {
     Whole(Whole),
-    /// It is longer than allowed. Nothing of it is lost, but for trailers that only Semel may send.
-    Over(Body),
+    /// It is longer than allowed.
+    Over,
     /// It broke off, did not end in time, or found no room.
     Broken(BoxError),
+}
+
+/// What came of reading a response.
+pub(crate) enum ReadResponse {
+    /// With room for as much again as it takes: what is stored of it.
+    Whole(Whole, ResponsePlace),
+    /// It is longer than is kept, or found no room. Nothing of it is lost, but for trailers that only Semel may send.
+    Over(Body, Why),
+    /// It broke off.
+    Broken(BoxError),
+}
+
+/// Why a response is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It is longer than is kept, or need not end.
+    TooLong,
+    /// There was no room for it.
+    NoRoom,
 }
 
 impl Body {
@@ -59,13 +82,14 @@ impl Body {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Self::resumed(Bytes::new(), body)
+        Self::resumed(Bytes::new().into(), body)
     }
 
     /// The same, without what its trailers must not say.
     pub(crate) fn cleaned(mut self, clean: Clean) -> Self {
         match &mut self.0 {
             Kind::Whole(whole) => whole.clean(clean),
+            Kind::Held(_, trailers) => clean_trailers(trailers, clean),
             Kind::Live(live) => live.clean = Some(clean),
         }
         self
@@ -75,15 +99,29 @@ impl Body {
         Self(Kind::Whole(whole))
     }
 
+    /// A response that was read within `place`.
+    pub(crate) fn held(Whole { data, trailers, .. }: Whole, mut place: ResponsePlace) -> Self {
+        place.shrink_to(data.len());
+        Self(Kind::Held(Held::new([data], Some(place)), trailers))
+    }
+
+    /// The same, counted in `place` until its client has it. One that still comes is not. Fails where there is no room for it.
+    pub(crate) fn held_in(self, mut place: ResponsePlace) -> Result<Self, NoRoom> {
+        let Kind::Whole(whole) = self.0 else { return Ok(self) };
+        place.try_grow_to(whole.data.len())?;
+        Ok(Self::held(whole, place))
+    }
+
     /// The bytes of a body that was read.
     pub(crate) fn data(&self) -> Option<Bytes> {
         match &self.0 {
             Kind::Whole(whole) => Some(whole.data.clone()),
+            Kind::Held(held, _) => held.data(),
             Kind::Live(_) => None,
         }
     }
 
-    fn resumed<B>(came: Bytes, rest: B) -> Self
+    fn resumed<B>(came: Held, rest: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -119,9 +157,9 @@ where
                 {
                     return Read::Broken(no_room.into());
                 }
-                came.push(data);
+                came.push(data, 0);
                 if came.len() > max {
-                    return Read::Over(Body::resumed(came.into_bytes(), body).cleaned(Clean::All));
+                    return Read::Over;
                 }
             }
             Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
@@ -135,14 +173,71 @@ where
     Read::Whole(Whole { data: came.into_bytes(), trailers, place: place.map(Arc::new) })
 }
 
+/// Reads the `body` of a response to its end, unless it is longer than `max` bytes, or than there is room for.
+pub(crate) async fn read_response<B>(body: B, max: usize, mut place: ResponsePlace) -> ReadResponse
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut body = Box::pin(body);
+    // Room for all of it is asked for at once where its length is known: whoever waits for more holds what it has.
+    let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let announced = announced.filter(|bytes| *bytes <= max).unwrap_or_default();
+    let (mut came, mut capacity, mut patience) = (Came::default(), 0, place.patience());
+    let mut trailers: Option<HeaderMap> = None;
+    while let Some(frame) = body.frame().await.map(|frame| frame.map_err(Into::into)) {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return ReadResponse::Broken(error),
+        };
+        match frame.into_data().map_err(Frame::into_trailers) {
+            Ok(data) => {
+                let total = came.len() + data.len();
+                if total > capacity {
+                    let is_last = body.is_end_stream();
+                    capacity = if is_last { total } else { announced.max((2 * total).min(max)).max(total) };
+                }
+                let why = if total > max {
+                    Some(Why::TooLong)
+                } else if place.grow_to(room_for(capacity), &mut patience).await.is_err() {
+                    Some(Why::NoRoom)
+                } else {
+                    None
+                };
+                if let Some(why) = why {
+                    place.shrink_to(came.len());
+                    let held = Held::new([came.into_bytes(), data], Some(place));
+                    return ReadResponse::Over(Body::resumed(held, body).cleaned(Clean::All), why);
+                }
+                came.push(data, capacity);
+            }
+            Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
+            Err(Err(_)) => {}
+        }
+        if body.is_end_stream() {
+            break;
+        }
+    }
+    ReadResponse::Whole(Whole { data: came.into_bytes(), trailers, place: None }, place)
+}
+
+/// What is taken for a response of this many bytes: as much again for what is stored of it, beyond what every request has.
+fn room_for(bytes: usize) -> usize {
+    if bytes <= response_room::FIRST_BYTES { bytes } else { bytes.saturating_mul(2) }
+}
+
 impl Whole {
     /// Takes off what its trailers must not say.
     pub(crate) fn clean(&mut self, clean: Clean) {
-        if let Some(trailers) = &mut self.trailers {
-            clean.from(trailers);
-        }
-        self.trailers.take_if(|trailers| trailers.is_empty());
+        clean_trailers(&mut self.trailers, clean);
     }
+}
+
+fn clean_trailers(trailers: &mut Option<HeaderMap>, clean: Clean) {
+    if let Some(trailers) = trailers {
+        clean.from(trailers);
+    }
+    trailers.take_if(|trailers| trailers.is_empty());
 }
 
 /// What came so far. A body of one piece is not copied.
@@ -157,11 +252,13 @@ impl Came {
         self.first.len() + self.joined.len()
     }
 
-    fn push(&mut self, data: Bytes) {
+    /// `capacity`: how long it may become, where that is known.
+    fn push(&mut self, data: Bytes, capacity: usize) {
         if self.len() == 0 {
             self.first = data;
             return;
         }
+        self.joined.reserve(capacity.saturating_sub(self.joined.len()).max(data.len()));
         if self.joined.is_empty() {
             self.joined.extend_from_slice(&std::mem::take(&mut self.first));
         }
@@ -181,40 +278,39 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let (data, rest) = match &mut self.0 {
-            Kind::Whole(Whole { data, .. }) => (data, None),
-            Kind::Live(Live { came, rest, clean }) => (came, Some((rest, *clean))),
+        let piece = match &mut self.0 {
+            Kind::Whole(Whole { data, .. }) => (!data.is_empty()).then(|| std::mem::take(data)),
+            Kind::Held(held, _) => held.next_piece(),
+            Kind::Live(Live { came, .. }) => came.next_piece(),
         };
-        if !data.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))));
+        if let Some(piece) = piece {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
-        if let Some((rest, clean)) = rest {
-            let frame = ready!(Pin::new(rest).poll_frame(context));
-            return Poll::Ready(match (frame, clean) {
-                (Some(Ok(frame)), Some(clean)) => clean.frame(frame).map(Ok),
-                (frame, _) => frame,
-            });
-        }
-        let Kind::Whole(Whole { trailers, .. }) = &mut self.0 else { return Poll::Ready(None) };
+        let trailers = match &mut self.0 {
+            Kind::Live(Live { rest, clean, .. }) => {
+                let frame = ready!(Pin::new(rest).poll_frame(context));
+                return Poll::Ready(match (frame, clean) {
+                    (Some(Ok(frame)), Some(clean)) => clean.frame(frame).map(Ok),
+                    (frame, _) => frame,
+                });
+            }
+            Kind::Whole(Whole { trailers, .. }) | Kind::Held(_, trailers) => trailers,
+        };
         Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Whole(Whole { data, trailers, .. }) => data.is_empty() && trailers.is_none(),
+            Kind::Held(held, trailers) => held.is_empty() && trailers.is_none(),
             Kind::Live(Live { came, rest, .. }) => came.is_empty() && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Whole(Whole { data, trailers: None, .. }) => SizeHint::with_exact(data.len() as u64),
-            // A length would have HTTP/1 end the message before its trailers.
-            Kind::Whole(Whole { data, trailers: Some(_), .. }) => {
-                let mut hint = SizeHint::new();
-                hint.set_lower(data.len() as u64);
-                hint
-            }
+            Kind::Whole(Whole { data, trailers, .. }) => whole_hint(data.len(), trailers.is_some()),
+            Kind::Held(held, trailers) => whole_hint(held.len(), trailers.is_some()),
             Kind::Live(Live { came, rest, .. }) => {
                 let (rest, came) = (rest.size_hint(), came.len() as u64);
                 let mut hint = SizeHint::new();
@@ -228,11 +324,22 @@ impl http_body::Body for Body {
     }
 }
 
+fn whole_hint(bytes: usize, has_trailers: bool) -> SizeHint {
+    if !has_trailers {
+        return SizeHint::with_exact(bytes as u64);
+    }
+    // A length would have HTTP/1 end the message before its trailers.
+    let mut hint = SizeHint::new();
+    hint.set_lower(bytes as u64);
+    hint
+}
+
 /// How long it is, never what is in it.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Whole(whole) => write!(f, "Body({} bytes)", whole.data.len()),
+            Kind::Held(held, _) => write!(f, "Body({} bytes)", held.len()),
             Kind::Live(_) => f.write_str("Body(live)"),
         }
     }

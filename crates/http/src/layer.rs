@@ -6,6 +6,7 @@
 use crate::caller::{Callers, NotIdentified, TenantOf};
 use crate::observe::{Event, Observer, Seen, Unobserved, What, Would};
 use crate::problem::{Code, Problem};
+use crate::response_room::ResponseRoom;
 use crate::room::Room;
 use crate::route::{Ready, Routes};
 use crate::service::Service;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) judging: Arc<Semaphore>,
     /// For bodies of requests that are to be done once.
     pub(crate) room: Room,
+    /// For the responses to them.
+    pub(crate) responses: ResponseRoom,
     /// How long such a body may take to come.
     pub(crate) body_time_max: Duration,
 }
@@ -56,8 +59,10 @@ pub(crate) struct Shared {
 const JUDGED_KIB_MAX: usize = 64 * 1024;
 
 impl Layer {
-    /// How many bytes of request bodies are held at once, unless [otherwise said](Self::bodies_bytes_max). 256 MiB.
-    pub const BODIES_BYTES_MAX: usize = 256 << 20;
+    /// How many bytes of request bodies are held at once, unless [otherwise said](Self::bodies_bytes_max). 128 MiB.
+    pub const BODIES_BYTES_MAX: usize = 128 << 20;
+    /// How many bytes of responses are held at once, unless [otherwise said](Self::responses_bytes_max). 96 MiB.
+    pub const RESPONSES_BYTES_MAX: usize = 96 << 20;
     /// How long such a body may take to come, unless [otherwise said](Self::body_time_max). Long enough for 10 MiB over the
     /// slowest of lines: 5 minutes.
     pub const BODY_TIME_MAX: Duration = Duration::from_mins(5);
@@ -90,6 +95,7 @@ impl Layer {
             observer: Arc::new(Unobserved),
             judging: Arc::new(Semaphore::new(JUDGED_KIB_MAX)),
             room: Room::new(Self::BODIES_BYTES_MAX),
+            responses: ResponseRoom::new(Self::RESPONSES_BYTES_MAX),
             body_time_max: Self::BODY_TIME_MAX,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -135,11 +141,23 @@ impl Layer {
     }
 
     /// How many bytes of request bodies are held at once, over all routes: those of requests with a key, which are read
-    /// before they run, and held while they do. 256 MiB otherwise. A body for which no room is found within a few
+    /// before they run, and held while they do. 128 MiB otherwise. A body for which no room is found within a few
     /// seconds is refused with 503; each body's own limit is [`Terms::request_bytes_max`].
     #[must_use]
     pub fn bodies_bytes_max(self, bytes: usize) -> Self {
         self.with(|shared| shared.room = Room::new(bytes))
+    }
+
+    /// How many bytes of responses to requests with a key are held at once, over all routes: while they are read to be stored,
+    /// while they are stored, and until their clients have read them, replays included. 96 MiB otherwise.
+    ///
+    /// Each request takes 8 KiB before it runs; where there is no room for that within a few seconds, it is refused with 503 and
+    /// nothing is run. A response takes twice its length until it is stored. One that finds no room in half a second is stored
+    /// without its body, as one over [`Terms::response_bytes_max`] is, and passed on to its client; of gRPC its outcome is in
+    /// doubt then, since its status comes last. A replay that finds no room is refused with 503.
+    #[must_use]
+    pub fn responses_bytes_max(self, bytes: usize) -> Self {
+        self.with(|shared| shared.responses = ResponseRoom::new(bytes))
     }
 
     /// How long such a body may take to come, from its first byte to its last; 408 after that. 5 minutes otherwise. How long
@@ -147,6 +165,20 @@ impl Layer {
     #[must_use]
     pub fn body_time_max(self, span: Duration) -> Self {
         self.with(|shared| shared.body_time_max = span)
+    }
+
+    /// Shares the memory for requests and responses with `before`, where both have the same limits. For a layer that takes the
+    /// place of another while requests are still running there: without this, both together could hold twice as much.
+    #[must_use]
+    pub fn sharing_memory_with(self, before: &Self) -> Self {
+        self.with(|shared| {
+            if shared.room.is_as_large_as(&before.shared.room) {
+                shared.room = before.shared.room.clone();
+            }
+            if shared.responses.is_as_large_as(&before.shared.responses) {
+                shared.responses = before.shared.responses.clone();
+            }
+        })
     }
 
     /// Who is told what becomes of each request. Nobody otherwise.

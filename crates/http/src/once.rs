@@ -11,6 +11,8 @@ use crate::handle::Handle;
 use crate::observe::{UnderWay, What};
 use crate::problem::{Code, Problem};
 use crate::response::{self, Local};
+use crate::response_room::ResponsePlace;
+use crate::room::NoRoom;
 use crate::service::pass;
 use crate::telling::{self, Speaker};
 use crate::terms::StoreDown;
@@ -20,19 +22,29 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use semel::core::id::OperationId;
 use semel::core::key::Key;
+use semel::core::outcome;
 use semel::core::record::StateName;
 use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
 use semel::{Answer, Attempt, Ended, Error, Replayed, Told};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
 /// What an attempt needs, until somebody takes it. There is one, so that a request is handed on once at most.
-struct Load<S>(Arc<Mutex<Option<(S, Parts, Whole)>>>);
+struct Load<S>(Arc<Mutex<Option<Loaded<S>>>>);
+
+struct Loaded<S> {
+    inner: S,
+    parts: Parts,
+    whole: Whole,
+    /// For the response.
+    place: ResponsePlace,
+}
 
 impl<S> Load<S> {
-    fn take(&self) -> Option<(S, Parts, Whole)> {
+    fn take(&self) -> Option<Loaded<S>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -53,10 +65,13 @@ impl Asking {
         R::Error: Into<BoxError>,
     {
         let Prepared { intent, scope, operation, key, whole, is_async } = prepared;
+        let Ok(place) = self.shared.responses.reserve().await else {
+            return Ok(self.refuse(busy(), None));
+        };
         let terms = &self.ready.terms;
         let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
         let retry = is_asked_about.then(|| parts.clone());
-        let load = Load(Arc::new(Mutex::new(Some((inner, parts, whole)))));
+        let load = Load(Arc::new(Mutex::new(Some(Loaded { inner, parts, whole, place }))));
         let (begun, began) = oneshot::channel();
         let asked_with = key.clone();
         let work = {
@@ -71,9 +86,7 @@ impl Asking {
                     let _ = begun.send(attempt.operation_id());
                     let speaker = Speaker { shared: &shared, ready: &ready, form, operation };
                     match load.take() {
-                        Some((inner, parts, whole)) => {
-                            run(inner, parts, whole, &key, attempt, &speaker).await
-                        }
+                        Some(loaded) => run(loaded, &key, attempt, &speaker).await,
                         // It was handed on already, or will never be: by this attempt nothing is sent.
                         None => speaker.unsent(attempt.operation_id()),
                     }
@@ -101,14 +114,16 @@ impl Asking {
             Err(error) => {
                 if is_out_of_reach(&error)
                     && terms.store_down == StoreDown::PassUnprotected
-                    && let Some((inner, parts, whole)) = load.take()
+                    && let Some(Loaded { inner, parts, whole, .. }) = load.take()
                 {
                     return Box::pin(self.fail_open(inner, parts, whole)).await;
                 }
                 return Ok(self.refuse_about(telling::error(&error), None, None, Some(&asked_with)));
             }
         };
-        Ok(self.answer(answer, retry, &scope, &asked_with, operation).await)
+        // Taken by the attempt, where this call ran one.
+        let place = load.take().map(|loaded| loaded.place);
+        Ok(self.answer(answer, retry, place, &scope, &asked_with, operation).await)
     }
 
     fn speaker(&self, operation: Operation) -> Speaker<'_> {
@@ -119,6 +134,7 @@ impl Asking {
         &self,
         answer: Answer<Local>,
         retry: Option<Parts>,
+        place: Option<ResponsePlace>,
         scope: &Scope,
         key: &Key,
         operation: Operation,
@@ -132,9 +148,14 @@ impl Asking {
                 speaker.ran(id, ran)
             }
             Told::Replayed(replayed) => {
-                let (response, what) = Box::pin(self.replayed(id, &replayed, retry, &speaker)).await;
-                self.shared.tell_about(&self.ready, what, Some(id), None);
-                response
+                let place = place.unwrap_or_else(|| self.shared.responses.place());
+                match Box::pin(self.replayed(id, &replayed, retry, place, &speaker)).await {
+                    Ok((response, what)) => {
+                        self.shared.tell_about(&self.ready, what, Some(id), None);
+                        response
+                    }
+                    Err(NoRoom) => self.refuse_about(busy().about(id), None, Some(id), Some(key)),
+                }
             }
             told => {
                 let problem = speaker.refusal(id, &told);
@@ -144,8 +165,25 @@ impl Asking {
         }
     }
 
-    /// A stored outcome, where it may be had and is there.
+    /// A stored outcome, where it may be had and is there, and there is room for it until its client has it.
     async fn replayed(
+        &self,
+        id: OperationId,
+        replayed: &Replayed,
+        retry: Option<Parts>,
+        mut place: ResponsePlace,
+        speaker: &Speaker<'_>,
+    ) -> Result<(Response<Body>, What), NoRoom> {
+        // Before anybody is asked, and without a wait: it is in memory already.
+        if let outcome::Body::Kept(data) = &replayed.outcome.body {
+            place.try_grow_to(data.len())?;
+        }
+        let (response, what) = self.replayed_uncounted(id, replayed, retry, speaker).await;
+        let (parts, body) = response.into_parts();
+        Ok((Response::from_parts(parts, body.held_in(place)?), what))
+    }
+
+    async fn replayed_uncounted(
         &self,
         id: OperationId,
         replayed: &Replayed,
@@ -226,6 +264,16 @@ fn about(id: OperationId, retry: &Parts) -> Parts {
     retry
 }
 
+/// That a second is enough is a guess, and a better one than none.
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
+/// There is no room for the response.
+pub(crate) fn busy() -> Problem {
+    let detail = "Too many responses are being sent at once, and there was no room for the one to this request. Nothing was run; \
+                  retry later, with the same key.";
+    Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
+}
+
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// Whether the store could not be asked, and surely has no claim of this request. What it refuses, or what is shut down, is no
@@ -241,20 +289,14 @@ fn is_out_of_reach(error: &Error) -> bool {
 }
 
 /// One attempt: the inner service's call, and what its response means.
-async fn run<S, R>(
-    mut inner: S,
-    parts: Parts,
-    whole: Whole,
-    key: &Key,
-    attempt: Attempt,
-    speaker: &Speaker<'_>,
-) -> Ended<Local>
+async fn run<S, R>(loaded: Loaded<S>, key: &Key, attempt: Attempt, speaker: &Speaker<'_>) -> Ended<Local>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,
     S::Error: Into<BoxError>,
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
+    let Loaded { mut inner, parts, whole, place } = loaded;
     let method = parts.method.clone();
     let id = attempt.operation_id();
     let class = attempt.class();
@@ -262,7 +304,7 @@ where
     let request = request::hand_on(parts, whole, key, class, &handle);
     let called = inner.call(request).await.map_err(|error| Failure::told_by(&*error.into()));
     match called {
-        Ok(response) => response::ended(response, &method, &handle, speaker).await,
+        Ok(response) => response::ended(response, &method, &handle, place, speaker).await,
         Err(failure) if failure.nothing_was_sent() => speaker.unreachable(failure, id),
         Err(failure) => response::failed(failure),
     }

@@ -7,6 +7,7 @@ use crate::body::Body;
 use crate::caller::{Callers, NotIdentified};
 use crate::layer::{Shared, not_identified};
 use crate::names;
+use crate::once::busy;
 use crate::problem::{Code, Form, Problem, SPECIFICATION};
 use crate::rebuild;
 use crate::response;
@@ -73,8 +74,17 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     // Where somebody is to be asked before a replay, this is no way around it.
     let is_asked_about = ready.map_or(shared.routes.ask(), |ready| ready.terms.authorize.is_some());
     let may_see = is_known && !is_asked_about;
+    let mut place = shared.responses.place();
+    if let (Some(outcome), true) = (&own.outcome, may_see)
+        && let outcome::Body::Kept(data) = &outcome.body
+    {
+        // As it was stored, as a value, and as text.
+        let bytes = data.len().saturating_mul(3);
+        place.try_grow_to(bytes).map_err(|_| busy().about(id))?;
+    }
     let body = described(&own, may_see).to_string();
-    let mut response = Response::new(Body::from(Bytes::from(body)));
+    let body = Body::from(Bytes::from(body)).held_in(place).map_err(|_| busy().about(id))?;
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -3,13 +3,14 @@
 //! What lives here: reading a response, and what of it is kept. What must never: a response that reaches its client before
 //! its outcome was handed to the engine.
 
-use crate::body::{self, Body, BoxError, Read, Whole};
+use crate::body::{self, Body, BoxError, ReadResponse, Whole, Why};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
 use crate::observe::What;
 use crate::problem::{GRPC_STATUS, is_grpc};
 use crate::rebuild::{self, Retain};
+use crate::response_room::ResponsePlace;
 use crate::telling::Speaker;
 use crate::terms::Terms;
 use crate::{names, steer};
@@ -29,11 +30,12 @@ pub(crate) enum Local {
     Failed(Failure),
 }
 
-/// Reads a response, as far as it is to be kept.
+/// Reads a response, as far as it is to be kept and `place` can grow.
 pub(crate) async fn ended<R>(
     response: Response<R>,
     method: &Method,
     handle: &Handle,
+    place: ResponsePlace,
     speaker: &Speaker<'_>,
 ) -> Ended<Local>
 where
@@ -43,9 +45,9 @@ where
     let (terms, class) = (&speaker.ready.terms, handle.attempt().class());
     let (mut parts, body) = response.into_parts();
     let read = if is_endless(&parts.headers) {
-        Read::Over(Body::live(body).cleaned(Clean::All))
+        ReadResponse::Over(Body::live(body).cleaned(Clean::All), Why::TooLong)
     } else {
-        body::read(body, terms.response_bytes_max, None).await
+        body::read_response(body, terms.response_bytes_max, place).await
     };
     let said = |whole| {
         let saying = Saying::new(&parts, whole, handle.heard().steer);
@@ -54,8 +56,8 @@ where
         }
         saying
     };
-    let (ending, body) = match read {
-        Read::Whole(mut whole) => {
+    let (ending, body, stored_place) = match read {
+        ReadResponse::Whole(mut whole, mut place) => {
             let kept = |status| kept(&parts, &whole, method, status, handle, terms);
             let ending = said(Some(&whole)).ending(class, terms, kept);
             let length = parts.headers.get(CONTENT_LENGTH);
@@ -65,17 +67,23 @@ where
                 parts.headers.remove(CONTENT_LENGTH);
             }
             whole.clean(Clean::All);
-            (ending, Body::whole(whole))
+            let stored_place = place.split(whole.data.len());
+            (ending, Body::held(whole, place), Some(stored_place))
         }
-        Read::Over(body) => {
+        ReadResponse::Over(body, why) => {
+            if why == Why::NoRoom {
+                let (operation, id) = (speaker.ready.label.as_str(), handle.operation_id());
+                tracing::warn!(operation, %id, "there is no room for a response: it is passed on and not kept");
+            }
             let unkept = |status| unkept(&parts, status, handle, terms);
-            (said(None).ending(class, terms, unkept), body)
+            (said(None).ending(class, terms, unkept), body, None)
         }
-        Read::Broken(error) => return failed(Failure::of_body(&*error)),
+        ReadResponse::Broken(error) => return failed(Failure::of_body(&*error)),
     };
     names::strip(&mut parts.headers);
     let why = why(&ending, parts.status);
-    Ended::new(ending, Local::Response(Box::new(Response::from_parts(parts, body)))).because(why)
+    let local = Local::Response(Box::new(Response::from_parts(parts, body)));
+    Ended::new(ending, local).because(why).holding(stored_place)
 }
 
 /// A response to HEAD has the length of its body and not the body.

@@ -37,6 +37,11 @@ impl Room {
         Self { free: Arc::new(free), kib_max, turns: Arc::new(turns), wait: WAIT }
     }
 
+    /// Whether it is as large as `other`.
+    pub(crate) fn is_as_large_as(&self, other: &Self) -> bool {
+        self.kib_max == other.kib_max
+    }
+
     /// A turn at decoding a body of which at most `bytes` come, and room for these.
     pub(crate) async fn turn(&self, bytes: usize) -> Result<Turn, NoRoom> {
         let turn = timeout(self.wait, Arc::clone(&self.turns).acquire_owned()).await;
@@ -66,7 +71,7 @@ pub(crate) struct NoRoom;
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there was no room for the request's body in time")
+        f.write_str("there was no room in time")
     }
 }
 

@@ -93,11 +93,20 @@ pub(super) fn sweep(table: &Table<'_, '_>, keeping: &mut Keeping) {
     }
 }
 
-pub(super) fn limits(table: &Table<'_, '_>) -> Limits {
-    let usual = Limits::default();
+/// What requests, responses and the cache may take together, unless somebody says otherwise.
+const MEMORY_BYTES: usize = 256 << 20;
+
+/// `[limits]`. What is not set by itself is a share of `memory`: of the bodies of requests half, of responses three eighths, and
+/// of the cache, unless `cache_is_chosen` under `[store]`, one eighth.
+pub(super) fn limits(table: &Table<'_, '_>, cache_is_chosen: bool, keeping: &mut Keeping) -> Limits {
+    let eighth = table.size("memory").unwrap_or(MEMORY_BYTES) / 8;
+    if !cache_is_chosen {
+        keeping.settings.cache_bytes_max = eighth;
+    }
     Limits {
-        bodies_bytes_max: table.size("bodies_max").unwrap_or(usual.bodies_bytes_max),
-        body_time_max: table.limit("body_time_max").unwrap_or(usual.body_time_max),
+        bodies_bytes_max: table.size("bodies_max").unwrap_or(eighth * 4),
+        responses_bytes_max: table.size("responses_max").unwrap_or(eighth * 3),
+        body_time_max: table.limit("body_time_max").unwrap_or(Limits::default().body_time_max),
     }
 }
 
@@ -105,12 +114,10 @@ pub(super) fn limits(table: &Table<'_, '_>) -> Limits {
 pub(super) fn check_room<'t>(table: &Table<'_, '_>, limits: Limits, all: impl Iterator<Item = &'t Terms>) {
     let longest = all.map(|terms| terms.request_bytes_max).max().unwrap_or_default();
     if longest > limits.bodies_bytes_max {
-        let what = "a single body of the length that `request_max` allows would find no room in `bodies_max`";
-        table.page.mistake(
-            table.span_of("bodies_max").as_ref(),
-            what,
-            "make bodies_max larger, or request_max smaller",
-        );
+        let what = "a single body of the length that `request_max` allows would find no room in `bodies_max`, which is half of \
+                    `memory` unless it is set";
+        let at = table.span_of("bodies_max").or_else(|| table.span_of("memory"));
+        table.page.mistake(at.as_ref(), what, "make bodies_max larger, or request_max smaller");
     }
 }
 

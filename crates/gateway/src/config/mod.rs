@@ -226,6 +226,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let mut keeping = Keeping::default();
     let store_table = top.table("store", "[store]");
     let store = keeping::store(&store_table, &mut keeping);
+    let cache_is_chosen = store_table.span_of("cache_max").is_some();
     store_table.end();
     let sweep_table = top.table("sweep", "[sweep]");
     keeping::sweep(&sweep_table, &mut keeping);
@@ -276,7 +277,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let quotas = records::quotas(&quotas_table);
     quotas_table.end();
     let limits_table = top.table("limits", "[limits]");
-    let limits = keeping::limits(&limits_table);
+    let limits = keeping::limits(&limits_table, cache_is_chosen, &mut keeping);
     let all = terms.iter().chain(operations.iter().map(|operation| &operation.terms));
     keeping::check_room(&limits_table, limits, all);
     limits_table.end();

@@ -108,7 +108,7 @@ where
     let checked = check_target(&request)
         .and_then(|()| one_host(&request))
         .and_then(|()| one_length(&request))
-        .and_then(|()| place);
+        .and(place);
     let place = match checked {
         Ok(place) => place,
         Err(refusal) => {

@@ -81,18 +81,24 @@ impl fmt::Debug for Hashing {
     }
 }
 
-/// What is held of requests with a key at once.
+/// What is held in memory at once of requests with a key and of the responses to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of their bodies, over all requests.
     pub bodies_bytes_max: usize,
+    /// Bytes of the responses, over all requests.
+    pub responses_bytes_max: usize,
     /// How long one body may take to come.
     pub body_time_max: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bodies_bytes_max: Layer::BODIES_BYTES_MAX, body_time_max: Layer::BODY_TIME_MAX }
+        Self {
+            bodies_bytes_max: Layer::BODIES_BYTES_MAX,
+            responses_bytes_max: Layer::RESPONSES_BYTES_MAX,
+            body_time_max: Layer::BODY_TIME_MAX,
+        }
     }
 }
 

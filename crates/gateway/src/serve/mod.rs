@@ -32,6 +32,7 @@ use ledgers::Ledgers;
 use semel::core::store::{Clock as _, Store};
 use semel::secrets::Bounded;
 use semel::{Clock as _, Engine, Observer, SystemClock};
+use semel_http::Layer;
 use sides::Sides;
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -50,6 +51,7 @@ pub struct Gateway {
     engine: Engine,
     store: Arc<dyn Store>,
     entrance: Entrance,
+    layer: Layer,
     directory: Directory,
     ledgers: Ledgers,
     live: Live,
@@ -106,7 +108,8 @@ impl Gateway {
         let desk = desk
             .map(|(admin, bound)| Desk::open(bound, admin, &engine, &metrics, &shadow, &is_draining))
             .transpose()?;
-        let way = sides.joined(&plan, &engine, &metrics, &shadow).map_err(|error| error.to_string())?;
+        let joined = sides.joined(&plan, &engine, &metrics, &shadow, None);
+        let (way, layer) = joined.map_err(|error| error.to_string())?;
         let entrance = Entrance::new(way, plan.tracer.clone());
         Ok(Self {
             plan,
@@ -114,6 +117,7 @@ impl Gateway {
             engine,
             store,
             entrance,
+            layer,
             directory,
             ledgers,
             live,
@@ -130,8 +134,20 @@ impl Gateway {
         let (seat, directory) = (self.desk.as_ref().map(Desk::seat), self.directory.clone());
         let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
         let (credentials, ledgers) = (self.bound.credentials(), self.ledgers.clone());
-        let live = self.live.clone();
-        Reloading { plan, engine, entrance, directory, ledgers, live, seat, credentials, metrics, shadow }
+        let (live, layer) = (self.live.clone(), self.layer.clone());
+        Reloading {
+            plan,
+            engine,
+            entrance,
+            layer,
+            directory,
+            ledgers,
+            live,
+            seat,
+            credentials,
+            metrics,
+            shadow,
+        }
     }
 
     /// Where clients reach it.
@@ -226,6 +242,7 @@ pub struct Reloading {
     plan: Plan,
     engine: Engine,
     entrance: Entrance,
+    layer: Layer,
     directory: Directory,
     ledgers: Ledgers,
     live: Live,
@@ -256,7 +273,8 @@ impl Reloading {
         };
         // First, since routes are joined only to an engine that knows whom to ask about them.
         let before = self.directory.replace(routes);
-        let way = sides.joined(&plan, &self.engine, &self.metrics, &self.shadow).map_err(|error| {
+        let joined = sides.joined(&plan, &self.engine, &self.metrics, &self.shadow, Some(&self.layer));
+        let (way, layer) = joined.map_err(|error| {
             self.directory.replace(before);
             format!("{error}. Keys of [sealing] are read at a start only")
         })?;
@@ -277,6 +295,7 @@ impl Reloading {
         }
         self.ledgers = ledgers;
         self.live = live;
+        self.layer = layer;
         self.entrance.replace(way);
         // What is in use stays what is compared with, or the second reload would not tell.
         Ok(plan.held_back(&self.plan))

@@ -61,15 +61,16 @@ impl Sides {
         Ok(Self { outbound, live, routes })
     }
 
-    /// Everything between the listener and the upstream. Fails where answers are to be sealed and the engine has no key;
-    /// nothing has changed then.
+    /// Everything between the listener and the upstream, and the layer in it. Fails where answers are to be sealed and the engine
+    /// has no key; nothing has changed then. `before`: the layer in use, whose memory is shared.
     pub(super) fn joined(
         self,
         plan: &Plan,
         engine: &Engine,
         metrics: &Metrics,
         shadow: &Tally,
-    ) -> Result<Way, TermsError> {
+        before: Option<&Layer>,
+    ) -> Result<(Way, Layer), TermsError> {
         let Self { outbound, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes.clone())?;
         metrics.call_by(&routes);
@@ -78,12 +79,17 @@ impl Sides {
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
             .observer(watching)
             .bodies_bytes_max(plan.limits.bodies_bytes_max)
+            .responses_bytes_max(plan.limits.responses_bytes_max)
             .body_time_max(plan.limits.body_time_max);
+        let layer = match before {
+            Some(before) => layer.sharing_memory_with(before),
+            None => layer,
+        };
         // Where nothing is protected there is nothing to publish, and every path is the upstream's.
         let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
         let layer = live.under(layer);
         let guarded = layer.layer(Traced::new(outbound));
-        Ok(Inbound::new(Known::new(guarded, live), plan.rules()))
+        Ok((Inbound::new(Known::new(guarded, live), plan.rules()), layer))
     }
 }
 

@@ -4,6 +4,7 @@
 //! none.
 
 use super::h2::{Lease, Sending};
+use super::patience::Remaining;
 use super::pool::Lent;
 use ::h2::{Reason, RecvStream};
 use bytes::Bytes;
@@ -13,13 +14,12 @@ use semel_http::Failure;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use tokio::time::Sleep;
 
 /// A response's body. Its error is [`Failure::Broken`] where the upstream broke off before the end, and
-/// [`Failure::TimedOut`] where that did not come in time.
+/// [`Failure::TimedOut`] where that did not come in time. Only waiting for the upstream counts: nothing does while nobody reads.
 pub struct Body {
     kind: Kind,
-    deadline: Option<Pin<Box<Sleep>>>,
+    remaining: Option<Remaining>,
     /// Whether it is left to the reader to tell that it broke off.
     is_quiet: bool,
 }
@@ -42,11 +42,11 @@ struct Stream {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self { kind: Kind::Over, deadline: None, is_quiet: false }
+        Self { kind: Kind::Over, remaining: None, is_quiet: false }
     }
 
-    pub(super) fn h1(incoming: Incoming, lent: Lent, deadline: Option<Pin<Box<Sleep>>>) -> Self {
-        let mut body = Self { kind: Kind::H1(incoming, lent), deadline, is_quiet: false };
+    pub(super) fn h1(incoming: Incoming, lent: Lent, remaining: Option<Remaining>) -> Self {
+        let mut body = Self { kind: Kind::H1(incoming, lent), remaining, is_quiet: false };
         body.settle();
         body
     }
@@ -56,10 +56,10 @@ impl Body {
         left: Option<u64>,
         lease: Lease,
         sending: Sending,
-        deadline: Option<Pin<Box<Sleep>>>,
+        remaining: Option<Remaining>,
     ) -> Self {
         let stream = Stream { incoming, left, is_data_over: false, lease, _sending: sending };
-        let mut body = Self { kind: Kind::H2(Box::new(stream)), deadline, is_quiet: false };
+        let mut body = Self { kind: Kind::H2(Box::new(stream)), remaining, is_quiet: false };
         body.settle();
         body
     }
@@ -85,7 +85,17 @@ impl Body {
         if let Kind::H1(_, lent) = std::mem::replace(&mut self.kind, Kind::Over) {
             lent.give_back();
         }
-        self.deadline = None;
+        self.remaining = None;
+    }
+
+    /// Nothing is there yet.
+    fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        let Some(remaining) = &mut self.remaining else { return Poll::Pending };
+        ready!(remaining.poll_waiting(context));
+        if let Kind::H2(stream) = &self.kind {
+            stream.lease.suspect();
+        }
+        self.fail(Failure::TimedOut, &"the response timeout was over")
     }
 
     fn fail(
@@ -97,7 +107,7 @@ impl Body {
             tracing::warn!(%cause, "the upstream's response did not come to its end");
         }
         self.kind = Kind::Over;
-        self.deadline = None;
+        self.remaining = None;
         Poll::Ready(Some(Err(failure)))
     }
 }
@@ -111,25 +121,21 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         let body = self.get_mut();
-        if let Some(deadline) = &mut body.deadline
-            && deadline.as_mut().poll(context).is_ready()
-        {
-            if let Kind::H2(stream) = &body.kind {
-                stream.lease.suspect();
-            }
-            return body.fail(Failure::TimedOut, &"the response timeout was over");
-        }
         let frame = match &mut body.kind {
             Kind::Over => return Poll::Ready(None),
             Kind::H1(incoming, _) => {
-                let frame = ready!(Pin::new(incoming).poll_frame(context));
-                frame.map(|frame| frame.map_err(|error| error.to_string()))
+                let frame = Pin::new(incoming).poll_frame(context);
+                frame.map(|frame| frame.map(|frame| frame.map_err(|error| error.to_string())))
             }
             Kind::H2(stream) => {
-                let frame = ready!(stream.poll_frame(context));
-                frame.map(|frame| frame.map_err(|error| error.to_string()))
+                let frame = stream.poll_frame(context);
+                frame.map(|frame| frame.map(|frame| frame.map_err(|error| error.to_string())))
             }
         };
+        let Poll::Ready(frame) = frame else { return body.poll_waiting(context) };
+        if let Some(remaining) = &mut body.remaining {
+            remaining.pause();
+        }
         match frame {
             Some(Ok(frame)) => {
                 body.settle();

@@ -132,7 +132,7 @@ pub(super) async fn exchange(
     }
     lent.told(&response);
     let is_timed = is_protected && !is_endless(response.headers());
-    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.rest()))))
+    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.remaining()))))
 }
 
 /// Whether a response's body is what hyper reads. It undoes `chunked` and nothing else, so that the body of `gzip, chunked`

@@ -159,7 +159,8 @@ pub(super) async fn exchange(
     })?;
     let is_timed = attempt.is_some() && !is_endless(response.headers());
     let length = content_length(response.headers());
-    Ok(response.map(|stream| Body::h2(stream, length, lease, sending, is_timed.then(|| patience.rest()))))
+    Ok(response
+        .map(|stream| Body::h2(stream, length, lease, sending, is_timed.then(|| patience.remaining()))))
 }
 
 /// Whether the upstream says that it did not, and will not, process the request: the stream was refused, or lies beyond

@@ -1,11 +1,12 @@
 //! How long a response is waited for.
 //!
 //! What lives here: the one timer of a request. What must never: a protected request that is waited for longer because it
-//! is slow to send.
+//! is slow to send; time that is counted against the upstream while a client is slow to read.
 
 use bytes::Bytes;
 use http::Request;
 use http_body::{Body as _, Frame, SizeHint};
+use semel::{Clock as _, SystemClock};
 use semel_http::BoxError;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use tokio::time::Sleep;
 /// A request's timer. A body that is passed on as the client sends it holds it up: an upload may take its time.
 pub(super) struct Patience {
     timeout: Duration,
+    /// By the uptime.
+    started_at: Duration,
     deadline: Pin<Box<Sleep>>,
     moved: Option<Arc<AtomicBool>>,
 }
@@ -28,14 +31,14 @@ impl Patience {
         request: &mut Request<semel_http::Body>,
         is_protected: bool,
     ) -> Self {
-        let deadline = Box::pin(tokio::time::sleep(timeout));
+        let (started_at, deadline) = (SystemClock.uptime(), Box::pin(tokio::time::sleep(timeout)));
         if is_protected || request.body().is_end_stream() {
-            return Self { timeout, deadline, moved: None };
+            return Self { timeout, started_at, deadline, moved: None };
         }
         let moved = Arc::new(AtomicBool::new(false));
         let body = std::mem::replace(request.body_mut(), semel_http::Body::from(Bytes::new()));
         *request.body_mut() = semel_http::Body::live(Watched { body, moved: Arc::clone(&moved) });
-        Self { timeout, deadline, moved: Some(moved) }
+        Self { timeout, started_at, deadline, moved: Some(moved) }
     }
 
     /// What comes of `answer`, unless the time is over first.
@@ -50,6 +53,7 @@ impl Patience {
                     if !has_moved {
                         return None;
                     }
+                    self.started_at = SystemClock.uptime();
                     self.deadline.set(tokio::time::sleep(self.timeout));
                 }
             }
@@ -57,8 +61,36 @@ impl Patience {
     }
 
     /// What is left of it, for the response's body.
-    pub(super) fn rest(self) -> Pin<Box<Sleep>> {
-        self.deadline
+    pub(super) fn remaining(self) -> Remaining {
+        let waited = SystemClock.uptime().saturating_sub(self.started_at);
+        Remaining { left: self.timeout.saturating_sub(waited), timer: self.deadline, waiting_since: None }
+    }
+}
+
+/// How long the rest of a response may still be waited for. Runs only while the reader wants more and the upstream has
+/// nothing to give: a client that reads slowly uses up none of it.
+pub(super) struct Remaining {
+    left: Duration,
+    timer: Pin<Box<Sleep>>,
+    /// By the uptime.
+    waiting_since: Option<Duration>,
+}
+
+impl Remaining {
+    /// The upstream has nothing to give at the moment. Ready once it was waited for long enough.
+    pub(super) fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.waiting_since.is_none() {
+            self.waiting_since = Some(SystemClock.uptime());
+            self.timer.set(tokio::time::sleep(self.left));
+        }
+        self.timer.as_mut().poll(context)
+    }
+
+    /// The upstream gave something.
+    pub(super) fn pause(&mut self) {
+        if let Some(since) = self.waiting_since.take() {
+            self.left = self.left.saturating_sub(SystemClock.uptime().saturating_sub(since));
+        }
     }
 }
 

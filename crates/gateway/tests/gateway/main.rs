@@ -22,6 +22,7 @@ mod rebuild;
 mod reconcile;
 mod reload;
 mod renewed;
+mod responses;
 mod sealed;
 mod secret;
 mod secure;

@@ -213,6 +213,13 @@ impl Gateway {
         signal(self.id, name);
     }
 
+    /// The most memory that it has had so far, in KiB.
+    pub(crate) fn peak_rss_kib(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id)).expect("it runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        peak.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Waits for the end.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let mut process = self.process.take().expect("it runs");

@@ -231,6 +231,41 @@ async fn the_response_timeout_covers_the_body_of_a_protected_request_only() {
     assert_eq!(crate::world::Reply::read(response).await.expect("a whole body").text(), "1234567890");
 }
 
+/// More than is kept.
+const LONG_BYTES: usize = 14 << 20;
+
+/// The response to a protected request, `LONG_BYTES` of which the last `unsent` never come. Nobody has read its body for longer
+/// than the response timeout.
+async fn long_unread(unsent: usize) -> http::Response<semel_http::Body> {
+    let script = Script::new(move |_, peer| {
+        let Some(request) = peer.request() else { return };
+        if request.contains("/long") {
+            peer.say(&format!("HTTP/1.1 200 OK\r\ncontent-length: {LONG_BYTES}\r\n\r\n"));
+            peer.say(&"x".repeat(LONG_BYTES - unsent));
+        }
+        peer.rest();
+    });
+    let options = Options { response_timeout: Duration::from_secs(3), ..Options::default() };
+    let (upstream, layer) = (script.upstream_with(options), layer().await);
+    let protected = tower_layer::Layer::layer(&layer, upstream.clone());
+    let response = tower_service::Service::call(&mut protected.clone(), keyed("/long", KEY)).await;
+    // One that is not answered at all tells when the timeout is over.
+    let unanswered = through(&layer, &upstream, keyed("/hang", "another-key-0123456789")).await;
+    assert_eq!(unanswered.code().as_deref(), Some("UPSTREAM_TIMEOUT"));
+    response.expect("the layer answers")
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_does_not_use_up_the_upstreams_time() {
+    let reply = crate::world::Reply::read(long_unread(0).await).await.expect("a whole body");
+    assert_eq!((reply.status, reply.body.len()), (200, LONG_BYTES));
+}
+
+#[tokio::test]
+async fn a_response_too_long_to_keep_is_cut_where_the_upstream_stalls() {
+    crate::world::Reply::read(long_unread(1).await).await.expect_err("its last byte never comes");
+}
+
 #[tokio::test]
 async fn of_an_event_stream_only_the_head_is_waited_for() {
     let (go, wait) = mpsc::channel::<()>();

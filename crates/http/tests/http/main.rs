@@ -10,6 +10,7 @@ mod identity;
 mod keeping;
 mod once;
 mod published;
+mod responses;
 mod retained;
 mod settings;
 mod shadow;

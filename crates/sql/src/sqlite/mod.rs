@@ -59,7 +59,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use write::{Job, Said, Work};
 use writer::Writer;
 
@@ -86,6 +86,8 @@ pub struct Store {
     questions: Arc<Queue<Question>>,
     /// Questions that read the whole file. One thread has them to itself: a reader that is at it for minutes is missed.
     long_questions: Arc<Queue<Question>>,
+    /// To read entries: twice as many as there are readers, so that none of them waits for what was read to be decoded.
+    turns: Semaphore,
     pulse: Arc<Pulse>,
     /// The thread that ends last.
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -115,6 +117,7 @@ impl Store {
         let questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let long_questions: Arc<Queue<Question>> = Arc::new(Queue::new(WAITING_MAX, 0, |_| 0));
         let checkpointer = file.checkpointer()?;
+        let turns = Semaphore::new(2 * readers);
         let readers = (0..readers).map(|_| file.reader()).collect::<Result<Vec<_>, _>>()?;
         let for_long = Reader { connection: file.reader()?, clock: clock.clone() };
         // Every connection opened the file by its name: all of them have the same one.
@@ -158,7 +161,7 @@ impl Store {
             thread::Builder::new().name("semel-checkpoint".to_owned()).spawn(keep).map_err(no_thread)?
         };
         let keeper = Mutex::new(Some(keeper));
-        Ok(Self { file, files, writes, questions, long_questions, pulse, keeper, ended })
+        Ok(Self { file, files, writes, questions, long_questions, turns, pulse, keeper, ended })
     }
 
     /// Lets no more questions in, and ends once every write that was accepted is answered and the file is closed.

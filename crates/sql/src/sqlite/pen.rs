@@ -17,10 +17,13 @@ use std::collections::BTreeMap;
 
 /// Every state, and the marker.
 const STATES: usize = 8;
+/// Longer entries that refuse an insert are left to the threads that read: a batch of retries would hold all of them at once.
+const LARGE_BYTES: i64 = 16 * 1024;
 
 pub(super) struct Pen<'c> {
     connection: &'c Connection,
     select: Statement<'c>,
+    select_length: Statement<'c>,
     insert: Statement<'c>,
     update: Statement<'c>,
     update_known: Statement<'c>,
@@ -48,6 +51,8 @@ impl<'c> Pen<'c> {
             connection,
             select: connection
                 .prepare("SELECT row, command_id, state, entry FROM semel_records WHERE operation_id = ?1")?,
+            select_length: connection
+                .prepare("SELECT length(entry) FROM semel_records WHERE operation_id = ?1")?,
             insert: connection.prepare(
                 "INSERT INTO semel_records \
                  (operation_id, command_id, state, due_at, updated_at, caller, key, operation, entry) \
@@ -145,6 +150,10 @@ impl<'c> Pen<'c> {
             self.count_caller(*caller, 1);
             self.recent.note(place.id, self.connection.last_insert_rowid(), row);
             return Ok(Said::Done(now));
+        }
+        let length = self.select_length.query_row([place.operation_id.as_bytes()], |row| row.get(0));
+        if length.optional()?.is_some_and(|bytes: i64| bytes > LARGE_BYTES) {
+            return Ok(Said::Refused(now, Standing::Large));
         }
         Ok(match self.standing(place)? {
             Ok(Some(standing)) => Said::Refused(now, Standing::Bytes(standing.bytes)),

@@ -47,19 +47,23 @@ impl store::Store for Store {
         Box::pin(async move {
             let place = Place::of(id);
             let change = change.try_map(|record| encode(place, record))?;
-            self.write(Work::Change { place, change }).await.map(Said::written)
+            match self.write(Work::Change { place, change }).await?.written() {
+                Some(written) => Ok(written),
+                // What refused it, as it stands by now.
+                None => self.read(place).await.map(Written::Refused),
+            }
         })
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {
-        Box::pin(async move {
-            let place = Place::of(id);
-            self.ask(move |reader| reader.get(place)).await.map(reader::reading)
-        })
+        Box::pin(self.read(Place::of(id)))
     }
 
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
-        Box::pin(self.ask(move |reader| reader.find(operation_id)))
+        Box::pin(async move {
+            let _turn = self.turns.acquire().await.map_err(|_| closed())?;
+            self.ask(move |reader| reader.find(operation_id)).await
+        })
     }
 
     fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
@@ -114,6 +118,19 @@ impl store::Store for Store {
             }
         })
     }
+}
+
+impl Store {
+    /// Reads one entry. Only so many are read and decoded at once: entries are as long as the answers in them, and whoever asks
+    /// for many at once would have the memory filled with them before anybody looks at the first.
+    async fn read(&self, place: Place) -> Result<Reading, Error> {
+        let _turn = self.turns.acquire().await.map_err(|_| closed())?;
+        self.ask(move |reader| reader.get(place)).await.map(reader::reading)
+    }
+}
+
+fn closed() -> Error {
+    Error::new(Kind::Closed, "reading from the SQLite store")
 }
 
 /// What a file can do, whether it is written to or looked at.

@@ -68,6 +68,8 @@ pub(super) enum Standing {
     Nothing,
     /// Not looked into yet: that is left to the task that asked.
     Bytes(Bytes),
+    /// Too large to be read by the thread that writes: the task that asked has to ask a reader.
+    Large,
     Read(Result<Entry, codec::Error>),
 }
 
@@ -77,24 +79,26 @@ impl fmt::Debug for Standing {
         match self {
             Self::Nothing => f.write_str("Nothing"),
             Self::Bytes(bytes) => write!(f, "Bytes({} bytes)", bytes.len()),
+            Self::Large => f.write_str("Large"),
             Self::Read(entry) => f.debug_tuple("Read").field(entry).finish(),
         }
     }
 }
 
 impl Said {
-    /// As the answer to a write of an entry.
-    pub(super) fn written(self) -> Written {
+    /// As the answer to a write of an entry. `None` where that has to be read first.
+    pub(super) fn written(self) -> Option<Written> {
         match self {
             Self::Refused(now, standing) => {
                 let entry = match standing {
                     Standing::Nothing => None,
                     Standing::Bytes(bytes) => Some(codec::decode(&bytes)),
+                    Standing::Large => return None,
                     Standing::Read(entry) => Some(entry),
                 };
-                Written::Refused(Reading { now, entry })
+                Some(Written::Refused(Reading { now, entry }))
             }
-            Self::Done(now) => Written::Done { now },
+            Self::Done(now) => Some(Written::Done { now }),
             other => unreachable!("a write of an entry is not answered {other:?}"),
         }
     }

@@ -179,7 +179,7 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
     let config = parsed(
         "[store]\ntimeout = \"3s\"\nfinish_wait = \"1s\"\nretry_after = \"4s\"\ncache_max = \"0B\"\n\
          [sweep]\nevery = \"0s\"\nchunk = 7\nrecords_per_second_max = 9\nskew = \"1s\"\nsteady_for = \"2m\"\narchive = \"a.jsonl\"\n\
-         [limits]\nbodies_max = \"1GiB\"\nbody_time_max = \"10s\"\n[published]\nprefix = \"/pay\"\n\
+         [limits]\nbodies_max = \"1GiB\"\nresponses_max = \"8MiB\"\nbody_time_max = \"10s\"\n[published]\nprefix = \"/pay\"\n\
          [upstream]\nforwarded_by = [\"10.1.0.0/16\"]\n",
     );
     let settings = &config.keeping.settings;
@@ -193,8 +193,22 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
     assert_eq!((settings.clock.skew, settings.clock.steady_for), (seconds(1), seconds(120)), "under [sweep]");
     assert_eq!(config.keeping.archive.as_deref(), Some("a.jsonl".as_ref()));
     assert_eq!((config.limits.bodies_bytes_max, config.limits.body_time_max), (1 << 30, seconds(10)));
+    assert_eq!(config.limits.responses_bytes_max, 8 << 20);
     assert_eq!(config.prefix, "/pay");
     assert!(config.forwarded_by[0].holds([10, 1, 2, 3].into()));
+}
+
+#[test]
+fn one_total_of_memory_is_divided_among_what_is_not_set_by_itself() {
+    let shares = |file: &str| {
+        let config = parsed(file);
+        let (limits, cache) = (config.limits, config.keeping.settings.cache_bytes_max);
+        [limits.bodies_bytes_max, limits.responses_bytes_max, cache].map(|bytes| bytes >> 20)
+    };
+    assert_eq!(shares(""), [128, 96, 32]);
+    assert_eq!(shares("[limits]\nmemory = \"64MiB\"\n"), [32, 24, 8]);
+    let own = "[store]\ncache_max = \"5MiB\"\n[limits]\nmemory = \"64MiB\"\nbodies_max = \"20MiB\"\n";
+    assert_eq!(shares(own), [20, 24, 5]);
 }
 
 #[test]
@@ -207,6 +221,7 @@ fn settings_that_cannot_be_kept_are_told() {
         "2:1",
         &["would find no room", "make bodies_max larger"],
     );
+    one_mistake("[limits]\nmemory = \"16MiB\"\n", "2:1", &["would find no room", "half of `memory`"]);
     one_mistake("[published]\nprefix = \"payments/\"\n", "2:10", &["is no path", "\"/payments\""]);
     one_mistake("[upstream]\nforwarded_by = [\"0.0.0.0/0\"]\n", "2:17", &["wider than any private network"]);
 }

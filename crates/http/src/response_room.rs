@@ -1,0 +1,232 @@
+//! Room for responses: while they are read, while they are stored, and while their clients read them.
+//!
+//! What lives here: one budget for all responses under a layer. A quarter of it is for responses as short as most are, so that
+//! long ones and slow readers cannot take it from them. What must never: a wait by somebody who holds a response that is not
+//! counted.
+
+use crate::room::NoRoom;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep, timeout};
+
+/// What every request with a key takes before it is run.
+pub(crate) const FIRST_BYTES: usize = 8 * 1024;
+/// Up to this much, a response may grow within the quarter for short ones, as long as half of that is free.
+const SHORT_KIB: usize = 64;
+/// How long a request waits for its first room. Nothing has run yet.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+/// How long a response that grows waits for more, all in all. Its effect has happened, and its attempt has a deadline with
+/// one second to spare.
+const GROWTH_WAIT: Duration = Duration::from_millis(500);
+
+/// What all responses under one layer share.
+#[derive(Debug, Clone)]
+pub(crate) struct ResponseRoom {
+    short: Arc<Semaphore>,
+    short_kib_max: usize,
+    long: Arc<Semaphore>,
+    long_kib_max: usize,
+    first_wait: Duration,
+    growth_wait: Duration,
+}
+
+impl ResponseRoom {
+    pub(crate) fn new(bytes: usize) -> Self {
+        let all = kib(bytes).min(Semaphore::MAX_PERMITS);
+        let short_kib_max = (all / 4).max(kib(FIRST_BYTES));
+        let long_kib_max = all.saturating_sub(short_kib_max).max(1);
+        Self {
+            short: Arc::new(Semaphore::new(short_kib_max)),
+            short_kib_max,
+            long: Arc::new(Semaphore::new(long_kib_max)),
+            long_kib_max,
+            first_wait: FIRST_WAIT,
+            growth_wait: GROWTH_WAIT,
+        }
+    }
+
+    /// Whether it is as large as `other`.
+    pub(crate) fn is_as_large_as(&self, other: &Self) -> bool {
+        (self.short_kib_max, self.long_kib_max) == (other.short_kib_max, other.long_kib_max)
+    }
+
+    /// Room for the beginning of a response.
+    pub(crate) async fn reserve(&self) -> Result<ResponsePlace, NoRoom> {
+        let first = u32::try_from(kib(FIRST_BYTES)).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.short).acquire_many_owned(first);
+        let Ok(Ok(permit)) = timeout(self.first_wait, permit).await else { return Err(NoRoom) };
+        Ok(ResponsePlace { short: Some(permit), ..self.place() })
+    }
+
+    /// A place without room.
+    pub(crate) fn place(&self) -> ResponsePlace {
+        ResponsePlace { room: self.clone(), short: None, long: None }
+    }
+}
+
+/// How long one response may wait for room, from the first time that it has to.
+pub(crate) struct Patience {
+    span: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What one response holds, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ResponsePlace {
+    room: ResponseRoom,
+    short: Option<OwnedSemaphorePermit>,
+    long: Option<OwnedSemaphorePermit>,
+}
+
+impl ResponsePlace {
+    /// The time that one response has to grow.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { span: self.room.growth_wait, timer: None }
+    }
+
+    /// Makes it large enough for `bytes`, where there is room at this moment. A response larger than all the room there is takes
+    /// all of it.
+    pub(crate) fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let Some(more) = self.missing(bytes) else { return Ok(()) };
+        let permit = Arc::clone(&self.room.long).try_acquire_many_owned(more);
+        permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
+    }
+
+    /// The same, and waits for as long as `patience` lasts.
+    pub(crate) async fn grow_to(&mut self, bytes: usize, patience: &mut Patience) -> Result<(), NoRoom> {
+        let Some(more) = self.missing(bytes) else { return Ok(()) };
+        let permit = Arc::clone(&self.room.long).acquire_many_owned(more);
+        let timer = patience.timer.get_or_insert_with(|| Box::pin(sleep(patience.span)));
+        let permit = tokio::select! {
+            biased;
+            permit = permit => permit,
+            () = timer.as_mut() => return Err(NoRoom),
+        };
+        permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
+    }
+
+    /// Gives back all but what `bytes` take.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let spare = self.kib().saturating_sub(kib(bytes));
+        drop(self.split_kib(spare));
+    }
+
+    /// A part of it: enough for `bytes`, or all there is.
+    pub(crate) fn split(&mut self, bytes: usize) -> Self {
+        self.split_kib(kib(bytes))
+    }
+
+    fn split_kib(&mut self, kib: usize) -> Self {
+        let part = |permit: &mut Option<OwnedSemaphorePermit>, kib: usize| {
+            let held = permit.as_mut()?;
+            held.split(kib.min(held.num_permits()))
+        };
+        let long = part(&mut self.long, kib);
+        let rest = kib - long.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        Self { room: self.room.clone(), short: part(&mut self.short, rest), long }
+    }
+
+    /// What is to be taken of the room for long responses; none where it has enough, or finds it among the short ones.
+    fn missing(&mut self, bytes: usize) -> Option<u32> {
+        let wanted = kib(bytes);
+        let mut more = wanted.checked_sub(self.kib()).filter(|more| *more > 0)?;
+        let room = &self.room;
+        if wanted <= SHORT_KIB && room.short.available_permits() >= room.short_kib_max / 2 + more {
+            let count = u32::try_from(more).unwrap_or(u32::MAX);
+            if let Ok(permit) = Arc::clone(&room.short).try_acquire_many_owned(count) {
+                match &mut self.short {
+                    Some(held) => held.merge(permit),
+                    none => *none = Some(permit),
+                }
+                return None;
+            }
+        }
+        let held = self.long.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        more = more.min(room.long_kib_max - held);
+        (more > 0).then(|| u32::try_from(more).unwrap_or(u32::MAX))
+    }
+
+    fn add(&mut self, permit: OwnedSemaphorePermit) {
+        match &mut self.long {
+            Some(held) => held.merge(permit),
+            none => *none = Some(permit),
+        }
+    }
+
+    fn kib(&self) -> usize {
+        let count = |permit: &Option<OwnedSemaphorePermit>| {
+            permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+        };
+        count(&self.short) + count(&self.long)
+    }
+}
+
+fn kib(bytes: usize) -> usize {
+    bytes.div_ceil(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1024;
+
+    /// 16 KiB for short responses, 48 KiB for long ones.
+    fn room() -> ResponseRoom {
+        let (first_wait, growth_wait) = (Duration::ZERO, Duration::ZERO);
+        ResponseRoom { first_wait, growth_wait, ..ResponseRoom::new(64 * KIB) }
+    }
+
+    #[tokio::test]
+    async fn long_responses_leave_room_for_the_first_bytes_of_others() {
+        let room = room();
+        let mut long = room.reserve().await.expect("the first");
+        assert_eq!(long.try_grow_to(56 * KIB), Ok(()));
+        let mut other = room.reserve().await.expect("what is left for short ones");
+        assert_eq!(other.try_grow_to(9 * KIB), Err(NoRoom));
+        assert_eq!(room.reserve().await.err(), Some(NoRoom));
+        drop(long);
+        assert_eq!(other.try_grow_to(40 * KIB), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_response_larger_than_the_whole_room_takes_all_of_it() {
+        let room = room();
+        let mut alone = room.reserve().await.expect("the first");
+        assert_eq!(alone.grow_to(1024 * KIB, &mut room.place().patience()).await, Ok(()));
+        assert_eq!(room.place().try_grow_to(65 * KIB), Err(NoRoom));
+        assert_eq!(alone.grow_to(2048 * KIB, &mut room.place().patience()).await, Ok(()), "it has all of it");
+    }
+
+    #[tokio::test]
+    async fn what_is_split_off_or_shrunk_is_given_back_by_itself() {
+        let room = room();
+        let mut place = room.reserve().await.expect("the first");
+        assert_eq!(place.try_grow_to(56 * KIB), Ok(()));
+        let part = place.split(10 * KIB);
+        assert_eq!((place.kib(), part.kib()), (46, 10));
+        place.shrink_to(20 * KIB);
+        assert_eq!((place.kib(), room.long.available_permits()), (20, 26));
+        drop(part);
+        assert_eq!(room.long.available_permits(), 36);
+        assert_eq!(place.split(1024 * KIB).kib(), 20, "no more than it has");
+        assert_eq!((room.long.available_permits(), room.short.available_permits()), (48, 16));
+    }
+
+    #[tokio::test]
+    async fn a_response_that_grows_waits_until_its_patience_is_over_and_not_anew_each_time() {
+        let room = ResponseRoom { growth_wait: Duration::from_mins(1), ..room() };
+        let mut long = room.place();
+        assert_eq!(long.try_grow_to(65 * KIB), Ok(()));
+        let mut other = room.place();
+        let (mut patience, mut over) =
+            (room.place().patience(), Patience { span: Duration::ZERO, timer: None });
+        assert_eq!(other.grow_to(65 * KIB, &mut over).await, Err(NoRoom));
+        let (grown, ()) = tokio::join!(other.grow_to(65 * KIB, &mut patience), async {
+            drop(std::mem::replace(&mut long, room.place()));
+        });
+        assert_eq!(grown, Ok(()));
+    }
+}
