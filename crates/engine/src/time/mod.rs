@@ -84,6 +84,21 @@ struct Sample {
     received: Duration,
 }
 
+/// For how long an answer may have been on its way to be taken as it is.
+const SOON: Duration = Duration::from_secs(1);
+/// By how much two clocks that both run may drift apart: one part in so many.
+const DRIFT: u32 = 1_000;
+
+impl Sample {
+    /// Whether `before` tells more precisely what time it was when this answer came. An answer tells the time to within as long as it
+    /// was on its way.
+    fn is_vaguer_than(&self, before: &Self) -> bool {
+        let width = |sample: &Self| sample.received.saturating_sub(sample.asked);
+        let since = self.received.saturating_sub(before.received);
+        width(self) > (width(before) + since / DRIFT).max(SOON)
+    }
+}
+
 /// What the clock is trusted for. Moments by uptime, so that no clock can move them.
 #[derive(Debug, Clone)]
 enum Standing {
@@ -205,9 +220,10 @@ impl TrustedTime {
         let mut state = self.state();
         let (at, change) = state.judge(&self.settings, told, asked, received);
         // An answer to an older question than the last one noted says nothing new, unless it changed what is believed: what was noted
-        // before is another time's then.
-        if change.is_some() || asked >= state.last.asked {
-            state.last = Sample { at, asked, received };
+        // before is another time's then. One that was long on its way says less than what was known before.
+        let sample = Sample { at, asked, received };
+        if change.is_some() || (asked >= state.last.asked && !sample.is_vaguer_than(&state.last)) {
+            state.last = sample;
         }
         (at, change)
     }

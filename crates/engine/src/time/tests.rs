@@ -48,6 +48,21 @@ fn an_answer_to_an_older_question_does_not_turn_time_back() {
 }
 
 #[test]
+fn an_answer_that_was_long_on_its_way_does_not_turn_time_back() {
+    let (time, _) = TrustedTime::start(settings(), None, Ok(None), (START, S(10), S(10)));
+    // As where the process was suspended between question and answer.
+    time.note(START + S(1), S(11), S(27));
+    assert_eq!(time.earliest(S(27)).at, START + S(17), "the earlier answer tells that much");
+    assert!(time.latest(S(27)).at < START + S(18));
+    time.note(START + S(18), S(28), S(28));
+    assert_eq!(time.earliest(S(29)).at, START + S(19));
+    // Where every answer takes long, each is as good as the one before.
+    time.note(START + S(30), S(40), S(42));
+    time.note(START + S(2_030), S(2_040), S(2_042));
+    assert_eq!(time.earliest(S(2_042)).at, START + S(2_030), "clocks drift apart meanwhile");
+}
+
+#[test]
 fn every_start_settles_before_anything_expires() {
     for remembered in [None, Some(mark(Some("boot")))] {
         let time = start(remembered, START + S(100), 200);
