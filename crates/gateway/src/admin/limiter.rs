@@ -3,9 +3,10 @@
 //! What lives here: a token bucket per address, in bounded memory. What must never: reading a clock; and no address gets rid
 //! of what it has used up by pushing itself out of the table.
 
+use crate::listen::network;
 use semel::quota::Rate;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -70,17 +71,6 @@ impl Table {
             self.full_at.remove(&first);
             self.floor = self.floor.max(full_at);
         }
-    }
-}
-
-/// An address, or of IPv6 the network that is handed to one household.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

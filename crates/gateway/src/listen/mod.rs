@@ -19,4 +19,5 @@ pub use answer::{ClientCertificate, Peer};
 pub use body::Body;
 pub use error::Error;
 pub use options::{Clients, Options, Prefix, Tls};
+pub(crate) use places::network;
 pub use tls::{Credentials, Fresh};

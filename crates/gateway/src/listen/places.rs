@@ -143,8 +143,8 @@ fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whose an address is: of IPv6, a client has 64 bits to choose from.
-fn network(address: IpAddr) -> IpAddr {
+/// An address, or of IPv6 the network that is handed to one household.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
