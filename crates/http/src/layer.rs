@@ -33,6 +33,9 @@ pub struct Layer {
 
 type FromParts<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
 
+/// Says of an operation, by its name, that nobody is shown it.
+type IsHidden = dyn Fn(&str) -> bool + Send + Sync;
+
 /// What every request under a layer shares.
 #[derive(Clone)]
 pub(crate) struct Shared {
@@ -43,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) address: Option<FromParts<IpAddr>>,
     pub(crate) target: Option<FromParts<Uri>>,
     pub(crate) published: Option<String>,
+    /// Which operations are nobody's to look at there.
+    pub(crate) hidden: Option<Arc<IsHidden>>,
     pub(crate) observer: Arc<dyn Observer>,
     /// How much more may be held for judging requests in shadow mode, in KiB.
     pub(crate) judging: Arc<Semaphore>,
@@ -92,6 +97,7 @@ impl Layer {
             address: None,
             target: None,
             published: None,
+            hidden: None,
             observer: Arc::new(Unobserved),
             judging: Arc::new(Semaphore::new(JUDGED_KIB_MAX)),
             room: Room::new(Self::BODIES_BYTES_MAX),
@@ -138,6 +144,13 @@ impl Layer {
         let prefix = prefix.into();
         let prefix = normal_path(&prefix).trim_end_matches('/').to_owned();
         self.with(|shared| shared.published = Some(prefix))
+    }
+
+    /// Which operations `/operations/{id}` shows to nobody, by their names: those of others on the same store, which came by no request.
+    /// None otherwise.
+    #[must_use]
+    pub fn hiding(self, hidden: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.hidden = Some(Arc::new(hidden)))
     }
 
     /// How many bytes of request bodies are held at once, over all routes: those of requests with a key, which are read

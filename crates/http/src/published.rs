@@ -116,7 +116,8 @@ impl<'s> Askers<'s> {
     /// may have been claimed under any of them.
     fn of_record(&self, operation: &str) -> Option<&Scope> {
         let ready = self.shared.routes.of_record(operation);
-        if ready.is_none() && self.by.len() > 1 {
+        let is_hidden = self.shared.hidden.as_ref().is_some_and(|hidden| hidden(operation));
+        if is_hidden || (ready.is_none() && self.by.len() > 1) {
             return None;
         }
         let callers = self.shared.callers_under(ready.map(|ready| &**ready));

@@ -78,6 +78,7 @@ impl Sides {
         let layer = layer
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
             .observer(watching)
+            .hiding(crate::admin::is_claim)
             .bodies_bytes_max(plan.limits.bodies_bytes_max)
             .responses_bytes_max(plan.limits.responses_bytes_max)
             .body_time_max(plan.limits.body_time_max);

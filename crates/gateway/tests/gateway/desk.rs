@@ -43,6 +43,28 @@ async fn an_admin_address_shows_health_numbers_and_records() {
     assert_eq!(sent(Ask::get("/healthz"), gateway.address).await.text(), "charged", "the service's own path");
 }
 
+#[tokio::test]
+async fn what_a_worker_claimed_is_not_shown_to_clients_of_the_gateway() {
+    let scratch = Scratch::new();
+    let upstream = Upstream::start(charged).await;
+    let mut gateway = Gateway::start(&scratch, upstream.address, &["--admin", "127.0.0.1:0"]);
+    let admin = gateway.admin();
+    let claim = format!("{{\"operation\":\"job\",\"key\":\"{KEY}\",\"payload\":1}}");
+    let claimed = sent(Ask::post("/v1/claims").json(&claim), admin).await.json();
+    let (id, token) = (claimed["operationId"].as_str().expect("an id"), &claimed["token"]);
+    let outcome = format!(
+        "{{\"token\":{token},\"outcome\":\"succeeded\",\"response\":{{\"status\":200,\"body\":\"secret\"}}}}"
+    );
+    let stored = sent(Ask::post(&format!("/v1/claims/{id}/outcome")).json(&outcome), admin).await;
+    assert_eq!(stored.status, 200, "{stored:?}");
+    // Not even to whoever has no caller, as the claim has none, and knows its key.
+    let path = format!("/operations/{id}");
+    for ask in [Ask::get(&path), Ask::get(&path).key(KEY)] {
+        let reply = sent(ask, gateway.address).await;
+        assert_eq!((reply.status, reply.code().as_deref()), (404, Some("OPERATION_NOT_FOUND")), "{reply:?}");
+    }
+}
+
 #[test]
 fn no_admin_address_is_opened_to_other_machines_without_a_token() {
     let flags = ["--store", "memory:", "--upstream", "http://127.0.0.1:1", "--admin", "0.0.0.0:0"];
