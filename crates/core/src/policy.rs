@@ -17,7 +17,7 @@ pub enum Class {
     Local,
     /// The effect happens in a system that itself deduplicates by the operation id or the key it is handed:
     /// exactly once, as long as that system keeps its word. To deduplicate is to give a second request the
-    /// first one's answer, a refusal included, for the length of [`Policy::dedup_window`].
+    /// first one's answer, a refusal included, for the length of [`PolicySettings::dedup_window`].
     Downstream,
     /// The effect happens anywhere else: at most once for a key within its retention. An attempt that ended in
     /// doubt becomes unknown and waits for a verdict.
