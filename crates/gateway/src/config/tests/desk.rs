@@ -199,6 +199,13 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
 }
 
 #[test]
+fn how_many_connections_and_requests_there_may_be_is_as_the_file_says() {
+    let listen = parsed("[listen]\nconnections_max = 3\nrequests_max = 5\nstreams_max = 7\n").listen;
+    assert_eq!((listen.connections_max, listen.requests_max, listen.streams_max), (3, 5, 7));
+    one_mistake("[listen]\nrequests_max = 0\n", "2:16", &["out of range", "from 1 on"]);
+}
+
+#[test]
 fn one_total_of_memory_is_divided_among_what_is_not_set_by_itself() {
     let shares = |file: &str| {
         let config = parsed(file);
