@@ -5,21 +5,25 @@
 
 use semel::core::store::{Backend, Error, Inspection, OpenOptions, Store};
 use semel::memory;
-use semel_sql::sqlite;
+use semel_sql::{postgres, sqlite};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 /// Every store. A new one is a line here.
-static BACKENDS: [&dyn Backend; 2] = [&sqlite::Backend, &memory::Backend];
+static BACKENDS: [&dyn Backend; 3] = [&sqlite::Backend, &postgres::Backend, &memory::Backend];
 
 /// The store that is there without a server.
 static EMBEDDED: &dyn Backend = &sqlite::Backend;
 
-/// How the URLs of all stores are written: `sqlite:PATH or memory:`.
+/// How the URLs of all stores are written: `sqlite:PATH, postgres://USER@HOST/DATABASE or memory:`.
 pub fn url_forms() -> String {
-    BACKENDS.map(Backend::url_form).join(" or ")
+    let forms = BACKENDS.map(Backend::url_form);
+    match forms.split_last() {
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 /// The libraries that stores are built with, with their versions, a line each.
@@ -94,7 +98,9 @@ impl FromStr for Url {
         let Some((scheme, address)) = text.split_once(':') else {
             return Err(format!("`{text}` names no store: write {forms}"));
         };
-        let Some(backend) = BACKENDS.into_iter().find(|backend| backend.scheme() == scheme) else {
+        let has_scheme =
+            |backend: &&dyn Backend| backend.scheme() == scheme || backend.scheme_aliases().contains(&scheme);
+        let Some(backend) = BACKENDS.into_iter().find(has_scheme) else {
             // The rest may hold a password: it is not repeated.
             let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
             let shown = if is_scheme { format!("{scheme}: URLs") } else { "such URLs".to_owned() };
@@ -126,9 +132,10 @@ mod tests {
     fn a_store_is_named_by_its_url() {
         assert_eq!("sqlite:semel.db".parse(), Ok(Url::default()));
         assert_eq!("sqlite:/var/lib/a b.db".parse(), Ok(Url::embedded(Path::new("/var/lib/a b.db"))));
-        for text in ["sqlite:semel.db", "sqlite:/var/lib/a b.db", "memory:"] {
+        for text in ["sqlite:semel.db", "sqlite:/var/lib/a b.db", "memory:", "postgres://semel@db/payments"] {
             assert_eq!(text.parse::<Url>().expect("a store").to_string(), text);
         }
+        assert_eq!("postgresql://semel@db/payments".parse::<Url>(), "postgres://semel@db/payments".parse());
     }
 
     #[test]
@@ -141,11 +148,14 @@ mod tests {
             "memory:x",
             "mongodb://u:hunter2@h/d",
             "redis://:hunter2@h",
+            "postgres://u:hunter2@h/d",
+            "postgresql://u@h/d?password=hunter2",
             "hunter2 x:y",
         ] {
             let told = bad.parse::<Url>().expect_err("no store");
             assert!(!told.contains("hunter2"), "{told}");
-            assert!(told.contains("sqlite:") || told.contains("memory:"), "{told}");
+            let helps = ["sqlite:", "memory:", "password=env:NAME", "env:NAME or file:PATH"];
+            assert!(helps.iter().any(|help| told.contains(help)), "{told}");
         }
     }
 

@@ -52,6 +52,11 @@ pub trait Backend: Send + Sync + 'static {
     /// The scheme of its URLs, without the colon: `sqlite`.
     fn scheme(&self) -> &'static str;
 
+    /// Other spellings of the scheme that people use.
+    fn scheme_aliases(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// How its URLs are written, for help and errors: `sqlite:PATH`.
     fn url_form(&self) -> &'static str;
 

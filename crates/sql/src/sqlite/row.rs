@@ -1,104 +1,16 @@
-//! An entry as columns.
+//! An entry as columns of SQLite.
 //!
-//! What lives here: which columns stand beside an entry's bytes, and how numbers fit into SQLite's. What must never: a
-//! column that a condition is judged by. Conditions are judged by the entry's bytes; columns find it.
+//! No condition is judged by a column here. Conditions are judged by the entry's bytes; columns find it.
+
+pub(super) use crate::columns::{MARKER, Row, caller, key, state, state_name, time};
 
 use bytes::Bytes;
 use rusqlite::types::ValueRef;
-use semel_core::codec;
-use semel_core::id::{CallerHash, CommandId, KeyHash};
-use semel_core::machine::Unchanged;
-use semel_core::record::{Entry, Record, StateName};
-use semel_core::time::Time;
-use std::fmt;
-use std::sync::Arc;
+use semel_core::id::CommandId;
+use semel_core::record::{Record, StateName};
 
-/// The number of a marker in the state column: none of a state's.
-pub(super) const MARKER: i64 = 7;
-
-/// A state's number in its column: the one that the core stores it by.
-pub(super) fn state(name: StateName) -> i64 {
-    name.number().into()
-}
-
-/// The state of that number; none for a marker's, or any other.
-pub(super) fn state_name(number: i64) -> Option<StateName> {
-    u8::try_from(number).ok().and_then(StateName::from_number)
-}
-
-/// A moment in a signed column. Those beyond it, 292 million years away, count as its last one; wherever that could make
-/// a difference, the entry itself is looked at.
-pub(super) fn time(time: Time) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The first eight bytes of a keyed hash: one in 2^64 pairs shares them, and nobody can choose them.
-fn prefix(hash: &[u8; 32]) -> i64 {
-    let mut first = [0; 8];
-    first.copy_from_slice(&hash[..8]);
-    i64::from_be_bytes(first)
-}
-
-pub(super) fn caller(hash: &CallerHash) -> i64 {
-    prefix(hash.as_bytes())
-}
-
-pub(super) fn key(hash: &KeyHash) -> i64 {
-    prefix(hash.as_bytes())
-}
-
-/// What is written: the entry's bytes and what finds it. Made in the task that asks, not in the writer's thread.
-#[derive(Clone)]
-pub(super) struct Row {
-    pub(super) state: i64,
-    pub(super) due_at: Option<i64>,
-    pub(super) updated_at: Option<i64>,
-    pub(super) caller: Option<i64>,
-    pub(super) key: Option<i64>,
-    pub(super) operation: Option<Arc<str>>,
-    pub(super) entry: Vec<u8>,
-    /// What a swap expects that was computed from this; a marker is never swapped.
-    pub(super) unchanged: Option<Unchanged>,
-}
-
-/// Without the entry, in which a stored answer may be.
-impl fmt::Debug for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Row")
-            .field("state", &self.state)
-            .field("due_at", &self.due_at)
-            .finish_non_exhaustive()
-    }
-}
-
+/// What only this store asks of a row.
 impl Row {
-    pub(super) fn of(record: &Record) -> Self {
-        Self {
-            state: state(record.state_name()),
-            due_at: record.due_at().map(time),
-            updated_at: Some(time(record.updated_at())),
-            caller: Some(caller(&record.caller_hash())),
-            key: Some(key(&record.key_hash())),
-            operation: Some(record.operation().clone()),
-            entry: codec::encode_record(record),
-            unchanged: Some(Unchanged::of(record)),
-        }
-    }
-
-    pub(super) fn marker() -> Self {
-        let entry = codec::encode(&Entry::Moved);
-        Self {
-            state: MARKER,
-            due_at: None,
-            updated_at: None,
-            caller: None,
-            key: None,
-            operation: None,
-            entry,
-            unchanged: None,
-        }
-    }
-
     /// Whether what stands there waits for an outcome.
     pub(super) fn is_unfinished(&self) -> bool {
         self.state == state(StateName::Claimed) || self.state == state(StateName::Processing)
@@ -139,25 +51,7 @@ pub(super) fn entry_bytes(value: ValueRef<'_>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn moments_keep_their_order_in_a_signed_column() {
-        let moments = [0, 1, 1_800_000_000_000, i64::MAX.unsigned_abs() - 1, i64::MAX.unsigned_abs()];
-        let columns = moments.map(|millis| time(Time::from_millis(millis)));
-        assert!(columns.is_sorted_by(|a, b| a < b) && columns[0] == 0, "{columns:?}");
-        assert_eq!(time(Time::MAX), i64::MAX);
-    }
-
-    #[test]
-    fn the_number_of_a_marker_is_no_states() {
-        assert_eq!(state_name(MARKER), None);
-        for name in StateName::ALL {
-            assert_eq!(state_name(state(name)), Some(name));
-        }
-        for other in [-1, 256, 256 + state(StateName::Unknown), i64::MIN, i64::MAX] {
-            assert_eq!(state_name(other), None, "{other}");
-        }
-    }
+    use semel_core::codec;
 
     #[test]
     fn what_is_no_byte_string_is_damaged_and_not_absent() {

@@ -13,5 +13,7 @@ mod log;
 mod lost;
 mod processes;
 mod read_only;
+#[path = "../records/mod.rs"]
+mod records;
 mod room;
 mod scratch;

@@ -1,0 +1,442 @@
+//! What a `postgres:` URL says.
+
+use super::tls::{Tls, TlsMode};
+use semel_core::store::{Error, Kind};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+/// The schema that the tables are in, unless the URL names another.
+pub(super) const SCHEMA: &str = "semel";
+const CONNECTIONS: usize = 4;
+const CONNECTIONS_MAX: usize = 64;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Parameters that are handed to the driver as they are.
+const OF_THE_DRIVER: &[&str] = &[
+    "application_name",
+    "connect_timeout",
+    "host",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "tcp_user_timeout",
+];
+/// Parameters that this store reads itself.
+const OUR_OWN: &[&str] = &[
+    "connections",
+    "listen",
+    "password",
+    "schema",
+    "sslmode",
+    "sslrootcert",
+    "target_session_attrs",
+    "timeout",
+];
+
+/// A URL, taken apart. Nothing in it is secret: a password is only named, and read when a connection is opened.
+#[derive(Clone)]
+pub(super) struct Address {
+    config: Config,
+    password: Option<Password>,
+    tls: TlsMode,
+    root_certificates: Option<PathBuf>,
+    listen: Listen,
+    pub(super) schema: String,
+    pub(super) connections: Option<usize>,
+    /// How long a statement may take before its connection is given up.
+    pub(super) answer_timeout: Duration,
+}
+
+/// Where a password stands.
+#[derive(Clone)]
+enum Password {
+    Variable(String),
+    File(PathBuf),
+}
+
+/// Where notifications are received.
+#[derive(Clone)]
+enum Listen {
+    /// From the server that is written to.
+    Same,
+    /// Directly from the server, past a pooler.
+    At(String, u16),
+    /// Nowhere: waiting requests look from time to time.
+    Off,
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    /// `address` is what follows `postgres:`. An error never repeats what may be a password.
+    fn from_str(address: &str) -> Result<Self, String> {
+        let form = "write postgres://USER@HOST:PORT/DATABASE?password=env:NAME";
+        let Some(rest) = address.strip_prefix("//") else {
+            return Err(format!("a postgres URL begins with postgres://; {form}"));
+        };
+        let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, _) = base.split_once('/').unwrap_or((base, ""));
+        if authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
+            let ways = "remove it and add password=env:NAME (an environment variable) or password=file:PATH";
+            return Err(format!("the postgres URL contains a password, which others could read; {ways}"));
+        }
+        let mut passed_on = Vec::new();
+        let mut own = Parameters::default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if OF_THE_DRIVER.contains(&name) {
+                passed_on.push(pair);
+            } else {
+                own.take(name, value)?;
+            }
+        }
+        let text = format!("postgres://{base}?{}", passed_on.join("&"));
+        let mut config: Config = text.parse().map_err(|error: tokio_postgres::Error| {
+            let cause =
+                std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            format!("the postgres URL cannot be read: {cause}; {form}")
+        })?;
+        own.complete(&mut config)?;
+        let Parameters { password, tls, root_certificates, listen, schema, connections, timeout, .. } = own;
+        let is_local = |host: &Host| match host {
+            Host::Tcp(name) => name == "localhost" || name.starts_with("127.") || name == "::1",
+            Host::Unix(_) => true,
+        };
+        let all_local = config.get_hosts().iter().all(is_local);
+        let tls = tls.unwrap_or(if all_local { TlsMode::Disable } else { TlsMode::Prefer });
+        Ok(Self {
+            config,
+            password,
+            tls: tls.with_root(root_certificates.is_some()),
+            root_certificates,
+            listen: listen.unwrap_or(Listen::Same),
+            schema: schema.unwrap_or_else(|| SCHEMA.to_owned()),
+            connections,
+            answer_timeout: timeout.unwrap_or(ANSWER_TIMEOUT),
+        })
+    }
+}
+
+#[derive(Default)]
+struct Parameters {
+    password: Option<Password>,
+    tls: Option<TlsMode>,
+    root_certificates: Option<PathBuf>,
+    listen: Option<Listen>,
+    schema: Option<String>,
+    connections: Option<usize>,
+    timeout: Option<Duration>,
+    session: Option<TargetSessionAttrs>,
+}
+
+impl Parameters {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let value =
+            decoded(value).ok_or_else(|| format!("the value of {name} in the postgres URL is not UTF-8"))?;
+        match name {
+            "password" => self.password = Some(Password::parse(&value)?),
+            "sslmode" => self.tls = Some(value.parse()?),
+            "sslrootcert" => self.root_certificates = Some(PathBuf::from(value)),
+            "listen" => self.listen = Some(Listen::parse(&value)?),
+            "schema" => self.schema = Some(schema_name(&value)?),
+            "connections" => {
+                let number = value.parse().ok().filter(|number| (2..=CONNECTIONS_MAX).contains(number));
+                let range = format!("connections is a number from 2 to {CONNECTIONS_MAX}, not `{value}`");
+                self.connections = Some(number.ok_or(range)?);
+            }
+            "timeout" => {
+                let seconds: Option<f64> =
+                    value.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
+                let range = format!("timeout is a number of seconds from 0.1 to 600, not `{value}`");
+                self.timeout = Some(Duration::from_secs_f64(seconds.ok_or(range)?));
+            }
+            "target_session_attrs" => match &*value {
+                "any" => self.session = Some(TargetSessionAttrs::Any),
+                "read-write" => self.session = Some(TargetSessionAttrs::ReadWrite),
+                _ => return Err(format!("target_session_attrs is read-write or any, not `{value}`")),
+            },
+            _ => {
+                let mut known: Vec<_> = OF_THE_DRIVER.iter().chain(OUR_OWN).copied().collect();
+                known.sort_unstable();
+                let known = known.join(", ");
+                return Err(format!("unknown parameter `{name}` in the postgres URL; there are {known}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the driver is told beyond the URL.
+    fn complete(&self, config: &mut Config) -> Result<(), String> {
+        if config.get_hosts().is_empty() {
+            return Err("the postgres URL names no host, as in postgres://USER@HOST/DATABASE".to_owned());
+        }
+        if config.get_user().is_none() {
+            return Err("the postgres URL names no user, as in postgres://USER@HOST/DATABASE".to_owned());
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(5));
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(Duration::from_secs(10));
+        }
+        config.keepalives_idle(config.get_keepalives_idle().min(Duration::from_mins(1)));
+        if config.get_application_name().is_none() {
+            config.application_name("semel");
+        }
+        // Several hosts are one server and its standbys: only the one that takes writes will do.
+        config.target_session_attrs(self.session.unwrap_or(TargetSessionAttrs::ReadWrite));
+        Ok(())
+    }
+}
+
+impl Password {
+    fn parse(value: &str) -> Result<Self, String> {
+        match value.split_once(':') {
+            Some(("env", name)) if !name.is_empty() => Ok(Self::Variable(name.to_owned())),
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(PathBuf::from(path))),
+            // Not repeated: it may be the password itself.
+            _ => {
+                Err("password in the postgres URL is env:NAME or file:PATH, never the password itself"
+                    .to_owned())
+            }
+        }
+    }
+
+    /// Read anew for every connection, so that a password can be replaced while nodes run.
+    fn read(&self) -> Result<Vec<u8>, Error> {
+        let unavailable =
+            |cause: String| Error::new(Kind::Unavailable, "reading the database password").because(cause);
+        match self {
+            Self::Variable(name) => std::env::var(name).map(String::into_bytes).map_err(|error| {
+                unavailable(format!("{error}: password=env:{name} in the store's URL names this variable"))
+            }),
+            Self::File(path) => {
+                let mut bytes = std::fs::read(path)
+                    .map_err(|error| unavailable(format!("password=file:{}: {error}", path.display())))?;
+                while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+                    bytes.pop();
+                }
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+impl Listen {
+    fn parse(value: &str) -> Result<Self, String> {
+        if value == "off" {
+            return Ok(Self::Off);
+        }
+        let parts =
+            value.rsplit_once(':').and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        match parts {
+            Some((host, port)) if !host.is_empty() => Ok(Self::At(host, port)),
+            _ => Err(format!("listen is HOST:PORT of the server behind a pooler, or off, not `{value}`")),
+        }
+    }
+}
+
+impl Address {
+    /// How many connections answer, without those for listings, notifications and locked rows.
+    pub(super) fn connections_or(&self, chosen: Option<usize>) -> usize {
+        self.connections.or(chosen).unwrap_or(CONNECTIONS).clamp(2, CONNECTIONS_MAX)
+    }
+
+    /// The driver's settings, password included.
+    pub(super) fn config(&self) -> Result<Config, Error> {
+        let mut config = self.config.clone();
+        config.ssl_mode(match self.tls {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        });
+        if let Some(password) = &self.password {
+            config.password(password.read()?);
+        }
+        Ok(config)
+    }
+
+    /// The same for whoever only looks: a standby will do.
+    pub(super) fn for_reading(mut self) -> Self {
+        self.config.target_session_attrs(TargetSessionAttrs::Any);
+        self
+    }
+
+    /// Where notifications are received; `None` where they are not.
+    pub(super) fn for_listening(&self) -> Option<Self> {
+        let mut address = self.clone();
+        match &self.listen {
+            Listen::Same => {}
+            Listen::Off => return None,
+            Listen::At(host, port) => {
+                let mut config = Config::new();
+                config.host(host).port(*port);
+                config.user(self.config.get_user().unwrap_or_default());
+                if let Some(database) = self.config.get_dbname() {
+                    config.dbname(database);
+                }
+                config.application_name("semel").target_session_attrs(TargetSessionAttrs::ReadWrite);
+                config.connect_timeout(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(10));
+                config.keepalives_idle(Duration::from_secs(30));
+                address.config = config;
+            }
+        }
+        Some(address)
+    }
+
+    /// What is needed for an encrypted connection; `None` where none is wanted.
+    pub(super) fn tls(&self) -> Result<Option<Tls>, Error> {
+        match self.tls {
+            TlsMode::Disable => Ok(None),
+            mode => Tls::new(mode, self.root_certificates.as_deref()).map(Some),
+        }
+    }
+
+    /// Whether records may travel over a network in the clear.
+    pub(super) fn may_be_in_the_clear(&self) -> bool {
+        let is_remote = |host: &Host| matches!(host, Host::Tcp(name) if name != "localhost" && !name.starts_with("127.") && name != "::1");
+        matches!(self.tls, TlsMode::Disable | TlsMode::Prefer)
+            && self.config.get_hosts().iter().any(is_remote)
+    }
+
+    pub(super) fn user(&self) -> &str {
+        self.config.get_user().unwrap_or_default()
+    }
+}
+
+/// Debug output without the driver's settings.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Address").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+/// A schema's name needs no quotes, so that it can stand in a statement as it is.
+fn schema_name(name: &str) -> Result<String, String> {
+    let mut bytes = name.bytes();
+    let is_plain = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && name.len() <= 50;
+    if is_plain && !name.starts_with("pg_") {
+        return Ok(name.to_owned());
+    }
+    let rule = "use up to 50 lower-case letters, digits and underscores, not beginning with a digit or pg_";
+    Err(format!("`{name}` cannot be the schema of the store; {rule}"))
+}
+
+fn decoded(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped =
+            (byte == b'%').then(|| after.split_at_checked(2)).flatten().and_then(|(digits, after)| {
+                let digits = std::str::from_utf8(digits).ok()?;
+                Some((u8::from_str_radix(digits, 16).ok()?, after))
+            });
+        let (byte, after) = escaped.unwrap_or((byte, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn refusal(text: &str) -> String {
+        text.parse::<Address>().err().unwrap_or_else(|| panic!("{text} was accepted"))
+    }
+
+    #[test]
+    fn a_url_says_where_the_store_is_and_how_it_is_used() {
+        let plain = address("//semel@db.example/payments");
+        assert_eq!((plain.user(), &*plain.schema), ("semel", "semel"));
+        assert_eq!(plain.connections_or(None), 4);
+        assert!(plain.may_be_in_the_clear());
+        let chosen = address(
+            "//semel@a.example:5433,b.example:5434/payments?schema=once&connections=8&timeout=1.5&sslmode=verify-full\
+             &connect_timeout=2&listen=a.example:5432",
+        );
+        assert_eq!((&*chosen.schema, chosen.connections_or(Some(3))), ("once", 8));
+        assert_eq!(chosen.answer_timeout, Duration::from_millis(1500));
+        assert!(!chosen.may_be_in_the_clear());
+        let config = chosen.config().expect("no password to read");
+        assert_eq!(config.get_hosts().len(), 2);
+        assert_eq!(config.get_ports(), [5433, 5434]);
+        assert_eq!(config.get_ssl_mode(), SslMode::Require);
+        assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(2)));
+        let listening = chosen.for_listening().expect("it listens").config().expect("no password");
+        assert_eq!((listening.get_ports(), listening.get_dbname()), (&[5432][..], Some("payments")));
+        assert!(address("//semel@h/d?listen=off").for_listening().is_none());
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_refused_and_not_repeated() {
+        for text in [
+            "//semel:hunter2@h/d",
+            "//semel:hunter2@a,b/d?schema=x",
+            "//semel@h/d?password=hunter2",
+            "//semel@h/d?password=hunter2:x",
+            "//semel@h:hunter2/d",
+        ] {
+            let told = refusal(text);
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+        assert!(refusal("//semel:hunter2@h/d").contains("password=env:NAME"));
+    }
+
+    #[test]
+    fn a_password_is_read_from_where_the_url_says() {
+        let folder = semel_test_support::ScratchDir::new("password");
+        let path = folder.join("password");
+        std::fs::write(&path, "hunter2\n").expect("written");
+        let config =
+            address(&format!("//semel@h/d?password=file:{}", path.display())).config().expect("read");
+        assert_eq!(config.get_password(), Some(&b"hunter2"[..]));
+        let missing =
+            address("//semel@h/d?password=env:SEMEL_NO_SUCH_VARIABLE").config().expect_err("missing");
+        assert_eq!(missing.kind(), Kind::Unavailable);
+        assert!(missing.to_string().contains("SEMEL_NO_SUCH_VARIABLE"), "{missing}");
+        let missing = address("//semel@h/d?password=file:/no/such/file").config().expect_err("missing");
+        assert!(missing.to_string().contains("/no/such/file"), "{missing}");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_what_can() {
+        for (text, words) in [
+            ("semel@h/d", "postgres://"),
+            ("//semel@h/d?schemas=x", "unknown parameter `schemas`"),
+            ("//semel@h/d?schema=Payments", "lower-case"),
+            ("//semel@h/d?schema=a;b", "lower-case"),
+            ("//semel@h/d?schema=pg_catalog", "pg_"),
+            ("//semel@h/d?connections=1", "from 2 to 64"),
+            ("//semel@h/d?connections=many", "from 2 to 64"),
+            ("//semel@h/d?timeout=0", "from 0.1"),
+            ("//semel@h/d?sslmode=yes", "verify-full"),
+            ("//semel@h/d?listen=here", "HOST:PORT"),
+            ("//semel@h/d?target_session_attrs=read-only", "read-write or any"),
+            ("//h/d", "no user"),
+            ("//semel@/d", "no host"),
+        ] {
+            let told = refusal(text);
+            assert!(told.contains(words), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn escapes_in_values_are_decoded() {
+        assert_eq!(decoded("a%2Fb%20c"), Some("a/b c".to_owned()));
+        assert_eq!(decoded("100%"), Some("100%".to_owned()));
+        assert_eq!(decoded("%ff"), None);
+    }
+}

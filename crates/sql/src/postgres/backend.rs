@@ -1,0 +1,61 @@
+//! What `postgres://…` means.
+
+use super::address::Address;
+use super::inspection::Inspected;
+use super::schema::{self, STEPS};
+use super::session::Slot;
+use super::{Options, Store};
+use semel_core::store::{self, Inspection, OpenOptions, Pending};
+use std::sync::Arc;
+
+/// Opens stores by URLs like `postgres://semel@db.example/payments`.
+#[derive(Debug, Clone, Copy)]
+pub struct Backend;
+
+impl store::Backend for Backend {
+    fn scheme(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn scheme_aliases(&self) -> &'static [&'static str] {
+        &["postgresql"]
+    }
+
+    fn url_form(&self) -> &'static str {
+        "postgres://USER@HOST/DATABASE"
+    }
+
+    fn check(&self, address: &str) -> Result<(), String> {
+        address.parse::<Address>().map(drop)
+    }
+
+    fn schema_steps(&self) -> &'static [&'static str] {
+        STEPS
+    }
+
+    fn exists<'a>(&'a self, address: &'a str) -> Pending<'a, bool> {
+        Box::pin(async move {
+            let address = Arc::new(parsed(address)?.for_reading());
+            Ok(schema::of(&Slot::new(&address), &address.schema).await?.have > 0)
+        })
+    }
+
+    fn open<'a>(&'a self, address: &'a str, options: &'a OpenOptions) -> Pending<'a, Arc<dyn store::Store>> {
+        Box::pin(async move {
+            let chosen = Options { connections: options.connections, clock: options.clock.clone() };
+            Ok(Arc::new(Store::at(address, chosen).await?) as Arc<dyn store::Store>)
+        })
+    }
+
+    fn inspect<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Inspection>> {
+        Box::pin(async move {
+            Ok(Box::new(Inspected::open(address, parsed(address)?).await?) as Box<dyn Inspection>)
+        })
+    }
+}
+
+fn parsed(address: &str) -> Result<Address, store::Error> {
+    let unfit =
+        |cause: String| store::Error::new(store::Kind::Unfit, "opening the PostgreSQL store").because(cause);
+    address.parse().map_err(unfit)
+}

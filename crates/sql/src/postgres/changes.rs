@@ -1,0 +1,172 @@
+//! A batch of writes as one statement, and its answer.
+
+use super::fault::Fault;
+use super::job::{Answer, Job, NO_TOKEN, token};
+use super::session::Parameter;
+use super::time::ServerTime;
+use crate::columns;
+use bytes::Bytes;
+use semel_core::codec;
+use semel_core::store::{Error, Kind, Reading, Written};
+use std::borrow::Cow;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+/// Longer entries do not come with a refusal: a batch of refused writes would bring all of them into memory at once.
+const ENTRY_MAX: i32 = 16 << 10;
+
+/// The columns of a batch, one value for each write.
+pub(super) struct Changes<'a> {
+    kinds: Vec<i16>,
+    operation_ids: Vec<Uuid>,
+    command_ids: Vec<&'a [u8]>,
+    expected_versions: Vec<Option<i64>>,
+    expected_tokens: Vec<Option<Uuid>>,
+    expected_states: Vec<Option<i16>>,
+    versions: Vec<Option<i64>>,
+    tokens: Vec<Option<Uuid>>,
+    states: Vec<Option<i16>>,
+    due_ats: Vec<Option<i64>>,
+    updated_ats: Vec<Option<i64>>,
+    callers: Vec<Option<i64>>,
+    keys: Vec<Option<i64>>,
+    operations: Vec<Option<Cow<'a, str>>>,
+    digests: Vec<Option<&'a [u8]>>,
+    entries: Vec<Option<&'a [u8]>>,
+    lock_wait: &'static str,
+}
+
+impl<'a> Changes<'a> {
+    /// `lock_wait` is how long a row may be locked by another session, as the server's `lock_timeout` is written.
+    pub(super) fn of(jobs: &'a [Job], lock_wait: &'static str) -> Self {
+        let row = |job: &'a Job| job.change.record();
+        let each =
+            |of: fn(&columns::Row) -> Option<i64>| jobs.iter().map(|job| row(job).and_then(of)).collect();
+        Self {
+            kinds: jobs.iter().map(Job::kind).collect(),
+            operation_ids: jobs.iter().map(|job| Uuid::from_bytes(*job.operation_id.as_bytes())).collect(),
+            command_ids: jobs.iter().map(|job| &job.id.as_bytes()[..]).collect(),
+            expected_versions: jobs.iter().map(|job| job.expected().map(|is| number(is.version))).collect(),
+            expected_tokens: jobs.iter().map(|job| job.expected().map(token)).collect(),
+            expected_states: jobs
+                .iter()
+                .map(|job| job.expected().map(|is| i16::from(is.state.number())))
+                .collect(),
+            versions: each(|row| row.unchanged.map(|is| number(is.version))),
+            tokens: jobs
+                .iter()
+                .map(|job| row(job).map(|row| row.unchanged.as_ref().map_or(NO_TOKEN, token)))
+                .collect(),
+            states: jobs.iter().map(|job| row(job).and_then(|row| i16::try_from(row.state).ok())).collect(),
+            due_ats: each(|row| row.due_at),
+            updated_ats: each(|row| row.updated_at),
+            callers: each(|row| row.caller),
+            keys: each(|row| row.key),
+            operations: jobs
+                .iter()
+                .map(|job| row(job).and_then(|row| row.operation.as_deref()).map(text))
+                .collect(),
+            digests: jobs.iter().map(|job| job.digest.as_ref().map(|digest| &digest[..])).collect(),
+            entries: jobs.iter().map(|job| row(job).map(|row| &row.entry[..])).collect(),
+            lock_wait,
+        }
+    }
+
+    pub(super) fn parameters(&self) -> [Parameter<'_>; 18] {
+        [
+            (&self.kinds, Type::INT2_ARRAY),
+            (&self.operation_ids, Type::UUID_ARRAY),
+            (&self.command_ids, Type::BYTEA_ARRAY),
+            (&self.expected_versions, Type::INT8_ARRAY),
+            (&self.expected_tokens, Type::UUID_ARRAY),
+            (&self.expected_states, Type::INT2_ARRAY),
+            (&self.versions, Type::INT8_ARRAY),
+            (&self.tokens, Type::UUID_ARRAY),
+            (&self.states, Type::INT2_ARRAY),
+            (&self.due_ats, Type::INT8_ARRAY),
+            (&self.updated_ats, Type::INT8_ARRAY),
+            (&self.callers, Type::INT8_ARRAY),
+            (&self.keys, Type::INT8_ARRAY),
+            (&self.operations, Type::TEXT_ARRAY),
+            (&self.digests, Type::BYTEA_ARRAY),
+            (&self.entries, Type::BYTEA_ARRAY),
+            (&self.lock_wait, Type::TEXT),
+            (&ENTRY_MAX, Type::INT4),
+        ]
+    }
+
+    /// The statement, for a schema.
+    pub(super) fn sql(schema: &str) -> String {
+        format!(
+            "SELECT place, at_ms, written, found_command_id, found_bytes, found_entry FROM {schema}.write(\
+             $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+        )
+    }
+}
+
+/// Versions grow by one for every write, so that the column holds every one of them.
+fn number(version: u64) -> i64 {
+    i64::try_from(version).unwrap_or(i64::MAX)
+}
+
+/// Text as the server takes it. The entry holds the operation's true name.
+pub(super) fn text(operation: &str) -> Cow<'_, str> {
+    if operation.contains('\0') { operation.replace('\0', "\u{fffd}").into() } else { operation.into() }
+}
+
+/// What each write of a committed batch came to. An answer that is not about exactly these writes says nothing about any of
+/// them.
+pub(super) fn answers(
+    jobs: &[Job],
+    rows: &[Row],
+    time: &ServerTime,
+) -> Result<Vec<Result<Answer, Error>>, Fault> {
+    let odd = |what: &str| Fault::new(Kind::Ambiguous, format!("the answer to {} writes {what}", jobs.len()));
+    if rows.len() != jobs.len() {
+        return Err(odd(&format!("has {} rows", rows.len())));
+    }
+    let mut answers = Vec::with_capacity(jobs.len());
+    for (at, (job, row)) in jobs.iter().zip(rows).enumerate() {
+        let place: i64 = row.try_get(0).map_err(|_| odd("cannot be read"))?;
+        if usize::try_from(place) != Ok(at + 1) {
+            return Err(odd("is in another order"));
+        }
+        answers.push(answer(job, row, time).map_err(|what| odd(&what))?);
+    }
+    Ok(answers)
+}
+
+fn answer(job: &Job, row: &Row, time: &ServerTime) -> Result<Result<Answer, Error>, String> {
+    let cannot = |error: tokio_postgres::Error| format!("cannot be read: {error}");
+    let now = time.at(row.try_get(1).map_err(cannot)?);
+    // Told by the token that stands there, or stood there: nobody else's write is taken for this one.
+    if let Some(written) = row.try_get::<_, Option<Uuid>>(2).map_err(cannot)? {
+        if written != job.token_when_done() {
+            return Err("names another attempt".to_owned());
+        }
+        return Ok(Ok(Answer::Written(Written::Done { now })));
+    }
+    let found_id: Option<&[u8]> = row.try_get(3).map_err(cannot)?;
+    match found_id {
+        None => return Ok(job.refused(Reading::nothing(now))),
+        Some(id) if id != job.id.as_bytes() => return Ok(Err(other_command())),
+        Some(_) => {}
+    }
+    let entry: Option<&[u8]> = row.try_get(5).map_err(cannot)?;
+    Ok(match entry {
+        None => Ok(Answer::RefusedByLargeEntry),
+        Some(entry) => {
+            let entry = Some(codec::decode(&Bytes::copy_from_slice(entry)));
+            job.refused(Reading { now, entry })
+        }
+    })
+}
+
+/// Two commands cannot share an operation id, unless somebody changed the table.
+pub(super) fn other_command() -> Error {
+    Error::new(Kind::Unfit, "looking up a command in PostgreSQL").because(
+        "another command's id stands under this operation id; it was left as it is. Restore the table from a backup, or find \
+         out what the command did and remove the row by hand",
+    )
+}

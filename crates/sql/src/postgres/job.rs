@@ -1,0 +1,112 @@
+//! One write on its way to the server.
+
+use super::queue::InFlight;
+use crate::columns::Row;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::Unchanged;
+use semel_core::store::{Change, Error, Kind, Reading, Written};
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// The token of a marker, which has none.
+pub(super) const NO_TOKEN: Uuid = Uuid::nil();
+
+/// What came of a write.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Written(Written),
+    /// Refused by an entry that is too long to come with the refusal: it has to be read.
+    RefusedByLargeEntry,
+}
+
+/// A conditional write, encoded, with the caller who waits for it.
+pub(super) struct Job {
+    pub(super) id: CommandId,
+    pub(super) operation_id: OperationId,
+    pub(super) change: Change<Row>,
+    /// The first bytes of the entry's SHA-256, by which the server notices that an entry was changed by hand.
+    pub(super) digest: Option<[u8; 8]>,
+    /// How often it was in the way of another transaction.
+    pub(super) repeats: u32,
+    reply: oneshot::Sender<Result<Answer, Error>>,
+    /// Keeps other writes to the same id waiting until this one is answered.
+    pub(super) in_flight: Option<InFlight>,
+}
+
+impl Job {
+    pub(super) fn new(
+        id: CommandId,
+        change: Change<Row>,
+    ) -> (Self, oneshot::Receiver<Result<Answer, Error>>) {
+        let (reply, answer) = oneshot::channel();
+        // A marker's entry is made here, so that every change that puts something there has a row.
+        let change = match change {
+            Change::InsertMarker => Change::Insert(Row::marker()),
+            change => change,
+        };
+        let digest = change.record().map(|row| digest(&row.entry));
+        let operation_id = OperationId::of(&id);
+        (Self { id, operation_id, change, digest, repeats: 0, reply, in_flight: None }, answer)
+    }
+
+    /// Whoever asked may be gone; what was written stays written.
+    pub(super) fn answer(self, answer: Result<Answer, Error>) {
+        // The next write to this id may begin before the caller hears of this one.
+        drop(self.in_flight);
+        drop(self.reply.send(answer));
+    }
+
+    /// A write that has not been sent is left undone where nobody waits for it any more.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.change.record().map_or(0, |row| row.entry.len())
+    }
+
+    /// The number by which the server's function knows what is to be done.
+    pub(super) fn kind(&self) -> i16 {
+        match self.change {
+            Change::Insert(_) | Change::InsertMarker => 1,
+            Change::Replace(..) => 2,
+            Change::Remove(_) => 3,
+            Change::RemoveMarker => 4,
+        }
+    }
+
+    /// What must still stand there.
+    pub(super) fn expected(&self) -> Option<&Unchanged> {
+        match &self.change {
+            Change::Replace(unchanged, _) | Change::Remove(unchanged) => Some(unchanged),
+            Change::Insert(_) | Change::InsertMarker | Change::RemoveMarker => None,
+        }
+    }
+
+    /// The token that the server names where this write was applied.
+    pub(super) fn token_when_done(&self) -> Uuid {
+        let next = self.change.record().map(|row| row.unchanged.as_ref().map_or(NO_TOKEN, token));
+        next.or_else(|| self.expected().map(token)).unwrap_or(NO_TOKEN)
+    }
+
+    /// What a refusal means.
+    pub(super) fn refused(&self, reading: Reading) -> Result<Answer, Error> {
+        if reading.entry.is_none() && matches!(self.change, Change::Insert(_)) {
+            // Removed and inserted again by others, faster than this was tried.
+            let cause = "others keep inserting and removing this command";
+            return Err(Error::new(Kind::Unavailable, "inserting into PostgreSQL").because(cause));
+        }
+        Ok(Answer::Written(Written::Refused(reading)))
+    }
+}
+
+pub(super) fn token(unchanged: &Unchanged) -> Uuid {
+    Uuid::from_u128(unchanged.token.bits())
+}
+
+fn digest(entry: &[u8]) -> [u8; 8] {
+    let mut first = [0; 8];
+    first.copy_from_slice(&Sha256::digest(entry)[..8]);
+    first
+}

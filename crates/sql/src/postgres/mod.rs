@@ -1,0 +1,204 @@
+//! The store on a PostgreSQL server, shared by any number of nodes.
+//!
+//! Writes that queue up are sent together: one statement, one commit. An idle claim costs one round trip, and so does a refused
+//! one. No statement leaves anything behind in its session, so that a pooler may stand between (`PgBouncer` in transaction mode).
+//!
+//! ```no_run
+//! use semel_core::id::CommandId;
+//! use semel_core::store::Store as _;
+//! use semel_sql::postgres;
+//!
+//! # async fn example() -> Result<(), semel_core::store::Error> {
+//! let url = "postgres://semel@db.example/payments?password=env:SEMEL_DB_PASSWORD&sslmode=verify-full";
+//! let store = postgres::Store::open(url, postgres::Options::default()).await?;
+//! let reading = store.get(CommandId::from_bytes([7; 32])).await?;
+//! assert_eq!(reading.entry, None);
+//! store.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod backend;
+mod changes;
+mod fault;
+mod hazards;
+mod inspection;
+mod job;
+mod queue;
+mod reader;
+mod scan;
+mod schema;
+mod session;
+mod store;
+mod time;
+mod tls;
+mod waiters;
+mod writer;
+
+pub use backend::Backend;
+
+use address::Address;
+use changes::Changes;
+use queue::{Ids, Queue};
+use reader::Reader;
+use scan::Scanner;
+use semel_core::store::{Clock, Error, Kind};
+use session::Slot;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use time::ServerTime;
+use tokio::task::{AbortHandle, JoinHandle};
+use waiters::Waiters;
+use writer::{Writer, Writing};
+
+/// The most bytes of one entry.
+const ENTRY_BYTES_MAX: u64 = 128 << 20;
+/// Connections for writes to rows that somebody else has locked.
+const CONNECTIONS_FOR_LOCKED: usize = 2;
+
+/// What can be chosen when a store is opened.
+#[derive(Clone, Default)]
+pub struct Options {
+    connections: Option<usize>,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl Options {
+    /// How many connections read and write, where the URL does not say (`connections=8`); 2 to 64. Up to four more are for
+    /// listings, notifications and rows that others have locked. Default: 4.
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = Some(connections);
+        self
+    }
+
+    /// What the store goes by instead of the server's clock. For tests.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
+/// A store on a server. See the [module](self), and [`Store`](semel_core::store::Store) for what it does.
+///
+/// Its tasks run on the runtime that it was opened on. Dropping it ends them as soon as what was sent is answered.
+pub struct Store {
+    name: String,
+    address: Arc<Address>,
+    shared: Arc<Writing>,
+    reader: Reader,
+    scanner: Scanner,
+    is_closed: AtomicBool,
+    writers: Mutex<Vec<JoinHandle<()>>>,
+    /// What receives and sends notifications.
+    notifiers: Vec<AbortHandle>,
+}
+
+impl Store {
+    /// Opens the store that a URL names, and creates its tables where there are none.
+    ///
+    /// Refuses tables that a newer build has made, or that are not Semel's, and a server that takes no writes or is too old.
+    pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
+        let unfit = |cause: String| Error::new(Kind::Unfit, "opening the PostgreSQL store").because(cause);
+        let address = url.strip_prefix("postgres:").or_else(|| url.strip_prefix("postgresql:"));
+        let address = address.ok_or_else(|| unfit("its URL begins with postgres://".to_owned()))?;
+        Self::at(address, options).await
+    }
+
+    /// `address` is what follows the scheme.
+    async fn at(text: &str, options: Options) -> Result<Self, Error> {
+        let unfit = |cause: String| Error::new(Kind::Unfit, "opening the PostgreSQL store").because(cause);
+        let address: Arc<Address> = Arc::new(text.parse().map_err(unfit)?);
+        let schema = address.schema.clone();
+        let slot = Arc::new(Slot::new(&address));
+        schema::migrate(&slot, &schema, address.user()).await?;
+        let time = ServerTime::new(options.clock);
+        let (waiters, to_send) = Waiters::new();
+        let ids: Arc<Ids> = Arc::default();
+        let shared = Arc::new(Writing {
+            queue: Queue::new(Arc::clone(&ids)),
+            locked: Queue::new(ids),
+            time: time.clone(),
+            waiters: Arc::clone(&waiters),
+            sql: Changes::sql(&schema),
+        });
+        let connections = address.connections_or(options.connections);
+        let writer = || Writer { slot: Slot::new(&address), shared: Arc::clone(&shared) };
+        let mut writers: Vec<_> = (0..connections / 2).map(|_| tokio::spawn(writer().run())).collect();
+        writers.extend((0..CONNECTIONS_FOR_LOCKED).map(|_| tokio::spawn(writer().run_for_locked())));
+        let readers = (0..connections - connections / 2).map(|_| Slot::new(&address)).collect();
+        let mut notifiers = Vec::new();
+        if let Some(listening) = address.for_listening() {
+            let channel = format!("semel_{schema}");
+            let sending = waiters::send_notifications(Arc::clone(&slot), to_send, channel.clone());
+            let receiving = waiters::listen(Arc::downgrade(&waiters), listening, channel);
+            notifiers.extend([tokio::spawn(sending).abort_handle(), tokio::spawn(receiving).abort_handle()]);
+            waiters.listened().await;
+        }
+        Ok(Self {
+            name: format!("postgres:{text}"),
+            reader: Reader::new(readers, &schema, time.clone(), false),
+            scanner: Scanner { slot, schema, time, any_server: false },
+            address,
+            shared,
+            is_closed: AtomicBool::new(false),
+            writers: Mutex::new(writers),
+            notifiers,
+        })
+    }
+
+    /// Lets no more questions in, and ends as soon as every write that was accepted is answered.
+    pub async fn close(&self) {
+        self.stop();
+        let writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
+        let (for_locked, writers): (Vec<_>, Vec<_>) = {
+            let mut writers = writers;
+            let first = writers.len().saturating_sub(CONNECTIONS_FOR_LOCKED);
+            (writers.split_off(first), writers)
+        };
+        for writer in writers {
+            drop(writer.await);
+        }
+        // Only now nobody leaves anything to them any more.
+        self.shared.locked.close();
+        for writer in for_locked {
+            drop(writer.await);
+        }
+    }
+
+    fn stop(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.shared.queue.close();
+        self.reader.close();
+        self.notifiers.iter().for_each(AbortHandle::abort);
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Error::new(Kind::Closed, "asking the PostgreSQL store"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.stop();
+        self.shared.locked.close();
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("postgres::Store").field("name", &self.name).finish_non_exhaustive()
+    }
+}

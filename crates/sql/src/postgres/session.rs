@@ -1,0 +1,276 @@
+//! Connections to the server, opened anew when they break.
+
+use super::address::Address;
+use super::fault::{Fault, chain};
+use futures_util::stream::{self, StreamExt};
+use semel_core::store::{Error, Kind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Mutex, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Notification, Row};
+
+/// How long a server that refused a connection is not asked again.
+const PAUSE: Duration = Duration::from_millis(250);
+const CONNECTING: &str = "connecting to PostgreSQL";
+
+pub(super) type OnNotification = Box<dyn Fn(&Notification) + Send>;
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// One connection. Its driver runs in a task of its own: dropping a question cancels nothing on the wire.
+pub(super) struct Session {
+    client: Client,
+    /// The server sent a warning: a commit may have been acknowledged before its standby had it.
+    warned: Arc<AtomicBool>,
+    driver: AbortHandle,
+    /// Its other end goes with the driver.
+    ended: watch::Receiver<()>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Session {
+    pub(super) async fn open(address: &Address, notified: Option<OnNotification>) -> Result<Self, Error> {
+        let config = address.config()?;
+        let patience = config.get_connect_timeout().copied().unwrap_or(Duration::from_secs(5));
+        // The driver's own time-out is for each host, and for the TCP handshake only.
+        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(1);
+        let connecting = async {
+            match address.tls()? {
+                Some(tls) => config
+                    .connect(tls)
+                    .await
+                    .map(|(client, connection)| Self::drive(client, connection, notified)),
+                None => config
+                    .connect(NoTls)
+                    .await
+                    .map(|(client, connection)| Self::drive(client, connection, notified)),
+            }
+            .map_err(|error| refused(address, &error))
+        };
+        let silent = |_| {
+            Error::new(Kind::Unavailable, CONNECTING)
+                .because(format!("the server did not answer within {patience:?}"))
+        };
+        timeout(patience * hosts.max(1), connecting).await.map_err(silent)?
+    }
+
+    fn drive<S, T>(client: Client, mut connection: Connection<S, T>, notified: Option<OnNotification>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let warned = Arc::new(AtomicBool::new(false));
+        let warn = Arc::clone(&warned);
+        let (alive, ended) = watch::channel(());
+        let driver = tokio::spawn(async move {
+            let _alive = alive;
+            let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
+            while let Some(Ok(message)) = messages.next().await {
+                match message {
+                    AsyncMessage::Notification(notification) => {
+                        if let Some(notified) = &notified {
+                            notified(&notification);
+                        }
+                    }
+                    AsyncMessage::Notice(notice) if notice.severity() == "WARNING" => {
+                        warn.store(true, Ordering::Release);
+                    }
+                    _ => {}
+                }
+            }
+        });
+        Self { client, warned, driver: driver.abort_handle(), ended }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Ends when the connection does.
+    pub(super) async fn closed(&self) {
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
+    }
+
+    /// Asks one statement, without a prepared one. The answer is whole: the server has committed, and is ready for the next.
+    pub(super) async fn query(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        self.client.query_typed(sql, parameters).await
+    }
+
+    /// Several statements without an answer.
+    pub(super) async fn execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
+        self.client.batch_execute(sql).await
+    }
+
+    /// Forgets warnings that have been sent until now.
+    pub(super) fn expect_no_warning(&self) {
+        self.warned.store(false, Ordering::Release);
+    }
+
+    pub(super) fn was_warned(&self) -> bool {
+        self.warned.load(Ordering::Acquire)
+    }
+}
+
+/// Why no connection came about, and which setting to look at.
+fn refused(address: &Address, error: &tokio_postgres::Error) -> Error {
+    let help = match error.code() {
+        Some(code)
+            if *code == SqlState::INVALID_PASSWORD
+                || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION =>
+        {
+            format!("; check the user `{}` and the password that the store's URL names", address.user())
+        }
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+            "; check the database in the store's URL".to_owned()
+        }
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => {
+            "; raise max_connections on the server, or lower `connections` in the store's URL".to_owned()
+        }
+        _ => String::new(),
+    };
+    let text = chain(error);
+    let help = if !help.is_empty() {
+        help
+    } else if text.contains("password missing") {
+        "; add password=env:NAME or password=file:PATH to the store's URL".to_owned()
+    } else if text.contains("does not support TLS") {
+        "; add sslmode=disable to the store's URL if the network between is trusted".to_owned()
+    } else if text.contains("TLS handshake") {
+        "; check sslmode and sslrootcert in the store's URL".to_owned()
+    } else if text.contains("session is not writable") || text.contains("does not allow writes") {
+        return Error::new(Kind::ReadOnly, CONNECTING).because(
+            "none of the hosts takes writes: they are standbys, or set to default_transaction_read_only",
+        );
+    } else {
+        String::new()
+    };
+    Error::new(Kind::Unavailable, CONNECTING).because(format!("{text}{help}"))
+}
+
+/// A place for one connection, which is opened when it is needed and replaced when it has broken.
+pub(super) struct Slot {
+    address: Arc<Address>,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    session: Option<Arc<Session>>,
+    /// Why the last attempt failed, for a moment.
+    refusal: Option<(Kind, String)>,
+}
+
+impl Slot {
+    pub(super) fn new(address: &Arc<Address>) -> Self {
+        Self { address: Arc::clone(address), held: Arc::default() }
+    }
+
+    /// A connection that has not broken as far as is known. Those who ask at the same time share one attempt.
+    pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
+        let mut held = self.held.lock().await;
+        if let Some(session) = held.session.as_ref().filter(|session| !session.is_closed()) {
+            return Ok(Arc::clone(session));
+        }
+        held.session = None;
+        if let Some((kind, cause)) = &held.refusal {
+            return Err(Error::new(*kind, CONNECTING).because(cause.clone()));
+        }
+        match Session::open(&self.address, None).await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                held.session = Some(Arc::clone(&session));
+                Ok(session)
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                held.refusal = Some((error.kind(), cause));
+                let held = Arc::clone(&self.held);
+                tokio::spawn(async move {
+                    tokio::time::sleep(PAUSE).await;
+                    held.lock().await.refusal = None;
+                });
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a connection up: it broke, hangs, or leads to a server that takes no writes.
+    pub(super) async fn discard(&self, session: &Arc<Session>) {
+        let mut held = self.held.lock().await;
+        if held.session.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, session)) {
+            held.session = None;
+        }
+    }
+
+    /// Asks what changes nothing. A connection that broke is replaced once.
+    pub(super) async fn read(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+        let mut tries = 0;
+        loop {
+            let session = self.session().await.map_err(|error| unconnected(&error))?;
+            let asked = timeout(self.address.answer_timeout, session.query(sql, parameters)).await;
+            let fault = match asked {
+                Ok(Ok(rows)) => return Ok(rows),
+                Ok(Err(error)) => {
+                    let fault = Fault::of_read(&error);
+                    if error.as_db_error().is_some() && !session.is_closed() && fault.kind != Kind::ReadOnly {
+                        return Err(fault);
+                    }
+                    fault
+                }
+                Err(_) => {
+                    self.discard(&session).await;
+                    return Err(silent(self.address.answer_timeout, Kind::Unavailable));
+                }
+            };
+            self.discard(&session).await;
+            tries += 1;
+            if tries == 2 {
+                return Err(fault);
+            }
+        }
+    }
+
+    /// Asks what changes something. After an error that leaves it open whether it did, nothing is asked again.
+    pub(super) async fn write(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+        let session = self.session().await.map_err(|error| unconnected(&error))?;
+        session.expect_no_warning();
+        let asked = timeout(self.address.answer_timeout, session.query(sql, parameters)).await;
+        let fault = match asked {
+            // A commit that the operator cut short while it waited for its standby is acknowledged, with a warning.
+            Ok(Ok(_)) if session.was_warned() => {
+                Fault::new(Kind::Ambiguous, "the server sent a warning with its answer")
+            }
+            Ok(Ok(rows)) => return Ok(rows),
+            Ok(Err(error)) => Fault::of_write(&error),
+            Err(_) => silent(self.address.answer_timeout, Kind::Ambiguous),
+        };
+        if matches!(fault.kind, Kind::Ambiguous | Kind::ReadOnly) {
+            self.discard(&session).await;
+        }
+        Err(fault)
+    }
+}
+
+fn unconnected(error: &Error) -> Fault {
+    let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    Fault::new(error.kind(), format!("no connection: {cause}"))
+}
+
+fn silent(after: Duration, kind: Kind) -> Fault {
+    Fault::new(kind, format!("the server did not answer within {after:?}"))
+}

@@ -1,0 +1,154 @@
+//! The store's calls.
+
+use super::job::{Answer, Job};
+use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
+use crate::columns::Row;
+use bytes::Bytes;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::record::{Record, StateName};
+use semel_core::store::{
+    self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
+    Item, Kind, Order, Page, Pending, Reading, Setting, Sharing, Tally, Written,
+};
+use semel_core::time::Time;
+use std::pin::Pin;
+
+impl store::Store for Store {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { notifies: self.shared.waiters.is_listening(), ..capabilities() }
+    }
+
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(Self::close(self))
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        Box::pin(async move {
+            self.check_open()?;
+            let connection = hazards::Connection {
+                slot: &self.scanner.slot,
+                schema: &self.scanner.schema,
+                may_be_in_the_clear: self.address.may_be_in_the_clear(),
+                is_deaf: self.address.for_listening().is_some() && !self.shared.waiters.is_listening(),
+            };
+            hazards::look(&connection).await
+        })
+    }
+
+    fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
+        Box::pin(async move {
+            let change = change.try_map(|record| encode(id, record))?;
+            let (job, answer) = Job::new(id, change);
+            self.shared.queue.push(job)?;
+            // A writer that ended in the middle: whether its statement was committed is not known.
+            let lost = |_| Error::new(Kind::Ambiguous, "waiting for a write to PostgreSQL");
+            match answer.await.map_err(lost)?? {
+                Answer::Written(written) => Ok(written),
+                Answer::RefusedByLargeEntry => self.reader.get(id).await.map(Written::Refused),
+            }
+        })
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        Box::pin(self.reader.get(id))
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        Box::pin(self.reader.find(operation_id))
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.ask(self.scanner.page(filter, after, limit))
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.ask(self.scanner.due(after, limit))
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        self.ask(self.scanner.markers(after, limit))
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        self.ask(self.scanner.count(what, at_most))
+    }
+
+    fn tally<'a>(
+        &'a self,
+        state: Option<StateName>,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Pending<'a, Tally> {
+        self.ask(self.scanner.tally(state, after, limit))
+    }
+
+    fn census(&self) -> Pending<'_, Census> {
+        self.ask(self.scanner.census())
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        self.ask(reader::settings(&self.scanner.slot, &self.scanner.schema, false))
+    }
+
+    fn set<'a>(
+        &'a self,
+        name: &'a str,
+        expect: Option<&'a [u8]>,
+        next: Option<&'a [u8]>,
+    ) -> Pending<'a, Setting> {
+        self.ask(async move {
+            check_size("writing a setting", next.map_or(0, <[u8]>::len))?;
+            reader::set(&self.scanner.slot, &self.scanner.schema, name, expect, next).await
+        })
+    }
+
+    fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        self.shared.waiters.subscribe(OperationId::of(&id)).map(|changed| changed as _)
+    }
+}
+
+impl Store {
+    fn ask<'a, T>(&'a self, asked: impl Future<Output = Result<T, Error>> + Send + 'a) -> Pending<'a, T> {
+        Box::pin(async move {
+            self.check_open()?;
+            asked.await
+        })
+    }
+}
+
+/// What a database can do, whether it is written to or looked at.
+pub(super) fn capabilities() -> Capabilities {
+    Capabilities {
+        durable: true,
+        shared: Sharing::Machines,
+        clock: ClockSource::One,
+        counts: Counting::Approximate,
+        order: Order::OldestFirst,
+        notifies: false,
+        entry_bytes_max: ENTRY_BYTES_MAX,
+    }
+}
+
+fn encode(id: CommandId, record: &Record) -> Result<Row, Error> {
+    const WRITING: &str = "writing a record";
+    // What the primary key relies on. A record that says otherwise could be found under one id and not under the other.
+    if record.operation_id() != OperationId::of(&id) {
+        let cause = "its operation id is not the one that follows from its command id";
+        return Err(Error::new(Kind::Unfit, WRITING).because(cause));
+    }
+    let row = Row::of(record);
+    check_size(WRITING, row.entry.len())?;
+    Ok(row)
+}
+
+fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= ENTRY_BYTES_MAX) {
+        return Ok(());
+    }
+    let cause = format!("{bytes} bytes, and {ENTRY_BYTES_MAX} is the most");
+    Err(Error::new(Kind::TooLarge, context).because(cause))
+}

@@ -1,0 +1,304 @@
+//! Who waits for a command to change, on this node and on others.
+//!
+//! A node announces a command that somebody on it waits for. Whichever node writes to that command afterwards notifies. So a
+//! command that nobody waits for costs no notification: each takes a lock of the whole database.
+
+use super::address::Address;
+use super::session::{Session, Slot};
+use semel_core::id::OperationId;
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::types::Type;
+
+/// How many commands are waited for on this node before waiters have to look from time to time.
+const AWAITED_HERE_MAX: usize = 1 << 14;
+/// How many commands of other nodes' waiters are remembered; the oldest are forgotten first.
+const AWAITED_ELSEWHERE_MAX: usize = 1 << 16;
+/// How many notifications wait to be sent; further ones are dropped, and their waiters look by themselves.
+const OUTBOUND_MAX: usize = 1 << 12;
+/// How many notifications one statement sends.
+const TOGETHER_MAX: usize = 256;
+/// How often announcements are renewed, and forgotten where nobody waits any more.
+const PERIOD: Duration = Duration::from_secs(30);
+const RECONNECT: Duration = Duration::from_secs(1);
+const RECONNECT_WHEN_DEAF: Duration = Duration::from_mins(1);
+/// How long a notification takes at most from a server that sends them.
+const PROBE_WAIT: Duration = Duration::from_secs(2);
+
+const ANNOUNCED: char = 'w';
+const CHANGED: char = 'c';
+const PROBE: &str = "probe";
+
+pub(super) struct Waiters {
+    held: Mutex<Held>,
+    outbound: mpsc::Sender<String>,
+    /// Notifications arrive.
+    listening: watch::Sender<bool>,
+    /// How many have arrived.
+    heard: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Held {
+    here: BTreeMap<Key, Here>,
+    elsewhere: Elsewhere,
+}
+
+type Key = [u8; 16];
+
+struct Here {
+    woken: watch::Sender<()>,
+    /// The announcement came back: whoever writes from now on knows of it.
+    is_confirmed: bool,
+    is_recent: bool,
+}
+
+/// Commands that were announced, in the order of their announcement.
+#[derive(Default)]
+struct Elsewhere {
+    count_by_key: BTreeMap<Key, usize>,
+    order: VecDeque<Key>,
+}
+
+impl Elsewhere {
+    fn remember(&mut self, key: Key) {
+        *self.count_by_key.entry(key).or_default() += 1;
+        self.order.push_back(key);
+        if self.order.len() > AWAITED_ELSEWHERE_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.forget_one(oldest);
+        }
+    }
+
+    fn forget_one(&mut self, key: Key) {
+        if let Some(count) = self.count_by_key.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.count_by_key.remove(&key);
+            }
+        }
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.count_by_key.contains_key(key)
+    }
+}
+
+impl Waiters {
+    pub(super) fn new() -> (Arc<Self>, mpsc::Receiver<String>) {
+        let (outbound, to_send) = mpsc::channel(OUTBOUND_MAX);
+        let (listening, heard) = (watch::channel(false).0, watch::channel(0).0);
+        (Arc::new(Self { held: Mutex::default(), outbound, listening, heard }), to_send)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_listening(&self) -> bool {
+        *self.listening.borrow()
+    }
+
+    /// Waits until notifications arrive, as long as they take at most from a server that sends them.
+    pub(super) async fn listened(&self) {
+        let mut listening = self.listening.subscribe();
+        let heard = timeout(PROBE_WAIT, listening.wait_for(|is_listening| *is_listening)).await;
+        drop(heard);
+    }
+
+    /// Ends when the command may have changed since this call. `None` where that cannot be known.
+    pub(super) fn subscribe(&self, id: OperationId) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        if !self.is_listening() {
+            return None;
+        }
+        let key = *id.as_bytes();
+        let mut held = self.held();
+        if held.here.len() >= AWAITED_HERE_MAX && !held.here.contains_key(&key) {
+            return None;
+        }
+        let mut is_new = false;
+        let here = held.here.entry(key).or_insert_with(|| {
+            is_new = true;
+            Here { woken: watch::channel(()).0, is_confirmed: false, is_recent: true }
+        });
+        here.is_recent = true;
+        let mut woken = here.woken.subscribe();
+        drop(held);
+        if is_new {
+            self.send(ANNOUNCED, &key);
+        }
+        Some(Box::pin(async move {
+            // The sender goes with its entry, which goes when nobody listens any more: then a look is due as well.
+            drop(woken.changed().await);
+        }))
+    }
+
+    /// These commands were written to by this node.
+    pub(super) fn changed(&self, ids: impl Iterator<Item = OperationId>) {
+        if !self.is_listening() {
+            return;
+        }
+        let mut held = self.held();
+        let mut awaited = Vec::new();
+        for id in ids {
+            let key = *id.as_bytes();
+            wake(&mut held, &key);
+            if held.elsewhere.has(&key) {
+                awaited.push(key);
+            }
+        }
+        drop(held);
+        for key in awaited {
+            self.send(CHANGED, &key);
+        }
+    }
+
+    fn send(&self, what: char, key: &Key) {
+        // A full queue costs a waiter its notification; it looks by itself.
+        drop(self.outbound.try_send(format!("{what}{}", uuid::Uuid::from_bytes(*key).simple())));
+    }
+
+    /// A notification arrived.
+    fn receive(&self, payload: &str) {
+        self.heard.send_modify(|count| *count += 1);
+        let mut characters = payload.chars();
+        let what = characters.next();
+        let Ok(id) = uuid::Uuid::try_parse(characters.as_str()) else { return };
+        let key = *id.as_bytes();
+        let mut held = self.held();
+        match what {
+            Some(ANNOUNCED) => {
+                held.elsewhere.remember(key);
+                if let Some(here) = held.here.get_mut(&key)
+                    && !here.is_confirmed
+                {
+                    here.is_confirmed = true;
+                    // It may have changed before the others knew of this waiter.
+                    here.woken.send_replace(());
+                }
+            }
+            Some(CHANGED) => wake(&mut held, &key),
+            _ => {}
+        }
+    }
+
+    /// Notifications were missed, or may have been.
+    fn wake_all(&self) {
+        let held = self.held();
+        for here in held.here.values() {
+            here.woken.send_replace(());
+        }
+    }
+
+    /// Announces again what is still waited for, and forgets the rest.
+    fn renew(&self) {
+        let mut held = self.held();
+        held.here.retain(|_, here| here.woken.receiver_count() > 0 || std::mem::take(&mut here.is_recent));
+        let awaited: Vec<Key> = held
+            .here
+            .iter()
+            .filter(|(_, here)| here.woken.receiver_count() > 0)
+            .map(|(key, _)| *key)
+            .collect();
+        drop(held);
+        for key in awaited {
+            self.send(ANNOUNCED, &key);
+        }
+    }
+}
+
+fn wake(held: &mut Held, key: &Key) {
+    if let Some(here) = held.here.get(key) {
+        here.woken.send_replace(());
+    }
+}
+
+/// Sends notifications on a connection that is used for other things too.
+pub(super) async fn send_notifications(
+    slot: Arc<Slot>,
+    mut to_send: mpsc::Receiver<String>,
+    channel: String,
+) {
+    let mut payloads = Vec::new();
+    while to_send.recv_many(&mut payloads, TOGETHER_MAX).await > 0 {
+        payloads.sort_unstable();
+        payloads.dedup();
+        let sql = "SELECT pg_catalog.pg_notify($1, payload) FROM unnest($2::text[]) AS payload";
+        let sent = slot.write(sql, &[(&channel, Type::TEXT), (&payloads, Type::TEXT_ARRAY)]).await;
+        if let Err(fault) = sent {
+            tracing::debug!(error = %fault.error("notifying other nodes"), "notifications were not sent");
+        }
+        payloads.clear();
+    }
+}
+
+/// Receives notifications for as long as the store is there.
+pub(super) async fn listen(waiters: Weak<Waiters>, address: Address, channel: String) {
+    let mut was_deaf = false;
+    loop {
+        let Some(here) = waiters.upgrade() else { return };
+        let heard = here.heard.subscribe();
+        let receiver = Arc::downgrade(&here);
+        drop(here);
+        let notified = Box::new(move |notification: &tokio_postgres::Notification| {
+            if let Some(waiters) = receiver.upgrade() {
+                waiters.receive(notification.payload());
+            }
+        });
+        match Session::open(&address, Some(notified)).await {
+            Ok(session) => was_deaf = hear(&waiters, &session, heard, &channel, was_deaf).await,
+            Err(error) => tracing::debug!(%error, "no connection for notifications"),
+        }
+        let Some(here) = waiters.upgrade() else { return };
+        here.listening.send_replace(false);
+        here.wake_all();
+        drop(here);
+        sleep(if was_deaf { RECONNECT_WHEN_DEAF } else { RECONNECT }).await;
+    }
+}
+
+/// Until the connection breaks. Says whether nothing came through.
+async fn hear(
+    waiters: &Weak<Waiters>,
+    session: &Session,
+    mut heard: watch::Receiver<u64>,
+    channel: &str,
+    was_deaf: bool,
+) -> bool {
+    // The channel's name is made of a schema's name, which needs no quotes.
+    if session.execute(&format!("LISTEN {channel}")).await.is_err() {
+        return was_deaf;
+    }
+    loop {
+        let Some(here) = waiters.upgrade() else { return was_deaf };
+        heard.mark_unchanged();
+        drop(here.outbound.try_send(PROBE.to_owned()));
+        let is_heard = timeout(PROBE_WAIT, heard.changed()).await.is_ok_and(|changed| changed.is_ok());
+        if session.is_closed() {
+            return was_deaf;
+        }
+        if !is_heard {
+            if !was_deaf {
+                tracing::warn!(
+                    "notifications of the PostgreSQL store do not arrive: waiting requests look from time to time. Behind a \
+                     pooler, name the server itself with listen=HOST:PORT in the store's URL, or write listen=off"
+                );
+            }
+            return true;
+        }
+        if !here.listening.send_replace(true) {
+            // Whatever happened before this was not heard of.
+            here.wake_all();
+        }
+        here.renew();
+        drop(here);
+        if timeout(PERIOD, session.closed()).await.is_ok() {
+            return false;
+        }
+    }
+}

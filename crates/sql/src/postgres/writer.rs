@@ -1,0 +1,111 @@
+//! The connections that write.
+
+use super::changes::{Changes, answers};
+use super::fault::{Fault, Remedy};
+use super::job::Job;
+use super::queue::{BatchSize, Queue};
+use super::session::Slot;
+use super::time::ServerTime;
+use super::waiters::Waiters;
+use std::sync::Arc;
+
+/// What one statement writes.
+const BATCH: BatchSize = BatchSize { rows_max: 128, bytes_max: 4 << 20 };
+/// A write whose row somebody else has locked goes alone.
+const ALONE: BatchSize = BatchSize { rows_max: 1, bytes_max: 0 };
+/// How long a batch waits for a locked row. Another node's commit takes less.
+const LOCK_WAIT: &str = "50ms";
+/// How long parts of a batch wait in which some row is known to be locked.
+const LOCK_WAIT_IN_PART: &str = "2ms";
+/// How long a write waits alone.
+const LOCK_WAIT_ALONE: &str = "2s";
+/// How often a write is tried again that was in the way of another transaction.
+const REPEATS_MAX: u32 = 5;
+const WRITING: &str = "writing to PostgreSQL";
+
+/// What the writers of a store share.
+pub(super) struct Writing {
+    pub(super) queue: Queue,
+    /// Writes to rows that somebody else has locked.
+    pub(super) locked: Queue,
+    pub(super) time: ServerTime,
+    pub(super) waiters: Arc<Waiters>,
+    pub(super) sql: String,
+}
+
+/// One connection that writes.
+pub(super) struct Writer {
+    pub(super) slot: Slot,
+    pub(super) shared: Arc<Writing>,
+}
+
+impl Writer {
+    /// Writes batches until the queue is closed and empty.
+    pub(super) async fn run(self) {
+        while let Some(batch) = self.shared.queue.next_batch(BATCH).await {
+            self.apply(batch).await;
+        }
+    }
+
+    /// Writes what others have locked, until that queue is closed and empty.
+    pub(super) async fn run_for_locked(self) {
+        while let Some(batch) = self.shared.locked.next_batch(ALONE).await {
+            if let Err((batch, fault)) = self.send(batch, LOCK_WAIT_ALONE).await {
+                report(batch, &fault);
+            }
+        }
+    }
+
+    async fn apply(&self, batch: Vec<Job>) {
+        let mut parts = vec![(batch, LOCK_WAIT)];
+        while let Some((part, lock_wait)) = parts.pop() {
+            let Err((mut part, fault)) = self.send(part, lock_wait).await else { continue };
+            let lock_wait = if fault.remedy == Remedy::WaitForLock { LOCK_WAIT_IN_PART } else { lock_wait };
+            match fault.remedy {
+                Remedy::Report => report(part, &fault),
+                _ if part.len() > 1 => {
+                    let second = part.split_off(part.len() / 2);
+                    parts.push((second, lock_wait));
+                    parts.push((part, lock_wait));
+                }
+                Remedy::WaitForLock => part.into_iter().for_each(|job| self.wait_for_lock(job)),
+                Remedy::Repeat if part.iter().all(|job| job.repeats < REPEATS_MAX) => {
+                    for job in &mut part {
+                        job.repeats += 1;
+                    }
+                    parts.push((part, lock_wait));
+                }
+                Remedy::Repeat | Remedy::Split => report(part, &fault),
+            }
+        }
+    }
+
+    /// Leaves a write to the connections for locked rows, so that it delays nobody else.
+    fn wait_for_lock(&self, job: Job) {
+        // Where it is closed or full, dropping the write tells its caller.
+        drop(self.shared.locked.push(job));
+    }
+
+    /// Sends a batch and answers everybody in it, unless nothing of it was written and there is something to be done.
+    async fn send(&self, batch: Vec<Job>, lock_wait: &'static str) -> Result<(), (Vec<Job>, Fault)> {
+        let sent = {
+            let changes = Changes::of(&batch, lock_wait);
+            let answered = self.slot.write(&self.shared.sql, &changes.parameters()).await;
+            answered.and_then(|rows| answers(&batch, &rows, &self.shared.time))
+        };
+        match sent {
+            Ok(answers) => {
+                self.shared.waiters.changed(batch.iter().map(|job| job.operation_id));
+                batch.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer));
+                Ok(())
+            }
+            Err(fault) => Err((batch, fault)),
+        }
+    }
+}
+
+fn report(batch: Vec<Job>, fault: &Fault) {
+    for job in batch {
+        job.answer(Err(fault.error(WRITING)));
+    }
+}

@@ -1,0 +1,188 @@
+//! Writes that are sent together.
+
+use crate::records::{claimed, finished, id, is_done};
+use crate::server::{Schema, connect};
+use semel_core::machine::Unchanged;
+use semel_core::store::{Change, Kind, Store as _, Written};
+use semel_sql::postgres::{Options, Store};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const MANY: u64 = 300;
+
+async fn opened(schema: &Schema) -> Arc<Store> {
+    Arc::new(Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_write_of_a_batch_gets_its_own_answer() {
+    let schema = Schema::new();
+    let store = opened(&schema).await;
+    // Every third one is there already.
+    for number in (0..MANY).step_by(3) {
+        assert!(is_done(
+            &store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
+        ));
+    }
+    let mut writes = JoinSet::new();
+    for number in 0..MANY {
+        let store = Arc::clone(&store);
+        writes.spawn(async move {
+            (number, store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer"))
+        });
+    }
+    while let Some(written) = writes.join_next().await {
+        let (number, written) = written.expect("no panic");
+        match written {
+            Written::Done { .. } => assert_ne!(number % 3, 0, "{number} was there already"),
+            Written::Refused(reading) => {
+                assert_eq!(number % 3, 0, "{number} was refused");
+                assert_eq!(reading.record(), Some(&claimed(number)), "shown another record");
+            }
+        }
+    }
+}
+
+/// Nodes that write to the same records at the same time lock them in the same order.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_write_to_the_same_records_never_wait_for_each_other_in_a_circle() {
+    const ROUNDS: u64 = 15;
+    const KEYS: u64 = 64;
+    let schema = Schema::new();
+    let nodes = [opened(&schema).await, opened(&schema).await];
+    for number in 0..KEYS {
+        assert!(is_done(
+            &nodes[0].write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
+        ));
+    }
+    let before = deadlocks().await;
+    for _ in 0..ROUNDS {
+        let mut writes = JoinSet::new();
+        for (node, store) in nodes.iter().enumerate() {
+            for number in 0..KEYS {
+                // The second node asks in the opposite order.
+                let number = if node == 0 { number } else { KEYS - 1 - number };
+                let store = Arc::clone(store);
+                writes.spawn(async move {
+                    let reading = store.get(id(number)).await.expect("an answer");
+                    let record = reading.record().expect("it stays").clone();
+                    let next = crate::records::renewed(&record);
+                    store
+                        .write(id(number), Change::Replace(Unchanged::of(&record), &next))
+                        .await
+                        .expect("an answer")
+                });
+            }
+        }
+        let mut done = 0;
+        while let Some(written) = writes.join_next().await {
+            done += u64::from(is_done(&written.expect("no panic")));
+        }
+        assert!(done >= KEYS, "{done} of {KEYS} records were written");
+    }
+    assert_eq!(deadlocks().await, before, "deadlocks that the server had to break");
+}
+
+async fn deadlocks() -> i64 {
+    // The server counts a little later.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let sql = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    connect().await.query_one(sql, &[]).await.expect("an answer").get(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_goes_away_does_not_disturb_the_others() {
+    let schema = Schema::new();
+    let store = opened(&schema).await;
+    let mut writes = JoinSet::new();
+    for number in 0..MANY {
+        let store = Arc::clone(&store);
+        writes.spawn(async move {
+            let record = claimed(number);
+            let write = store.write(id(number), Change::Insert(&record));
+            if number % 2 == 0 {
+                // Gone before, while or after it is sent.
+                drop(tokio::time::timeout(Duration::from_micros(number * 20), write).await);
+                return None;
+            }
+            Some(write.await.expect("an answer"))
+        });
+    }
+    while let Some(written) = writes.join_next().await {
+        if let Some(written) = written.expect("no panic") {
+            assert!(is_done(&written), "{written:?}");
+        }
+    }
+    for number in (1..MANY).step_by(2) {
+        assert_eq!(store.get(id(number)).await.expect("an answer").record(), Some(&claimed(number)));
+    }
+}
+
+/// One that the server cannot store fails; those that were sent with it do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_fails_does_not_take_others_with_it() {
+    let schema = Schema::new();
+    let store = opened(&schema).await;
+    let refuse = format!(
+        "CREATE FUNCTION {0}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF NEW.version = 1 AND get_byte(NEW.command_id, 7) = 13 THEN RAISE EXCEPTION 'not this one' USING ERRCODE = '23514'; \
+         END IF; RETURN NEW; END $$; \
+         CREATE TRIGGER refuse BEFORE INSERT ON {0}.records FOR EACH ROW EXECUTE FUNCTION {0}.refuse()",
+        schema.name
+    );
+    connect().await.batch_execute(&refuse).await.expect("a trigger");
+    let mut writes = JoinSet::new();
+    for number in 0..64 {
+        let store = Arc::clone(&store);
+        writes
+            .spawn(async move { (number, store.write(id(number), Change::Insert(&claimed(number))).await) });
+    }
+    while let Some(written) = writes.join_next().await {
+        match written.expect("no panic") {
+            (13, Err(error)) => {
+                assert_eq!(error.kind(), Kind::Unfit, "{error}");
+                assert!(error.to_string().contains("not this one"), "{error}");
+            }
+            (number, written) => assert!(is_done(&written.expect("an answer")), "{number}"),
+        }
+    }
+}
+
+/// Entries that are too long to come with a refusal are read by the store, not left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_shows_a_long_entry_too() {
+    let schema = Schema::new();
+    let store = opened(&schema).await;
+    let claim = claimed(1);
+    let long = finished(&claim, vec![7; 100_000]);
+    assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.expect("an answer")));
+    let swapped = store.write(id(1), Change::Replace(Unchanged::of(&claim), &long)).await.expect("an answer");
+    assert!(is_done(&swapped));
+    let Written::Refused(reading) = store.write(id(1), Change::Insert(&claim)).await.expect("an answer")
+    else {
+        panic!("it was there already")
+    };
+    assert_eq!(reading.record(), Some(&long));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_accepted_is_written_before_the_store_is_closed() {
+    let schema = Schema::new();
+    let store = opened(&schema).await;
+    let mut writes = JoinSet::new();
+    for number in 0..MANY {
+        let store = Arc::clone(&store);
+        writes.spawn(async move { store.write(id(number), Change::Insert(&claimed(number))).await });
+    }
+    tokio::task::yield_now().await;
+    store.close().await;
+    while let Some(written) = writes.join_next().await {
+        match written.expect("no panic") {
+            Ok(written) => assert!(is_done(&written)),
+            Err(error) => assert_eq!(error.kind(), Kind::Closed, "{error}"),
+        }
+    }
+    assert_eq!(store.get(id(1)).await.map_err(|error| error.kind()).err(), Some(Kind::Closed));
+    assert_eq!(store.settings().await.map_err(|error| error.kind()).err(), Some(Kind::Closed));
+}

@@ -1,0 +1,53 @@
+//! Rows that somebody else has locked.
+
+use crate::records::{claimed, id, is_done, renewed};
+use crate::server::{Schema, connect};
+use semel_core::machine::Unchanged;
+use semel_core::store::{Change, Kind, Store as _};
+use semel_sql::postgres::{Options, Store};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const OTHERS: u64 = 64;
+
+/// A person with an open transaction on one record delays whoever writes to that record, and nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_row_delays_only_writes_to_it() {
+    let schema = Schema::new();
+    let store =
+        Arc::new(Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens"));
+    let locked = claimed(0);
+    assert!(is_done(&store.write(id(0), Change::Insert(&locked)).await.expect("an answer")));
+    let person = connect().await;
+    person
+        .batch_execute(&format!("BEGIN; SELECT 1 FROM {}.records FOR UPDATE", schema.name))
+        .await
+        .expect("locked");
+
+    let next = renewed(&locked);
+    let write = |store: Arc<Store>| {
+        let (locked, next) = (locked.clone(), next.clone());
+        tokio::spawn(async move { store.write(id(0), Change::Replace(Unchanged::of(&locked), &next)).await })
+    };
+    let waiting = write(Arc::clone(&store));
+    let mut others = JoinSet::new();
+    for number in 1..=OTHERS {
+        let store = Arc::clone(&store);
+        others.spawn(async move { store.write(id(number), Change::Insert(&claimed(number))).await });
+    }
+    while let Some(written) = others.join_next().await {
+        assert!(is_done(&written.expect("no panic").expect("an answer")));
+    }
+    assert!(!waiting.is_finished(), "the others were answered while the lock was waited for");
+    // Nothing was written, and that is certain.
+    let refused = timeout(Duration::from_secs(30), waiting).await.expect("a bounded wait").expect("no panic");
+    assert_eq!(refused.map_err(|error| error.kind()).err(), Some(Kind::Unavailable));
+
+    let waiting = write(Arc::clone(&store));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    person.batch_execute("COMMIT").await.expect("unlocked");
+    let written = timeout(Duration::from_secs(30), waiting).await.expect("a bounded wait").expect("no panic");
+    assert!(is_done(&written.expect("an answer")), "as soon as the lock is gone it is written");
+}

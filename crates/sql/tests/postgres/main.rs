@@ -1,0 +1,12 @@
+//! What the store on PostgreSQL promises beyond what every store does. Needs a server: `SEMEL_TEST_POSTGRES_URL`, which
+//! `cargo xtask test` sets.
+
+mod batches;
+mod contract;
+mod locks;
+#[path = "../records/mod.rs"]
+mod records;
+mod roles;
+mod schema;
+mod server;
+mod waiters;

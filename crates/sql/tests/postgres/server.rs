@@ -1,0 +1,60 @@
+//! The server that the tests connect to, and a schema of its own for each test.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use tokio::runtime::Builder;
+use tokio_postgres::{Client, NoTls};
+
+static SCHEMAS: AtomicU64 = AtomicU64::new(0);
+
+/// The URL of the server, without parameters.
+pub(crate) fn url() -> String {
+    std::env::var("SEMEL_TEST_POSTGRES_URL").expect(
+        "SEMEL_TEST_POSTGRES_URL names the server to test against: run `cargo xtask test`, or `cargo xtask services up` and \
+         set what it prints",
+    )
+}
+
+/// A schema that is removed with its tables when this is dropped.
+pub(crate) struct Schema {
+    pub(crate) name: String,
+}
+
+impl Schema {
+    pub(crate) fn new() -> Self {
+        let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+        Self { name: format!("test_{}_{number}", std::process::id()) }
+    }
+
+    /// What follows `postgres:` in the URL of the store in this schema.
+    pub(crate) fn address(&self) -> String {
+        let url = url();
+        let address = url.split_once(':').expect("a URL").1;
+        let joint = if address.contains('?') { '&' } else { '?' };
+        format!("{address}{joint}schema={}", self.name)
+    }
+
+    /// The store's URL with further parameters, each with its `&`.
+    pub(crate) fn url_with(&self, parameters: &str) -> String {
+        format!("postgres:{}{parameters}", self.address())
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name);
+        // Within a runtime nothing may block; a thread of its own may.
+        let dropping = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async { connect().await.batch_execute(&sql).await })
+        });
+        drop(dropping.join());
+    }
+}
+
+/// A connection of one's own, as an operator has with psql.
+pub(crate) async fn connect() -> Client {
+    let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("the test server answers");
+    tokio::spawn(connection);
+    client
+}
