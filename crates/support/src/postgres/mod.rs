@@ -11,6 +11,7 @@ use crate::services;
 use programs::Programs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// Given at each start. Every commit is synced, as PostgreSQL does by itself. There is no socket in the file system, and a standby
@@ -138,6 +139,13 @@ impl PostgresServer {
     fn ask(&self, database: &str, sql: &str) -> Result<String, String> {
         let url = format!("postgres://postgres@127.0.0.1:{}/{database}", self.port);
         self.programs.try_run("psql", &["-X", "-w", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, &url])
+    }
+
+    /// A `psql` that connects as the superuser to this database by way of `port`, where a proxy may listen, and reads commands from
+    /// its standard input.
+    pub fn psql(&self, port: u16) -> Command {
+        let url = format!("postgres://postgres@127.0.0.1:{port}/semel");
+        self.programs.command("psql", &["-X", "-w", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", &url])
     }
 
     /// Ends every process of the server with SIGKILL. Nothing is written any more; clients find their connections closed.

@@ -56,6 +56,11 @@ impl Programs {
     }
 
     pub(super) fn try_run(&self, name: &str, arguments: &[&str]) -> Result<String, String> {
+        output(&mut self.command(name, arguments)).map_err(|reason| format!("{name}: {reason}"))
+    }
+
+    /// A program that is to run as the server's user.
+    pub(super) fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let program = self.folder.join(name);
         let mut command = if self.is_root {
             let mut command = Command::new("runuser");
@@ -69,7 +74,7 @@ impl Programs {
             command.env_remove(name);
         }
         command.args(arguments).current_dir("/").env("LC_ALL", "C").env("PGCONNECT_TIMEOUT", "5");
-        output(&mut command).map_err(|reason| format!("{name}: {reason}"))
+        command
     }
 }
 
