@@ -47,7 +47,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "services",
         arguments: "up|down|status [name…]",
-        about: "private servers for the tests (postgres); `up --export` for a shell, `status --json`",
+        about: "private servers for the tests (postgres, a standby, pgbouncer); `up --export` for a shell, `status --json`",
         run: services::run,
     },
     Command {

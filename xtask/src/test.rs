@@ -10,7 +10,7 @@ use crate::cargo;
 use crate::command::Failure;
 use crate::report::{Report, Verdict};
 use crate::selection::Selection;
-use crate::services;
+use crate::services::TestServers;
 use crate::tally::Tally;
 use crate::tidy;
 use crate::tools::Tools;
@@ -20,18 +20,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut report = Report::default();
     tidy::check(&mut report);
     let mut command = cargo::cargo();
-    // Only the slow tests need the tools, and fail without them. A fast run takes servers and tools as it finds them.
+    // A fast run takes servers and tools as it finds them; a full one fails where one of them is missing.
+    let mut servers = TestServers::default();
     if selection == Selection::All {
         let tools = Tools::default();
         report.step("tools", || tools.step());
-        report.step("services", services::install_step);
+        report.step("services", || servers.up());
         tools.hand_to(&mut command);
+        servers.hand_to(&mut command);
     }
     let mut tally = Tally::default();
     report.step("tests", || match run_tests(command, selection, &mut tally) {
         Ok(finished) => judge(finished, tally),
         Err(error) => Verdict::Failed(vec![format!("cargo test: {error}")]),
     });
+    servers.down();
     let last = last_line(tally, report.failed());
     println!("\n{report}");
     if let Some(left_out) = selection.left_out() {

@@ -1,19 +1,22 @@
 //! What the tests of several crates share.
 //!
-//! **What lives here**: the surroundings of a test that are the same in several test programs: its files, its client, the
+//! **What lives here**: the surroundings of a test that are the same in several test programs: its files, its client, its servers, the
 //! service behind the gateway. **What must never**: a crate of ours as a dependency, or an option that only one test program
 //! needs.
 
 #[cfg(feature = "http")]
 pub mod client;
+mod postgres;
 #[cfg(feature = "http")]
 pub mod reply;
 mod scratch;
+pub mod services;
 #[cfg(feature = "http")]
 pub mod upstream;
 #[cfg(feature = "http")]
 pub mod wait;
 
+pub use postgres::PostgresServer;
 #[cfg(feature = "http")]
 pub use reply::Reply;
 pub use scratch::ScratchDir;

@@ -1,7 +1,7 @@
 //! What shows that a store keeps its promises.
 //!
-//! **What lives here**: the contract suite for stores, a clock that tests turn, and a store that fails on demand.
-//! **What must never**: sleeping; a test that can pass without its subject.
+//! **What lives here**: the contract suite for stores, a clock that tests turn, a store and a network that fail on demand.
+//! **What must never**: sleeping, unless a plan asks a network for it; a test that can pass without its subject.
 //!
 //! # Your own store under the contract
 //!
@@ -43,15 +43,18 @@
 //! # Above the stores
 //!
 //! [`faults::Faulty`] wraps any store and loses, delays, repeats and refuses what is asked of it, by a script or a seed;
+//! [`proxy::FaultProxy`] does that to the bytes between a driver and its server;
 //! [`FakeClock`] is an engine's clock too, whose naps end when the test lets time pass. [`assert_hidden`] looks for a secret in the
 //! debug output of a type.
 
+mod chance;
 mod clock;
 pub mod contract;
 mod crowd;
 pub mod faults;
 mod harness;
 mod hidden;
+pub mod proxy;
 mod scene;
 mod walk;
 

@@ -39,30 +39,39 @@ impl<'a> Instance<'a> {
         Ok(Self { server, home })
     }
 
-    /// Starts it unless it runs; returns as soon as it answers, with its version and whether it was started.
-    pub(super) fn up(server: &'a dyn Server, services: &Path) -> Result<(Running, String, bool), String> {
+    /// Starts it unless it runs; returns as soon as it answers, with its version and whether it was started. `needed` is the URL
+    /// of the server that it needs; one that was started for another URL, or is not fit for use any more, is started again.
+    pub(super) fn up(
+        server: &'a dyn Server,
+        services: &Path,
+        needed: Option<&str>,
+    ) -> Result<(Running, String, bool), String> {
         packages::install(&server.missing_packages())?;
         let instance = Self::locate(server, services)?;
         instance.home.create()?;
         let _lock = instance.home.lock()?;
         // One that was just killed may still be there for a moment, and is then started again.
-        if let Some(running) = instance.running()?
+        if instance.was_started_for(needed)
+            && let Some(running) = instance.running()?
             && let Some(version) = instance.wait_until_ready(&running.url)?
+            && server.verify(&running.url, needed).is_ok()
         {
             return Ok((running, version, false));
         }
-        // A process without a known port is of no use to anybody.
+        // A process that nobody can connect to, or that belongs to another server, is of no use to anybody.
         if instance.pid()?.is_some() {
             server.stop(&instance.home)?;
         }
         instance.home.take_over()?;
         let port = instance.choose_port()?;
-        server.start(&instance.home, port)?;
+        instance.note("needed", needed.unwrap_or_default())?;
+        server.start(&instance.home, port, needed)?;
         let version = instance.wait_until_ready(&server.url(port))?;
         let Some((running, version)) = instance.running()?.zip(version) else {
             let log = instance.home.log_tail();
             return Err(format!("{} ended right after its start:\n{log}", server.name()));
         };
+        server.verify(&running.url, needed)?;
         Ok((running, version, true))
     }
 
@@ -106,9 +115,18 @@ impl<'a> Instance<'a> {
             Some(Ok(address)) => address,
             _ => bind(0).map_err(|error| format!("no spare port on 127.0.0.1: {error}"))?,
         };
-        let path = self.home.path("port");
-        fs::write(&path, format!("{}\n", address.port())).map_err(|error| describe(&path, &error))?;
+        self.note("port", &address.port().to_string())?;
         Ok(address.port())
+    }
+
+    fn was_started_for(&self, needed: Option<&str>) -> bool {
+        let noted = fs::read_to_string(self.home.path("needed")).unwrap_or_default();
+        noted.trim() == needed.unwrap_or_default()
+    }
+
+    fn note(&self, name: &str, value: &str) -> Result<(), String> {
+        let path = self.home.path(name);
+        fs::write(&path, format!("{value}\n")).map_err(|error| describe(&path, &error))
     }
 
     /// Its version as soon as it answers, or nothing if its process ends instead.

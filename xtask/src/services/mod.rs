@@ -5,8 +5,10 @@
 
 mod account;
 mod arguments;
+mod for_tests;
 mod home;
 mod instance;
+mod pgbouncer;
 mod postgres;
 mod process;
 mod server;
@@ -18,15 +20,14 @@ use std::path::PathBuf;
 
 use crate::cargo;
 use crate::command::Failure;
-use crate::report::Verdict;
-use crate::tools::packages;
 use arguments::Action;
+pub(crate) use for_tests::TestServers;
 use instance::Instance;
 pub(crate) use server::Server;
 use state::{State, explain_external, hide_password};
 
-/// Every server that tests may need.
-pub(crate) const SERVERS: &[&dyn Server] = &[&postgres::Postgres];
+/// Every server that tests may need. One that needs another comes after it.
+pub(crate) const SERVERS: &[&dyn Server] = &[&postgres::Postgres, &postgres::Standby, &pgbouncer::PgBouncer];
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (action, servers) = arguments::parse(arguments)?;
@@ -49,21 +50,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// The packages of every server, as a step of the test run.
-pub(crate) fn install_step() -> Verdict {
-    let missing: Vec<_> = SERVERS.iter().flat_map(|server| server.missing_packages()).collect();
-    match packages::install(&missing) {
-        Ok(()) => Verdict::Passed,
-        Err(reason) => Verdict::Failed(vec![reason]),
-    }
-}
-
 fn up(services: &Services, servers: &[&dyn Server], export: bool) -> Result<(), Failure> {
     for server in servers {
         let failure = |reason: String| Failure::Stopped(format!("{}: {reason}", server.name()));
         let ready = services.up(*server).map_err(|reason| failure(advise(*server, &reason)))?;
         if let Source::External = ready.source {
-            server.version(&ready.url).map_err(|reason| failure(complain(&ready, &reason)))?;
+            try_external(*server, &ready).map_err(failure)?;
         }
         if export {
             println!("export {}='{}'", ready.variable, ready.url.replace('\'', "%27"));
@@ -74,17 +66,23 @@ fn up(services: &Services, servers: &[&dyn Server], export: bool) -> Result<(), 
     Ok(())
 }
 
+fn try_external(server: &dyn Server, ready: &Ready) -> Result<(), String> {
+    let tried = server.version(&ready.url).and_then(|_| server.verify(&ready.url, None));
+    tried.map_err(|reason| complain(ready, &reason))
+}
+
 fn advise(server: &dyn Server, reason: &str) -> String {
     format!("{reason}\nA server of your own will do as well: set {} to its URL.", server.variable())
 }
 
 fn complain(ready: &Ready, reason: &str) -> String {
     let (url, variable) = (hide_password(&ready.url), ready.variable);
-    format!("{url} does not answer: {reason}\n{variable} names it; unset that for a private instance.")
+    format!("{url} cannot be used: {reason}\n{variable} names it; unset that for a private instance.")
 }
 
 fn down(services: &Services, servers: &[&dyn Server]) -> Result<(), Failure> {
-    for server in servers {
+    // Whatever needs another server goes before that.
+    for server in servers.iter().rev() {
         let name = server.name();
         match services.down(*server).map_err(Failure::Stopped)? {
             Some(pid) => println!("{name}: stopped (pid {pid}); its data stays for the next start"),
@@ -146,15 +144,32 @@ impl Ready {
 
 impl Services {
     /// Provides a server: the one that its environment variable names, or else the private instance, which answers when
-    /// this returns. Running ones are reused. Installs packages where it may.
+    /// this returns, and before it the one that this one needs. Running ones are reused. Installs packages where it may.
     pub(crate) fn up(&self, server: &dyn Server) -> Result<Ready, String> {
         let variable = server.variable();
         if let Some(url) = self.external_url(server)? {
             return Ok(Ready { variable, url, source: Source::External });
         }
-        let (running, version, is_new) = Instance::up(server, &self.folder)?;
+        let needed = match server.needs() {
+            Some(needed) => Some(self.up_needed(server, needed)?),
+            None => None,
+        };
+        let (running, version, is_new) = Instance::up(server, &self.folder, needed.as_deref())?;
         let source = Source::Private { pid: running.pid, version, is_new };
         Ok(Ready { variable, url: running.url, source })
+    }
+
+    /// The URL of a private instance that `server` can be started with.
+    fn up_needed(&self, server: &dyn Server, needed: &dyn Server) -> Result<String, String> {
+        if self.external_url(needed)?.is_some() {
+            let (own, other) = (server.variable(), needed.variable());
+            return Err(format!(
+                "{other} names a server of your own, and a private {} belongs to a private {}: set {own} too, or unset {other}",
+                server.name(),
+                needed.name(),
+            ));
+        }
+        Ok(self.up(needed)?.url)
     }
 
     /// Stops the private instance if it runs; the answer is the process that was stopped.

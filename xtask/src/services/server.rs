@@ -18,6 +18,11 @@ pub(crate) trait Server: Sync {
     /// The Debian packages that are not installed yet.
     fn missing_packages(&self) -> Vec<&'static str>;
 
+    /// The server that a private instance of this one follows or stands in front of.
+    fn needs(&self) -> Option<&'static dyn Server> {
+        None
+    }
+
     /// The URL of a private instance on this port.
     fn url(&self, port: u16) -> String;
 
@@ -26,11 +31,18 @@ pub(crate) trait Server: Sync {
 
     /// Starts the server on 127.0.0.1 with [`Home::data`] as its data and its working directory, by which the process is
     /// recognised later. Data that is missing or half-made is made anew. The caller has checked that no instance runs.
-    fn start(&self, home: &Home, port: u16) -> Result<(), String>;
+    /// `needed` is the URL of what it [needs](Self::needs), which runs.
+    fn start(&self, home: &Home, port: u16, needed: Option<&str>) -> Result<(), String>;
 
     /// Stops the server that [`Server::pid_file`] names and waits for its end. The caller has checked whose process it is.
     fn stop(&self, home: &Home) -> Result<(), String>;
 
     /// Asks the server for its version. An answer means that it is ready for the tests.
     fn version(&self, url: &str) -> Result<String, String>;
+
+    /// Whether a server that answers is what tests expect of it. `needed` is the URL of what a private instance needs.
+    fn verify(&self, url: &str, needed: Option<&str>) -> Result<(), String> {
+        let _ = (url, needed);
+        Ok(())
+    }
 }

@@ -70,7 +70,7 @@ pub(super) fn table(states: &[(&dyn Server, State)]) -> String {
 }
 
 fn line(name: &str, state: &str, version: &str, pid: &str, url: &str) -> String {
-    format!("{name:<12} {state:<9} {version:<9} {pid:<8} {url}\n")
+    format!("{name:<17} {state:<9} {version:<9} {pid:<8} {url}\n")
 }
 
 /// The same for programs: a list of objects, where what does not apply is null.

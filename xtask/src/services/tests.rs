@@ -11,6 +11,8 @@ use super::home::Home;
 use super::*;
 
 const SERVER: &dyn Server = &postgres::Postgres;
+const STANDBY: &dyn Server = &postgres::Standby;
+const PGBOUNCER: &dyn Server = &pgbouncer::PgBouncer;
 
 /// Servers in a folder of their own, which end with it.
 struct Sandbox {
@@ -18,16 +20,14 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    /// Nothing where PostgreSQL is not installed, which `cargo xtask test` does not let pass.
+    /// Nothing where a server is not installed, which `cargo xtask test` does not let pass.
     fn new(name: &str) -> Option<Self> {
-        if !SERVER.missing_packages().is_empty() {
+        if let Some(server) = SERVERS.iter().find(|server| !server.missing_packages().is_empty()) {
             let required = std::env::var_os("SEMEL_TEST_TOOLS").is_some_and(|value| value == "required");
-            assert!(!required, "PostgreSQL is missing; `cargo xtask services up` installs it");
+            let advice = format!("{} is missing; `cargo xtask services up` installs it", server.name());
+            assert!(!required, "{advice}");
             // Past the test harness, which shows what a passed test prints to nobody.
-            let _ = writeln!(
-                io::stderr(),
-                "skipped: PostgreSQL is missing; `cargo xtask services up` installs it"
-            );
+            let _ = writeln!(io::stderr(), "skipped: {advice}");
             return None;
         }
         let folder = std::env::temp_dir().join(format!("semel services {name} {}", std::process::id()));
@@ -35,7 +35,11 @@ impl Sandbox {
     }
 
     fn home(&self) -> Home {
-        Home::locate(&self.services.folder, SERVER.name(), Account::of(SERVER.user())).unwrap()
+        self.home_of(SERVER)
+    }
+
+    fn home_of(&self, server: &dyn Server) -> Home {
+        Home::locate(&self.services.folder, server.name(), Account::of(server.user())).unwrap()
     }
 
     fn pid_file(&self) -> PathBuf {
@@ -44,8 +48,12 @@ impl Sandbox {
 
     /// The URL, the process, and whether it was started.
     fn up(&self) -> (String, u32, bool) {
-        let ready = self.services.up(SERVER).unwrap();
-        assert_eq!(ready.variable, "SEMEL_TEST_POSTGRES_URL");
+        self.up_of(SERVER)
+    }
+
+    fn up_of(&self, server: &dyn Server) -> (String, u32, bool) {
+        let ready = self.services.up(server).unwrap();
+        assert_eq!(ready.variable, server.variable());
         let Source::Private { pid, is_new, .. } = ready.source else { panic!("{ready:?}") };
         (ready.url, pid, is_new)
     }
@@ -95,7 +103,8 @@ impl Drop for Stranger<'_> {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        let stopped = self.services.down(SERVER);
+        let stopped: Result<Vec<_>, _> =
+            SERVERS.iter().rev().map(|server| self.services.down(*server)).collect();
         let removed = fs::remove_dir_all(&self.services.folder);
         if !std::thread::panicking() {
             stopped.unwrap();
@@ -218,4 +227,73 @@ fn what_the_environment_names_is_used_and_left_alone() {
     let state = own.state(SERVER);
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!(state, Ok(State::Stopped));
+}
+
+#[test]
+fn a_standby_follows_refuses_writes_and_is_made_anew_after_a_promotion() {
+    let Some(sandbox) = Sandbox::new("standby") else { return };
+    let (standby, pid, is_new) = sandbox.up_of(STANDBY);
+    assert!(is_new);
+    let (primary, _, primary_is_new) = sandbox.up();
+    assert!(!primary_is_new && primary != standby, "the standby needs the primary");
+    ask(&primary, "CREATE TABLE copied (n int)");
+    let seen = || postgres::ask(&standby, "SELECT count(*) FROM copied").is_ok_and(|count| count == "0");
+    assert!(comes_true(seen), "the table was not copied");
+    let refused = postgres::ask(&standby, "INSERT INTO copied VALUES (1)").unwrap_err();
+    assert!(refused.contains("read-only transaction"), "{refused}");
+    assert_eq!(sandbox.up_of(STANDBY), (standby.clone(), pid, false));
+
+    // Stopped and started, it goes on from its slot.
+    assert_eq!(sandbox.services.down(STANDBY), Ok(Some(pid)));
+    ask(&primary, "INSERT INTO copied VALUES (1)");
+    let (_, pid, is_new) = sandbox.up_of(STANDBY);
+    let old = sandbox.home_of(STANDBY).data().join("old");
+    fs::write(&old, "").unwrap();
+    assert!(is_new && comes_true(|| ask(&standby, "SELECT count(*) FROM copied") == "1"));
+
+    let administrator = standby.replacen("semel@", "postgres@", 1);
+    assert_eq!(ask(&administrator, "SELECT pg_promote()"), "t");
+    assert!(STANDBY.verify(&standby, None).unwrap_err().contains("takes writes"));
+    let (_, again, is_new) = sandbox.up_of(STANDBY);
+    assert!(is_new && again != pid, "a promoted server was taken for a standby");
+    assert!(!old.exists(), "it was not copied again");
+    assert_eq!(STANDBY.verify(&standby, Some(&primary)), Ok(()));
+}
+
+#[test]
+fn pgbouncer_shares_few_connections_and_follows_the_server_behind_it() {
+    let Some(sandbox) = Sandbox::new("pgbouncer") else { return };
+    let (url, pid, is_new) = sandbox.up_of(PGBOUNCER);
+    assert!(is_new);
+    assert_eq!(ask(&url, "SELECT current_user || ' ' || current_database()"), "semel semel");
+    let pools = ask(&format!("{}/pgbouncer", url.strip_suffix("/semel").unwrap()), "SHOW POOLS");
+    assert!(pools.contains("|transaction"), "{pools}");
+    let Ok(State::Running { version: Ok(version), .. }) = sandbox.services.state(PGBOUNCER) else {
+        panic!("not running")
+    };
+    assert!(version.starts_with("1."), "{version}");
+    assert_eq!(sandbox.up_of(PGBOUNCER), (url.clone(), pid, false));
+
+    // PostgreSQL comes back on another port.
+    let (primary, primary_pid, _) = sandbox.up();
+    assert_eq!(sandbox.services.down(SERVER), Ok(Some(primary_pid)));
+    let _taken = TcpListener::bind(("127.0.0.1", port(&primary))).unwrap();
+    let (again, new_pid, is_new) = sandbox.up_of(PGBOUNCER);
+    assert!(is_new && new_pid != pid && again == url, "it still points at the old port");
+    assert_eq!(ask(&url, "SELECT 1"), "1");
+
+    assert_eq!(sandbox.services.down(PGBOUNCER), Ok(Some(new_pid)));
+    assert_eq!(sandbox.services.state(PGBOUNCER), Ok(State::Stopped));
+    assert!(PGBOUNCER.version(&url).is_err(), "it still answers");
+}
+
+/// Looks for ten seconds.
+fn comes_true(mut look: impl FnMut() -> bool) -> bool {
+    for _ in 0..100 {
+        if look() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    false
 }

@@ -3,6 +3,7 @@
 //! What lives here: faults, and the two kinds of plan, a script and a seed. What must never: anything that differs
 //! between two runs of the same plan.
 
+use crate::chance::mixed;
 use semel_core::id::CommandId;
 use semel_core::store::Change;
 use std::collections::VecDeque;
@@ -10,6 +11,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// What was asked of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,14 +168,6 @@ impl Plan for Seeded {
     }
 }
 
-/// The finishing step of `SplitMix64`: every bit of the number counts for every bit of the result.
-const fn mixed(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// How long a delayed call is held up.
 pub struct Pause(Pin<Box<dyn Future<Output = ()> + Send>>);
 
@@ -183,8 +177,21 @@ impl Pause {
         Self(Box::pin(end))
     }
 
+    /// For so long on the machine's clock. Needs a tokio runtime with timers; a test that can use a [`Gate`] should.
+    pub fn of(duration: Duration) -> Self {
+        Self::until(async move { tokio::time::sleep(duration).await })
+    }
+
     pub(super) async fn over(self) {
         self.0.await;
+    }
+}
+
+impl Future for Pause {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(context)
     }
 }
 

@@ -1,0 +1,256 @@
+//! A PostgreSQL that belongs to one test, which may kill it.
+//!
+//! What lives here: a server from its start to its end, and a standby of it. What must never: a server that another test uses; those
+//! are in [`services`](crate::services).
+
+mod programs;
+#[cfg(test)]
+mod tests;
+
+use crate::services;
+use programs::Programs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Given at each start. Every commit is synced, as PostgreSQL does by itself. There is no socket in the file system, and a standby
+/// looks for its primary ten times a second.
+const SETTINGS: &str = "-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 \
+                        -c wal_retrieve_retry_interval=100ms";
+
+/// An ordinary role, and a database of its own.
+const ROLE: [&str; 2] = ["CREATE ROLE semel LOGIN CREATEDB", "CREATE DATABASE semel OWNER semel"];
+
+/// Together half a minute.
+const LOOKS_MAX: u32 = 300;
+const PAUSE: Duration = Duration::from_millis(100);
+const PORTS_MAX: u32 = 5;
+
+/// A whole PostgreSQL on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the
+/// directory. Calls block, and panic where the server does not do what they say.
+///
+/// It has an ordinary role `semel` and a database `semel` that belongs to it, both without a password. As root it runs as the
+/// user `postgres`, who must be able to enter the directory.
+#[derive(Debug)]
+pub struct PostgresServer {
+    programs: Programs,
+    dir: PathBuf,
+    port: u16,
+}
+
+impl PostgresServer {
+    /// Whether PostgreSQL is installed. Where it is not, the test is to be left out, and standard error says so; under
+    /// `cargo xtask test` this panics instead.
+    pub fn is_installed() -> bool {
+        let found = Programs::find().is_some();
+        if !found {
+            services::leave_out("PostgreSQL is not installed; `cargo xtask services up` installs it");
+        }
+        found
+    }
+
+    /// Makes an empty server in `dir` and starts it on a port that nobody uses.
+    pub fn start(dir: impl AsRef<Path>) -> Self {
+        let programs = Programs::find().expect("PostgreSQL is installed");
+        let mut server = Self::new(programs, dir.as_ref());
+        let data = server.data();
+        server.programs.run(
+            "initdb",
+            &["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "-D", &data],
+        );
+        server.start_on_some_port();
+        for sql in ROLE {
+            server.ask("postgres", sql).expect("a role and a database");
+        }
+        server
+    }
+
+    /// Copies this server to `dir` and starts the copy as its streaming standby: read-only, behind by a moment, and never waited for
+    /// by a commit unless `synchronous_standby_names` says so.
+    #[must_use]
+    pub fn standby(&self, dir: impl AsRef<Path>) -> Self {
+        let mut standby = Self::new(self.programs.clone(), dir.as_ref());
+        let (data, primary) = (standby.data(), self.admin_url());
+        let slot = format!("standby_{}", spare_port());
+        standby.programs.run(
+            "pg_basebackup",
+            &[
+                "-w",
+                "-R",
+                "-C",
+                "-S",
+                &slot,
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+                "--no-sync",
+                "-d",
+                &primary,
+                "-D",
+                &data,
+            ],
+        );
+        standby.start_on_some_port();
+        standby
+    }
+
+    fn new(programs: Programs, dir: &Path) -> Self {
+        std::fs::create_dir_all(dir).expect("a directory for the server");
+        programs.give(dir);
+        Self { programs, dir: dir.to_owned(), port: 0 }
+    }
+
+    /// Where the ordinary role connects: `postgres://semel@127.0.0.1:PORT/semel`.
+    pub fn url(&self) -> String {
+        format!("postgres://semel@127.0.0.1:{}/semel", self.port)
+    }
+
+    /// The same database for the superuser `postgres`.
+    pub fn admin_url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/semel", self.port)
+    }
+
+    /// The port, which it keeps over a restart.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The server's process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        let file = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).ok()?;
+        let pid: u32 = file.lines().next()?.trim().parse().ok()?;
+        let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+        let own = std::fs::canonicalize(self.dir.join("data")).ok()?;
+        (folder == own).then_some(pid)
+    }
+
+    /// What the server answers the superuser: rows on lines, columns apart by `|`. Panics where it answers with an error.
+    pub fn sql(&self, sql: &str) -> String {
+        self.try_sql(sql).expect("an answer of PostgreSQL")
+    }
+
+    /// The same, with what `psql` says as the error.
+    pub fn try_sql(&self, sql: &str) -> Result<String, String> {
+        self.ask("semel", sql)
+    }
+
+    fn ask(&self, database: &str, sql: &str) -> Result<String, String> {
+        let url = format!("postgres://postgres@127.0.0.1:{}/{database}", self.port);
+        self.programs.try_run("psql", &["-X", "-w", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, &url])
+    }
+
+    /// A `psql` that connects as the superuser to this database by way of `port`, where a proxy may listen, and reads commands from
+    /// its standard input.
+    pub fn psql(&self, port: u16) -> Command {
+        let url = format!("postgres://postgres@127.0.0.1:{port}/semel");
+        self.programs.command("psql", &["-X", "-w", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", &url])
+    }
+
+    /// Ends every process of the server with SIGKILL. Nothing is written any more; clients find their connections closed.
+    pub fn kill(&mut self) {
+        let Some(pid) = self.pid() else { return };
+        // The server first: it would start a process that is missing again.
+        let mut pids = vec![pid];
+        pids.extend(children(pid));
+        programs::kill(&pids);
+        wait_until("the server is gone", || self.pid().is_none());
+    }
+
+    /// Ends the server in an orderly way: open transactions are rolled back.
+    pub fn stop(&mut self) {
+        if self.pid().is_some() {
+            self.programs.run("pg_ctl", &["stop", "-w", "-t", "60", "-m", "fast", "-D", &self.data()]);
+        }
+    }
+
+    /// Starts the server again on its data and port, after [`kill`](Self::kill) or [`stop`](Self::stop); one that runs is stopped first.
+    /// Returns as soon as it answers.
+    pub fn restart(&mut self) {
+        self.stop();
+        let _ = std::fs::remove_file(self.dir.join("data/postmaster.pid"));
+        // Processes of a killed server hold its memory, and clients its port, a moment longer than the server lived.
+        wait_until("the server has started", || self.try_start().is_ok());
+    }
+
+    /// Makes a standby take writes. Returns as soon as it does. Its old primary is not told.
+    pub fn promote(&mut self) {
+        self.programs.run("pg_ctl", &["promote", "-w", "-t", "60", "-D", &self.data()]);
+    }
+
+    /// Waits until a standby has seen all that was committed on `primary` so far.
+    pub fn catch_up(&self, primary: &Self) {
+        let target = primary.sql("SELECT pg_current_wal_flush_lsn()");
+        let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{target}'");
+        wait_until("the standby has caught up", || self.sql(&sql) == "t");
+    }
+
+    fn start_on_some_port(&mut self) {
+        let mut failure = String::new();
+        for _ in 0..PORTS_MAX {
+            // Somebody else may take it before the server does.
+            self.port = spare_port();
+            match self.try_start() {
+                Ok(()) => return,
+                Err(reason) => failure = reason,
+            }
+        }
+        panic!("PostgreSQL does not start: {failure}");
+    }
+
+    fn try_start(&self) -> Result<(), String> {
+        let log = self.dir.join("log");
+        let _ = std::fs::remove_file(&log);
+        let options = format!("-p {} {SETTINGS}", self.port);
+        let (data, log_path) = (self.data(), text(&log));
+        let arguments = ["start", "-w", "-t", "60", "-o", &options, "-D", &data, "-l", &log_path];
+        self.programs.try_run("pg_ctl", &arguments).map(drop).map_err(|reason| {
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            format!("{reason}\n{log}")
+        })
+    }
+
+    fn data(&self) -> String {
+        text(&self.dir.join("data"))
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        if self.pid().is_some() {
+            drop(self.programs.try_run("pg_ctl", &["stop", "-w", "-m", "immediate", "-D", &self.data()]));
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path that is UTF-8").to_owned()
+}
+
+fn spare_port() -> u16 {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a spare port");
+    socket.local_addr().expect("its number").port()
+}
+
+/// The processes whose parent is `pid`.
+fn children(pid: u32) -> Vec<u32> {
+    let parent_of = |child: u32| -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        // The name in parentheses may hold anything; state and parent follow it.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let entries = std::fs::read_dir("/proc").expect("Linux").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|child| parent_of(*child) == Some(pid)).collect()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..LOOKS_MAX {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    panic!("timed out before {what}");
+}

@@ -1,0 +1,279 @@
+//! One connection through the proxy, from both sides.
+//!
+//! What lives here: how bytes go on, are held, vanish or are cut. What must never: two tasks for one connection; whatever
+//! a fault does to one direction, the other has to see at once.
+
+use super::plan::{Fault, Throttle};
+use super::protocol::Talk;
+use super::{Orders, Shared};
+use crate::faults::Pause;
+use bytes::{Buf as _, BytesMut};
+use std::io;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+/// How much is read ahead of what can be written.
+const AHEAD_BYTES_MAX: usize = 256 << 10;
+
+/// How a connection ends.
+enum End {
+    /// Both sides had said all that they wanted to.
+    Closed,
+    /// Both sides get an error.
+    Reset,
+}
+
+/// One direction: what has arrived and is still to be passed on.
+#[derive(Default)]
+struct Flow {
+    bytes: BytesMut,
+    /// Nothing is passed on before these are over: a delay, and the gap after a part where the connection is slow.
+    delay: Option<Pause>,
+    gap: Option<Pause>,
+    is_finished: bool,
+}
+
+impl Flow {
+    fn takes_more(&self) -> bool {
+        !self.is_finished && self.bytes.len() < AHEAD_BYTES_MAX
+    }
+
+    fn has_some_to_pass(&self) -> bool {
+        !self.bytes.is_empty() && self.delay.is_none() && self.gap.is_none()
+    }
+
+    /// Writes what the socket takes at once, and no more than one part where the connection is slow.
+    fn pass_to(&mut self, stream: &TcpStream, throttle: Option<&Throttle>) -> io::Result<()> {
+        let most = throttle.map_or(usize::MAX, |throttle| throttle.chunk_bytes).min(self.bytes.len());
+        match stream.try_write(&self.bytes[..most]) {
+            Ok(written) => self.bytes.advance(written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.gap = throttle.map(Throttle::gap);
+        Ok(())
+    }
+}
+
+struct Connection<'a> {
+    shared: &'a Shared,
+    orders: watch::Receiver<Orders>,
+    heard: Orders,
+    number: u64,
+    requests: u64,
+    talk: Talk,
+    client: TcpStream,
+    server: TcpStream,
+    /// The server that the next request goes to.
+    next_server: Option<SocketAddr>,
+    to_server: Flow,
+    to_client: Flow,
+    throttle: Option<Throttle>,
+    /// The response of the current request is not passed on, and ends the connection.
+    cuts_response: bool,
+    vanishes: bool,
+}
+
+pub(super) async fn run(client: TcpStream, number: u64, shared: &Shared) {
+    let mut orders = shared.orders.subscribe();
+    let heard = *orders.borrow_and_update();
+    let Ok(server) = TcpStream::connect(heard.server).await else {
+        return reset(&client);
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let mut connection = Connection {
+        shared,
+        orders,
+        heard,
+        number,
+        requests: 0,
+        talk: Talk::new(shared.protocol),
+        client,
+        server,
+        next_server: None,
+        to_server: Flow::default(),
+        to_client: Flow::default(),
+        throttle: None,
+        cuts_response: false,
+        vanishes: false,
+    };
+    let end = loop {
+        match connection.step().await {
+            Ok(None) => {}
+            Ok(Some(end)) => break end,
+            Err(_) => break End::Reset,
+        }
+    };
+    if let End::Reset = end {
+        reset(&connection.client);
+        reset(&connection.server);
+    }
+}
+
+/// Makes the socket's end one that the other side sees as an error.
+fn reset(stream: &TcpStream) {
+    let _ = stream.set_zero_linger();
+}
+
+impl Connection<'_> {
+    /// Waits until something can be done, and does it.
+    async fn step(&mut self) -> io::Result<Option<End>> {
+        let Self { orders, client, server, to_server, to_client, .. } = self;
+        tokio::select! {
+            order = orders.changed() => {
+                if order.is_err() || self.heed() {
+                    return Ok(Some(End::Reset));
+                }
+            }
+            ready = client.readable(), if to_server.takes_more() => ready?,
+            ready = server.readable(), if to_client.takes_more() => ready?,
+            ready = server.writable(), if to_server.has_some_to_pass() => ready?,
+            ready = client.writable(), if to_client.has_some_to_pass() => ready?,
+            () = over(&mut to_server.delay), if to_server.delay.is_some() => to_server.delay = None,
+            () = over(&mut to_server.gap), if to_server.gap.is_some() => to_server.gap = None,
+            () = over(&mut to_client.delay), if to_client.delay.is_some() => to_client.delay = None,
+            () = over(&mut to_client.gap), if to_client.gap.is_some() => to_client.gap = None,
+        }
+        if let Some(end) = self.read_request().await? {
+            return Ok(Some(end));
+        }
+        if let Some(end) = self.read_response()? {
+            return Ok(Some(end));
+        }
+        self.pass().await
+    }
+
+    /// Hears what is new. Says whether the connection is to be cut.
+    fn heed(&mut self) -> bool {
+        let now = *self.orders.borrow_and_update();
+        if now.follows > self.heard.follows {
+            self.next_server = Some(now.server);
+        }
+        let is_cut = now.cuts > self.heard.cuts;
+        self.heard = now;
+        is_cut
+    }
+
+    async fn read_request(&mut self) -> io::Result<Option<End>> {
+        if !self.to_server.takes_more() {
+            return Ok(None);
+        }
+        let mut arrived = BytesMut::with_capacity(8 << 10);
+        match read(&self.client, &mut arrived)? {
+            None => return Ok(None),
+            // Whoever let everything vanish has nothing more to say either.
+            Some(0) if self.vanishes => return Ok(Some(End::Closed)),
+            Some(0) => self.to_server.is_finished = true,
+            Some(_) if self.vanishes => return Ok(None),
+            Some(_) => {}
+        }
+        if !arrived.is_empty() && self.talk.is_idle() {
+            // What was ordered before the request was sent concerns it.
+            if self.orders.has_changed().unwrap_or(true) && self.heed() {
+                return Ok(Some(End::Reset));
+            }
+            if let Some(server) = self.next_server.take() {
+                self.follow(server).await?;
+            }
+            let fate = self.shared.fate(self.number, self.requests, &arrived);
+            self.requests += 1;
+            match fate {
+                Fault::Pass => {}
+                Fault::DelayRequest(pause) => self.to_server.delay = Some(pause),
+                Fault::DelayResponse(pause) => self.to_client.delay = Some(pause),
+                Fault::CutBefore => return Ok(Some(End::Reset)),
+                Fault::CutAfter => self.cuts_response = true,
+                Fault::HalfOpen => {
+                    self.vanishes = true;
+                    (self.to_server, self.to_client) = (Flow::default(), Flow::default());
+                    return Ok(None);
+                }
+                Fault::Throttle(throttle) => self.throttle = Some(throttle),
+            }
+        }
+        self.talk.client_sent(&arrived);
+        self.to_server.bytes.unsplit(arrived);
+        Ok(None)
+    }
+
+    fn read_response(&mut self) -> io::Result<Option<End>> {
+        if !self.to_client.takes_more() {
+            return Ok(None);
+        }
+        let mut arrived = BytesMut::with_capacity(8 << 10);
+        match read(&self.server, &mut arrived)? {
+            None => return Ok(None),
+            Some(0) => {
+                self.to_client.is_finished = true;
+                // A server that went away before it answered: the client is not to know more than otherwise.
+                return Ok(self.cuts_response.then_some(End::Reset));
+            }
+            Some(_) if self.vanishes => return Ok(None),
+            Some(_) => {}
+        }
+        self.talk.server_sent(&arrived);
+        if !self.cuts_response {
+            self.to_client.bytes.unsplit(arrived);
+        } else if self.talk.is_idle() {
+            return Ok(Some(End::Reset));
+        }
+        Ok(None)
+    }
+
+    /// Passes on what may be, and the end of either side after its last byte.
+    async fn pass(&mut self) -> io::Result<Option<End>> {
+        if self.vanishes {
+            return Ok(None);
+        }
+        if self.to_server.has_some_to_pass() {
+            self.to_server.pass_to(&self.server, self.throttle.as_ref())?;
+        }
+        if self.to_client.has_some_to_pass() {
+            self.to_client.pass_to(&self.client, self.throttle.as_ref())?;
+        }
+        if self.to_client.is_finished && self.to_client.bytes.is_empty() {
+            return Ok(Some(End::Closed));
+        }
+        if self.to_server.is_finished && self.to_server.bytes.is_empty() {
+            self.server.shutdown().await?;
+        }
+        Ok(None)
+    }
+
+    /// Goes on with another server, which has to be told what the first one was told.
+    async fn follow(&mut self, address: SocketAddr) -> io::Result<()> {
+        let mut server = TcpStream::connect(address).await?;
+        server.set_nodelay(true)?;
+        if let Some(introduction) = self.talk.introduction() {
+            let mut talk = Talk::new(self.shared.protocol);
+            talk.client_sent(&introduction);
+            server.write_all(&introduction).await?;
+            while !talk.is_idle() {
+                let mut answer = BytesMut::with_capacity(8 << 10);
+                if server.read_buf(&mut answer).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                talk.server_sent(&answer);
+            }
+        }
+        self.server = server;
+        Ok(())
+    }
+}
+
+async fn over(pause: &mut Option<Pause>) {
+    if let Some(pause) = pause {
+        pause.await;
+    }
+}
+
+/// What can be read at once: `None` where nothing can, zero bytes at the end.
+fn read(stream: &TcpStream, into: &mut BytesMut) -> io::Result<Option<usize>> {
+    match stream.try_read_buf(into) {
+        Ok(length) => Ok(Some(length)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}

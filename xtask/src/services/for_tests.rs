@@ -1,0 +1,111 @@
+//! The servers of one test run.
+//!
+//! What lives here: their start before the tests, and their stop afterwards. What must never: a run that goes on as if a server
+//! that it could not get did not matter, or one that stops what was running before it.
+
+use std::process::Command;
+
+use super::{Ready, SERVERS, Server, Services, Source, advise, try_external};
+use crate::report::Verdict;
+
+/// Every server that tests may need, started or found.
+#[derive(Default)]
+pub(crate) struct TestServers {
+    services: Services,
+    ready: Vec<Ready>,
+    started: Vec<&'static dyn Server>,
+}
+
+impl TestServers {
+    /// Starts those that do not run, as a step of the test run. Each that cannot be had is a failure of the step.
+    pub(crate) fn up(&mut self) -> Verdict {
+        let mut failures = Vec::new();
+        for server in SERVERS {
+            match self.provide(*server) {
+                Ok(ready) => {
+                    if let Source::Private { is_new: true, .. } = ready.source {
+                        self.started.push(*server);
+                    }
+                    self.ready.push(ready);
+                }
+                Err(reason) => failures.push(format!("the tests need {}: {reason}", server.name())),
+            }
+        }
+        if failures.is_empty() { Verdict::Passed } else { Verdict::Failed(failures) }
+    }
+
+    fn provide(&self, server: &dyn Server) -> Result<Ready, String> {
+        let ready = self.services.up(server).map_err(|reason| advise(server, &reason))?;
+        if let Source::External = ready.source {
+            try_external(server, &ready)?;
+        }
+        Ok(ready)
+    }
+
+    /// Tells the tests where the servers are.
+    pub(crate) fn hand_to(&self, tests: &mut Command) {
+        for ready in &self.ready {
+            tests.env(ready.variable, &ready.url);
+        }
+    }
+
+    /// Stops those that this run started. One that cannot be stopped fails no test.
+    pub(crate) fn down(&mut self) {
+        while let Some(server) = self.started.pop() {
+            if let Err(reason) = self.services.down(server) {
+                eprintln!("{} was not stopped: {reason}", server.name());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the environment names is used as it is, so that this needs no server.
+    fn with(name: &str, environment: fn(&str) -> Option<String>) -> TestServers {
+        let folder = std::env::temp_dir().join(format!("semel-servers-{name}-{}", std::process::id()));
+        TestServers { services: Services { folder, environment }, ..TestServers::default() }
+    }
+
+    #[test]
+    fn each_server_that_cannot_be_had_is_a_failure_that_says_what_to_set() {
+        let mut servers = with("all", |_| Some("postgres://127.0.0.1:1/semel".to_owned()));
+        let verdict = servers.up();
+        std::fs::remove_dir_all(&servers.services.folder).unwrap();
+        let Verdict::Failed(lines) = verdict else { panic!("nothing listens there") };
+        assert_eq!(lines.len(), SERVERS.len());
+        for (line, server) in lines.iter().zip(SERVERS) {
+            let named = format!("{} names it", server.variable());
+            assert!(line.starts_with(&format!("the tests need {}: ", server.name())), "{line}");
+            assert!(line.contains(&named), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_private_standby_is_not_made_of_a_server_of_ones_own() {
+        let servers = with("own", |name| {
+            (name == "SEMEL_TEST_POSTGRES_URL").then(|| "postgres://127.0.0.1:1/semel".to_owned())
+        });
+        for server in SERVERS.iter().filter(|server| server.needs().is_some()) {
+            let refused = servers.provide(*server).unwrap_err();
+            assert!(refused.contains(&format!("set {} too", server.variable())), "{refused}");
+        }
+        std::fs::remove_dir_all(&servers.services.folder).unwrap();
+    }
+
+    #[test]
+    fn tests_are_told_every_url() {
+        let ready = |variable, url: &str| Ready { variable, url: url.to_owned(), source: Source::External };
+        let servers = TestServers {
+            ready: vec![ready("SEMEL_TEST_A_URL", "a:1"), ready("SEMEL_TEST_B_URL", "b:2")],
+            ..TestServers::default()
+        };
+        let mut command = Command::new("true");
+        servers.hand_to(&mut command);
+        let told: Vec<_> =
+            command.get_envs().filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?))).collect();
+        assert_eq!(told, [("SEMEL_TEST_A_URL", "a:1"), ("SEMEL_TEST_B_URL", "b:2")]);
+    }
+}

@@ -1,0 +1,137 @@
+//! A streaming standby of the private PostgreSQL.
+//!
+//! What lives here: how it is copied from the primary, and whether it still follows that. What must never: a standby that
+//! was promoted or left behind and is handed to tests all the same.
+
+use std::path::Path;
+use std::thread;
+
+use super::{
+    PAUSE, PID_FILE, Postgres, ask, command, has_data, programs, replace_data, start, stop, url, version,
+};
+use crate::cargo;
+use crate::services::home::Home;
+use crate::services::server::Server;
+
+/// The replication slot on the primary, which keeps what a stopped standby has yet to read.
+const SLOT: &str = "semel_standby";
+
+/// Together five seconds: a standby that was just started connects within a fraction of one.
+const LOOKS_MAX: u32 = 50;
+
+/// The kind of server.
+pub(in crate::services) struct Standby;
+
+impl Server for Standby {
+    fn name(&self) -> &'static str {
+        "postgres-standby"
+    }
+
+    fn variable(&self) -> &'static str {
+        "SEMEL_TEST_POSTGRES_STANDBY_URL"
+    }
+
+    fn user(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn missing_packages(&self) -> Vec<&'static str> {
+        programs::missing_packages()
+    }
+
+    fn needs(&self) -> Option<&'static dyn Server> {
+        Some(&Postgres)
+    }
+
+    fn url(&self, port: u16) -> String {
+        url(port)
+    }
+
+    fn pid_file(&self) -> &'static str {
+        PID_FILE
+    }
+
+    fn start(&self, home: &Home, port: u16, primary: Option<&str>) -> Result<(), String> {
+        let programs = programs::require()?;
+        let primary = administrator(primary.ok_or("a standby needs a primary")?);
+        if !is_copy(home, &programs, &primary)? {
+            copy(home, &programs, &primary)?;
+        }
+        // Here and not in the data: the primary may have another port by now.
+        let follow = format!("primary_conninfo={primary}?application_name={SLOT}");
+        start(home, &programs, port, &[follow, "wal_retrieve_retry_interval=100ms".to_owned()])
+    }
+
+    fn stop(&self, home: &Home) -> Result<(), String> {
+        stop(home)
+    }
+
+    fn version(&self, url: &str) -> Result<String, String> {
+        version(url)
+    }
+
+    fn verify(&self, url: &str, primary: Option<&str>) -> Result<(), String> {
+        if ask(url, "SELECT pg_is_in_recovery()")? != "t" {
+            return Err("it takes writes, so it is not a standby".to_owned());
+        }
+        let Some(primary) = primary.map(administrator) else { return Ok(()) };
+        let sql = format!(
+            "SELECT count(*) FROM pg_stat_replication WHERE application_name = '{SLOT}' AND state = 'streaming'"
+        );
+        for _ in 1..LOOKS_MAX {
+            if ask(&primary, &sql)? != "0" {
+                return Ok(());
+            }
+            thread::sleep(PAUSE);
+        }
+        Err("it does not follow the private PostgreSQL".to_owned())
+    }
+}
+
+/// The URL with the role of an administrator, which may copy the data.
+fn administrator(primary: &str) -> String {
+    primary.replacen("semel@", "postgres@", 1)
+}
+
+/// Whether the data is a copy of this primary that can go on following it: never promoted, and nothing that it needs thrown away.
+fn is_copy(home: &Home, programs: &Path, primary: &str) -> Result<bool, String> {
+    if !has_data(home, programs)? || !home.data().join("standby.signal").exists() {
+        return Ok(false);
+    }
+    let mut control = command(home, programs, "pg_controldata");
+    control.arg("-D").arg(home.data());
+    let control = cargo::capture(control)?;
+    let own = control.lines().find_map(|line| line.strip_prefix("Database system identifier:"));
+    let theirs = ask(primary, "SELECT system_identifier FROM pg_control_system()")?;
+    let slots = ask(
+        primary,
+        &format!(
+            "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{SLOT}' AND wal_status <> 'lost'"
+        ),
+    )?;
+    Ok(own.map(str::trim) == Some(theirs.as_str()) && slots == "1")
+}
+
+fn copy(home: &Home, programs: &Path, primary: &str) -> Result<(), String> {
+    drop_slot(primary)?;
+    replace_data(home, |unfinished| {
+        let mut backup = command(home, programs, "pg_basebackup");
+        backup.args(["-w", "-R", "-C", "-S", SLOT, "-X", "stream", "-c", "fast", "--no-sync"]);
+        backup.args(["-d", primary, "-D"]).arg(unfinished);
+        cargo::capture(backup).map(drop)
+    })
+}
+
+/// The primary notices a moment later that the last user of the slot has gone.
+fn drop_slot(primary: &str) -> Result<(), String> {
+    let sql = format!(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{SLOT}'"
+    );
+    for _ in 1..LOOKS_MAX {
+        if ask(primary, &sql).is_ok() {
+            return Ok(());
+        }
+        thread::sleep(PAUSE);
+    }
+    ask(primary, &sql).map(drop)
+}
