@@ -252,12 +252,12 @@ mod tests {
     const NONE: Duration = Duration::ZERO;
     const LONG: Duration = Duration::from_mins(1);
 
-    fn client(number: u8) -> Option<IpAddr> {
-        Some(IpAddr::from([192, 0, 2, number]))
+    fn client(number: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, number])
     }
 
     async fn share(budget: &Budget, of: u8, kib: u32) -> Share {
-        let mut share = budget.share(client(of));
+        let mut share = budget.share(Some(client(of)));
         share.grow_to(kib, NONE, NONE).await.expect("room");
         share
     }
@@ -267,7 +267,7 @@ mod tests {
         let budget = Budget::new(100);
         let other = share(&budget, 2, 20).await;
         let (small, large) = (share(&budget, 1, 35).await, share(&budget, 1, 45).await);
-        let mut new = budget.share(client(3));
+        let mut new = budget.share(Some(client(3)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
             large.told_to_go().await;
             drop(large);
@@ -281,12 +281,12 @@ mod tests {
         let budget = Budget::new(100);
         let (stays, more) = (share(&budget, 1, 60).await, share(&budget, 1, 40).await);
         assert_eq!(stays.stay(), Ok(()));
-        let mut own = budget.share(client(1));
+        let mut own = budget.share(Some(client(1)));
         assert_eq!(own.grow_to(10, NONE, NONE).await, Err(NoRoom), "its own client holds most");
-        let mut greedy = budget.share(client(2));
+        let mut greedy = budget.share(Some(client(2)));
         assert_eq!(greedy.grow_to(100, NONE, NONE).await, Err(NoRoom), "it would hold as much itself");
         assert!(!more.goes() && !stays.goes());
-        let mut new = budget.share(client(2));
+        let mut new = budget.share(Some(client(2)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
             more.told_to_go().await;
             assert_eq!(more.stay(), Err(NoRoom), "too late");
@@ -301,7 +301,7 @@ mod tests {
         let budget = Budget::new(100);
         let (first, rest) = (share(&budget, 1, 50).await, share(&budget, 1, 50).await);
         assert_eq!((first.stay(), rest.stay()), (Ok(()), Ok(())));
-        let (mut many, mut few) = (budget.share(client(1)), budget.share(client(2)));
+        let (mut many, mut few) = (budget.share(Some(client(1))), budget.share(Some(client(2))));
         let (many, few, ()) = tokio::join!(
             many.grow_to(50, LONG, Duration::from_millis(50)),
             few.grow_to(50, LONG, LONG),

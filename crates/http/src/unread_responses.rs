@@ -105,12 +105,12 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn client(number: u8) -> Option<IpAddr> {
-        Some(IpAddr::from([192, 0, 2, number]))
+    fn client(number: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, number])
     }
 
     fn unread(room: &ResponseRoom, of: u8, mib: usize, is_stored: bool) -> Held {
-        let mut place = room.place(client(of));
+        let mut place = room.place(Some(client(of)));
         place.try_grow_to(mib * MIB).expect("room");
         Held::counted([Bytes::from(vec![0; mib * MIB])], place, is_stored)
     }
@@ -127,13 +127,13 @@ mod tests {
         let mut lost_for_good = unread(&room, 1, 4, false);
         let mut longest = unread(&room, 1, 3, true);
         let mut other = unread(&room, 2, 3, true);
-        assert!(room.place(client(1)).try_grow_to(MIB).is_err(), "it has most itself");
-        let mut place = room.place(client(3));
+        assert!(room.place(Some(client(1))).try_grow_to(MIB).is_err(), "it has most itself");
+        let mut place = room.place(Some(client(3)));
         assert!(place.try_grow_to(3 * MIB).is_ok());
         assert!(is_given_up(&mut longest) && !longest.is_empty(), "its client must not take it for whole");
         for stays in [&mut small, &mut lost_for_good, &mut other] {
             assert!(!is_given_up(stays));
         }
-        assert!(room.place(client(3)).try_grow_to(9 * MIB).is_err(), "nobody has that much more");
+        assert!(room.place(Some(client(3))).try_grow_to(9 * MIB).is_err(), "nobody has that much more");
     }
 }
