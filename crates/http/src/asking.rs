@@ -21,6 +21,7 @@ use http::request::Parts;
 use semel::Intent;
 use semel::core::key::{Key, Parsed};
 use semel::core::scope::{Operation, Scope};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -90,7 +91,7 @@ impl Asking {
             request::refuse_tunnels(parts)?;
         }
         let is_async = early.is_some() && self.takes_async(parts);
-        let whole = self.read(body).await?;
+        let whole = self.read(self.shared.client_of(parts), body).await?;
         let (known, key) = match self.take_apart(parts, &operation, &whole, early.is_none()).await? {
             Taken::Known(known, late) => (known, late.or(early)),
             Taken::NoKey(no_key) => {
@@ -155,7 +156,10 @@ impl Asking {
         let max = self.ready.terms.request_bytes_max;
         let asked = Asked::new(parts, &self.target, operation, whole, max);
         let turn = match asked.decoded_max() {
-            Some(bytes) => Some(self.shared.room.turn(bytes).await.map_err(|_| busy())?),
+            Some(bytes) => {
+                let client = self.shared.client_of(parts);
+                Some(self.shared.room.turn(client, bytes).await.map_err(|_| busy())?)
+            }
             None => None,
         };
         asked.take_apart(&self.ready, for_key, turn).await.map_err(|error| telling::fingerprint(&error))
@@ -167,7 +171,7 @@ impl Asking {
         may_defer && prefer::takes_async(&mut parts.headers)
     }
 
-    async fn read<B>(&self, body: B) -> Result<Whole, Stop>
+    async fn read<B>(&self, client: Option<IpAddr>, body: B) -> Result<Whole, Stop>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -177,7 +181,7 @@ impl Asking {
         if body.size_hint().lower() > max as u64 {
             return Err(too_large(max).into());
         }
-        let read = body::read(body, max, Some(self.shared.room.place()));
+        let read = body::read(body, max, Some(self.shared.room.place(client)));
         let Ok(read) = timeout(self.shared.body_time_max, read).await else {
             return Err(Stop::Unread(Unread::TooSlow));
         };

@@ -102,7 +102,7 @@ impl Body {
     /// A response that was read within `place`.
     pub(crate) fn held(Whole { data, trailers, .. }: Whole, mut place: ResponsePlace) -> Self {
         place.shrink_to(data.len());
-        Self(Kind::Held(Held::new([data], Some(place)), trailers))
+        Self(Kind::Held(Held::counted([data], place, true), trailers))
     }
 
     /// The same, counted in `place` until its client has it. One that still comes is not. Fails where there is no room for it.
@@ -145,7 +145,16 @@ where
     let mut body = Box::pin(body);
     let mut came = Came::default();
     let mut trailers: Option<HeaderMap> = None;
-    while let Some(frame) = body.frame().await.map(|frame| frame.map_err(Into::into)) {
+    loop {
+        let frame = match &place {
+            None => body.frame().await,
+            Some(place) => tokio::select! {
+                biased;
+                () = place.told_to_go() => return Read::Broken(NoRoom.into()),
+                frame = body.frame() => frame,
+            },
+        };
+        let Some(frame) = frame.map(|frame| frame.map_err(Into::into)) else { break };
         let frame = match frame {
             Ok(frame) => frame,
             Err(error) => return Read::Broken(error),
@@ -169,6 +178,9 @@ where
         if body.is_end_stream() {
             break;
         }
+    }
+    if let Some(Err(no_room)) = place.as_ref().map(Place::stay) {
+        return Read::Broken(no_room.into());
     }
     Read::Whole(Whole { data: came.into_bytes(), trailers, place: place.map(Arc::new) })
 }
@@ -206,7 +218,7 @@ where
                 };
                 if let Some(why) = why {
                     place.shrink_to(came.len());
-                    let held = Held::new([came.into_bytes(), data], Some(place));
+                    let held = Held::counted([came.into_bytes(), data], place, false);
                     return ReadResponse::Over(Body::resumed(held, body).cleaned(Clean::All), why);
                 }
                 came.push(data, capacity);
@@ -279,12 +291,12 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let piece = match &mut self.0 {
-            Kind::Whole(Whole { data, .. }) => (!data.is_empty()).then(|| std::mem::take(data)),
+            Kind::Whole(Whole { data, .. }) => (!data.is_empty()).then(|| Ok(std::mem::take(data))),
             Kind::Held(held, _) => held.next_piece(),
             Kind::Live(Live { came, .. }) => came.next_piece(),
         };
         if let Some(piece) = piece {
-            return Poll::Ready(Some(Ok(Frame::data(piece))));
+            return Poll::Ready(Some(piece.map(Frame::data).map_err(Into::into)));
         }
         let trailers = match &mut self.0 {
             Kind::Live(Live { rest, clean, .. }) => {

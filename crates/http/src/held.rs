@@ -4,19 +4,45 @@
 //! bytes are still there, also where a server has taken them and its client has not.
 
 use crate::response_room::ResponsePlace;
+use crate::unread_responses::Registered;
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is handed out at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Bytes that wait, and the room that they take until they are gone.
-pub(crate) struct Held {
-    pieces: VecDeque<Bytes>,
-    left: usize,
-    /// None where nobody counts them.
-    place: Option<ResponsePlace>,
+/// Bytes that wait.
+pub(crate) enum Held {
+    /// That nobody counts.
+    Uncounted(Pieces),
+    /// That are counted, and may have to give way to others'.
+    Counted { pieces: Arc<Mutex<Pieces>>, _registered: Registered },
 }
+
+/// What waits, and the room that it takes until it is gone.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    queue: VecDeque<Bytes>,
+    left: usize,
+    place: Option<ResponsePlace>,
+    was_given_up: bool,
+}
+
+/// The rest of a response was given up: others need its room, and its client has not read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GivenUp;
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the rest of a response was given up, since others need its room and its client has not read it",
+        )
+    }
+}
+
+impl std::error::Error for GivenUp {}
 
 /// A piece and its room. Both go when the last part of it has been written or dropped.
 struct Piece {
@@ -30,11 +56,11 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-impl Held {
-    pub(crate) fn new(pieces: impl IntoIterator<Item = Bytes>, place: Option<ResponsePlace>) -> Self {
-        let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
-        let left = pieces.iter().map(Bytes::len).sum();
-        Self { pieces, left, place }
+impl Pieces {
+    fn new(pieces: impl IntoIterator<Item = Bytes>, place: Option<ResponsePlace>) -> Self {
+        let queue: VecDeque<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+        let left = queue.iter().map(Bytes::len).sum();
+        Self { queue, left, place, was_given_up: false }
     }
 
     /// How many bytes are left.
@@ -42,43 +68,94 @@ impl Held {
         self.left
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.left == 0
+    /// Gives up what is left, and its room.
+    pub(crate) fn give_up(&mut self) {
+        *self = Self { was_given_up: true, ..Self::default() };
     }
 
-    /// All of them, where nothing was handed out yet.
-    pub(crate) fn data(&self) -> Option<Bytes> {
-        match self.pieces.len() {
-            0 => Some(Bytes::new()),
-            1 => self.pieces.front().cloned(),
-            _ => None,
+    fn next_piece(&mut self) -> Option<Result<Bytes, GivenUp>> {
+        if self.was_given_up {
+            return Some(Err(GivenUp));
         }
-    }
-
-    /// The next piece.
-    pub(crate) fn next_piece(&mut self) -> Option<Bytes> {
-        let mut data = self.pieces.pop_front()?;
+        let mut data = self.queue.pop_front()?;
         if let Some(place) = &mut self.place {
             if data.len() > PIECE_BYTES {
                 // In memory of their own: of one long buffer nothing would be free before its last byte is gone.
                 let pieces: Vec<_> = data.chunks(PIECE_BYTES).map(Bytes::copy_from_slice).collect();
                 drop(data);
-                pieces.into_iter().rev().for_each(|piece| self.pieces.push_front(piece));
-                data = self.pieces.pop_front()?;
+                pieces.into_iter().rev().for_each(|piece| self.queue.push_front(piece));
+                data = self.queue.pop_front()?;
             }
             self.left -= data.len();
             let place = place.split(data.len());
-            return Some(Bytes::from_owner(Piece { data, _place: place }));
+            return Some(Ok(Bytes::from_owner(Piece { data, _place: place })));
         }
         self.left -= data.len();
-        Some(data)
+        Some(Ok(data))
+    }
+}
+
+impl Held {
+    /// Bytes in `place`. `is_stored`: a retry gets them again.
+    pub(crate) fn counted(
+        pieces: impl IntoIterator<Item = Bytes>,
+        place: ResponsePlace,
+        is_stored: bool,
+    ) -> Self {
+        let (room, client) = (place.room().clone(), place.client());
+        let pieces = Arc::new(Mutex::new(Pieces::new(pieces, Some(place))));
+        let registered = room.register(client, Arc::clone(&pieces), is_stored);
+        Self::Counted { pieces, _registered: registered }
+    }
+
+    fn with<T>(&mut self, use_it: impl FnOnce(&mut Pieces) -> T) -> T {
+        match self {
+            Self::Uncounted(pieces) => use_it(pieces),
+            Self::Counted { pieces, .. } => use_it(&mut lock(pieces)),
+        }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Pieces) -> T) -> T {
+        match self {
+            Self::Uncounted(pieces) => look(pieces),
+            Self::Counted { pieces, .. } => look(&lock(pieces)),
+        }
+    }
+
+    /// How many bytes are left.
+    pub(crate) fn len(&self) -> usize {
+        self.look(Pieces::len)
+    }
+
+    /// Whether nothing more comes, and nothing was given up.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.look(|pieces| pieces.left == 0 && !pieces.was_given_up)
+    }
+
+    /// All of them, where nothing was handed out yet.
+    pub(crate) fn data(&self) -> Option<Bytes> {
+        self.look(|pieces| match pieces.queue.len() {
+            0 => Some(Bytes::new()),
+            1 => pieces.queue.front().cloned(),
+            _ => None,
+        })
+    }
+
+    /// The next piece.
+    pub(crate) fn next_piece(&mut self) -> Option<Result<Bytes, GivenUp>> {
+        self.with(Pieces::next_piece)
     }
 }
 
 impl From<Bytes> for Held {
     fn from(data: Bytes) -> Self {
-        Self::new([data], None)
+        Self::Uncounted(Pieces::new([data], None))
     }
+}
+
+pub(crate) fn lock(pieces: &Mutex<Pieces>) -> MutexGuard<'_, Pieces> {
+    // Nothing can panic half-way through a change.
+    pieces.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -89,13 +166,13 @@ mod tests {
     #[test]
     fn room_is_given_back_piece_by_piece_as_the_pieces_are_dropped() {
         let room = ResponseRoom::new(1 << 20);
-        let is_free = |bytes: usize| room.place().try_grow_to(bytes).is_ok();
-        let mut place = room.place();
+        let is_free = |bytes: usize| room.place(None).try_grow_to(bytes).is_ok();
+        let mut place = room.place(None);
         assert_eq!(place.try_grow_to(700 << 10), Ok(()));
         let data: Vec<u8> = (0..700 << 10).map(|at: u32| at.to_le_bytes()[1]).collect();
-        let mut held = Held::new([Bytes::from(data.clone())], Some(place));
+        let mut held = Held::counted([Bytes::from(data.clone())], place, true);
         let (mut came, mut taken) = (Vec::new(), Vec::new());
-        while let Some(piece) = held.next_piece() {
+        while let Some(Ok(piece)) = held.next_piece() {
             assert!(piece.len() <= PIECE_BYTES);
             came.extend_from_slice(&piece);
             taken.push(piece);

@@ -44,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) callers: Callers,
     pub(crate) tenant: Option<Arc<TenantOf>>,
     pub(crate) address: Option<FromParts<IpAddr>>,
+    pub(crate) client: Option<FromParts<IpAddr>>,
     pub(crate) target: Option<FromParts<Uri>>,
     pub(crate) published: Option<String>,
     /// Which operations are nobody's to look at there.
@@ -95,6 +96,7 @@ impl Layer {
             callers: Callers::default(),
             tenant: None,
             address: None,
+            client: None,
             target: None,
             published: None,
             hidden: None,
@@ -124,6 +126,14 @@ impl Layer {
     #[must_use]
     pub fn address(self, address: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.address = Some(Arc::new(address)))
+    }
+
+    /// Whose memory a request takes: where there is no more, bodies that are still being read and responses that are not read give
+    /// way, of the client that holds most first. By its [address](Self::address) otherwise; where that is not known either, all
+    /// requests are one client's, and wait for each other.
+    #[must_use]
+    pub fn client(self, client: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
+        self.with(|shared| shared.client = Some(Arc::new(client)))
     }
 
     /// Where a request was sent to, for routers that cut prefixes off its path before this layer sees it.
@@ -216,6 +226,14 @@ impl Shared {
     /// The address that a request came from, where that is known.
     pub(crate) fn address_of(&self, parts: &Parts) -> Option<IpAddr> {
         self.address.as_ref().and_then(|address| address(parts))
+    }
+
+    /// Whose memory a request takes, where that is known.
+    pub(crate) fn client_of(&self, parts: &Parts) -> Option<IpAddr> {
+        match &self.client {
+            Some(client) => client(parts),
+            None => self.address_of(parts),
+        }
     }
 
     /// Tells whoever watches what became of a request, and the log where somebody should look.

@@ -61,6 +61,7 @@ mod advice;
 mod asking;
 mod authorize;
 mod body;
+mod budget;
 mod caller;
 mod clean;
 mod failure;
@@ -97,6 +98,7 @@ mod telling;
 mod template;
 mod terms;
 mod unread;
+mod unread_responses;
 mod watched;
 
 pub use authorize::Authorize;

@@ -65,7 +65,8 @@ impl Asking {
         R::Error: Into<BoxError>,
     {
         let Prepared { intent, scope, operation, key, whole, is_async } = prepared;
-        let Ok(place) = self.shared.responses.reserve().await else {
+        let client = self.shared.client_of(&parts);
+        let Ok(place) = self.shared.responses.reserve(client).await else {
             return Ok(self.refuse(busy(), None));
         };
         let terms = &self.ready.terms;
@@ -122,7 +123,7 @@ impl Asking {
             }
         };
         // Taken by the attempt, where this call ran one.
-        let place = load.take().map(|loaded| loaded.place);
+        let place = load.take().map_or_else(|| self.shared.responses.place(client), |loaded| loaded.place);
         Ok(self.answer(answer, retry, place, &scope, &asked_with, operation).await)
     }
 
@@ -134,7 +135,7 @@ impl Asking {
         &self,
         answer: Answer<Local>,
         retry: Option<Parts>,
-        place: Option<ResponsePlace>,
+        place: ResponsePlace,
         scope: &Scope,
         key: &Key,
         operation: Operation,
@@ -148,7 +149,6 @@ impl Asking {
                 speaker.ran(id, ran)
             }
             Told::Replayed(replayed) => {
-                let place = place.unwrap_or_else(|| self.shared.responses.place());
                 match Box::pin(self.replayed(id, &replayed, retry, place, &speaker)).await {
                     Ok((response, what)) => {
                         self.shared.tell_about(&self.ready, what, Some(id), None);

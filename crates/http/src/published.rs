@@ -74,7 +74,7 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     // Where somebody is to be asked before a replay, this is no way around it.
     let is_asked_about = ready.map_or(shared.routes.ask(), |ready| ready.terms.authorize.is_some());
     let may_see = is_known && !is_asked_about;
-    let mut place = shared.responses.place();
+    let mut place = shared.responses.place(shared.client_of(parts));
     if let (Some(outcome), true) = (&own.outcome, may_see)
         && let outcome::Body::Kept(data) = &outcome.body
     {

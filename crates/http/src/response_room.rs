@@ -4,9 +4,12 @@
 //! long ones and slow readers cannot take it from them. What must never: a wait by somebody who holds a response that is not
 //! counted.
 
+use crate::held::Pieces;
 use crate::room::NoRoom;
+use crate::unread_responses::{Registered, UnreadResponses};
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep, timeout};
@@ -28,6 +31,8 @@ pub(crate) struct ResponseRoom {
     short_kib_max: usize,
     long: Arc<Semaphore>,
     long_kib_max: usize,
+    /// Those that were read, and wait for their clients.
+    unread: UnreadResponses,
     first_wait: Duration,
     growth_wait: Duration,
 }
@@ -42,6 +47,7 @@ impl ResponseRoom {
             short_kib_max,
             long: Arc::new(Semaphore::new(long_kib_max)),
             long_kib_max,
+            unread: UnreadResponses::default(),
             first_wait: FIRST_WAIT,
             growth_wait: GROWTH_WAIT,
         }
@@ -52,17 +58,30 @@ impl ResponseRoom {
         (self.short_kib_max, self.long_kib_max) == (other.short_kib_max, other.long_kib_max)
     }
 
-    /// Room for the beginning of a response.
-    pub(crate) async fn reserve(&self) -> Result<ResponsePlace, NoRoom> {
+    /// Room for the beginning of a response to `client`.
+    pub(crate) async fn reserve(&self, client: Option<IpAddr>) -> Result<ResponsePlace, NoRoom> {
         let first = u32::try_from(kib(FIRST_BYTES)).unwrap_or(u32::MAX);
+        if self.short.available_permits() < kib(FIRST_BYTES) {
+            self.unread.make_room(client, FIRST_BYTES);
+        }
         let permit = Arc::clone(&self.short).acquire_many_owned(first);
         let Ok(Ok(permit)) = timeout(self.first_wait, permit).await else { return Err(NoRoom) };
-        Ok(ResponsePlace { short: Some(permit), ..self.place() })
+        Ok(ResponsePlace { short: Some(permit), ..self.place(client) })
     }
 
     /// A place without room.
-    pub(crate) fn place(&self) -> ResponsePlace {
-        ResponsePlace { room: self.clone(), short: None, long: None }
+    pub(crate) fn place(&self, client: Option<IpAddr>) -> ResponsePlace {
+        ResponsePlace { room: self.clone(), client, short: None, long: None }
+    }
+
+    /// A response that was read, and waits for `client`.
+    pub(crate) fn register(
+        &self,
+        client: Option<IpAddr>,
+        pieces: Arc<Mutex<Pieces>>,
+        is_stored: bool,
+    ) -> Registered {
+        self.unread.register(client, pieces, is_stored)
     }
 }
 
@@ -76,6 +95,7 @@ pub(crate) struct Patience {
 #[derive(Debug)]
 pub(crate) struct ResponsePlace {
     room: ResponseRoom,
+    client: Option<IpAddr>,
     short: Option<OwnedSemaphorePermit>,
     long: Option<OwnedSemaphorePermit>,
 }
@@ -90,12 +110,19 @@ impl ResponsePlace {
     /// all of it.
     pub(crate) fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let Some(more) = self.missing(bytes) else { return Ok(()) };
-        let permit = Arc::clone(&self.room.long).try_acquire_many_owned(more);
+        let take = || Arc::clone(&self.room.long).try_acquire_many_owned(more);
+        let permit = take().or_else(|_| {
+            self.make_room(more);
+            take()
+        });
         permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
     }
 
     /// The same, and waits for as long as `patience` lasts.
     pub(crate) async fn grow_to(&mut self, bytes: usize, patience: &mut Patience) -> Result<(), NoRoom> {
+        if self.try_grow_to(bytes).is_ok() {
+            return Ok(());
+        }
         let Some(more) = self.missing(bytes) else { return Ok(()) };
         let permit = Arc::clone(&self.room.long).acquire_many_owned(more);
         let timer = patience.timer.get_or_insert_with(|| Box::pin(sleep(patience.span)));
@@ -105,6 +132,20 @@ impl ResponsePlace {
             () = timer.as_mut() => return Err(NoRoom),
         };
         permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
+    }
+
+    /// Has unread responses of whoever has most give way to this one.
+    fn make_room(&self, kib: u32) {
+        let missing = (kib as usize).saturating_sub(self.room.long.available_permits());
+        self.room.unread.make_room(self.client, missing * 1024);
+    }
+
+    pub(crate) fn room(&self) -> &ResponseRoom {
+        &self.room
+    }
+
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.client
     }
 
     /// Gives back all but what `bytes` take.
@@ -125,7 +166,7 @@ impl ResponsePlace {
         };
         let long = part(&mut self.long, kib);
         let rest = kib - long.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        Self { room: self.room.clone(), short: part(&mut self.short, rest), long }
+        Self { room: self.room.clone(), client: self.client, short: part(&mut self.short, rest), long }
     }
 
     /// What is to be taken of the room for long responses; none where it has enough, or finds it among the short ones.
@@ -182,11 +223,11 @@ mod tests {
     #[tokio::test]
     async fn long_responses_leave_room_for_the_first_bytes_of_others() {
         let room = room();
-        let mut long = room.reserve().await.expect("the first");
+        let mut long = room.reserve(None).await.expect("the first");
         assert_eq!(long.try_grow_to(56 * KIB), Ok(()));
-        let mut other = room.reserve().await.expect("what is left for short ones");
+        let mut other = room.reserve(None).await.expect("what is left for short ones");
         assert_eq!(other.try_grow_to(9 * KIB), Err(NoRoom));
-        assert_eq!(room.reserve().await.err(), Some(NoRoom));
+        assert_eq!(room.reserve(None).await.err(), Some(NoRoom));
         drop(long);
         assert_eq!(other.try_grow_to(40 * KIB), Ok(()));
     }
@@ -194,16 +235,20 @@ mod tests {
     #[tokio::test]
     async fn a_response_larger_than_the_whole_room_takes_all_of_it() {
         let room = room();
-        let mut alone = room.reserve().await.expect("the first");
-        assert_eq!(alone.grow_to(1024 * KIB, &mut room.place().patience()).await, Ok(()));
-        assert_eq!(room.place().try_grow_to(65 * KIB), Err(NoRoom));
-        assert_eq!(alone.grow_to(2048 * KIB, &mut room.place().patience()).await, Ok(()), "it has all of it");
+        let mut alone = room.reserve(None).await.expect("the first");
+        assert_eq!(alone.grow_to(1024 * KIB, &mut room.place(None).patience()).await, Ok(()));
+        assert_eq!(room.place(None).try_grow_to(65 * KIB), Err(NoRoom));
+        assert_eq!(
+            alone.grow_to(2048 * KIB, &mut room.place(None).patience()).await,
+            Ok(()),
+            "it has all of it"
+        );
     }
 
     #[tokio::test]
     async fn what_is_split_off_or_shrunk_is_given_back_by_itself() {
         let room = room();
-        let mut place = room.reserve().await.expect("the first");
+        let mut place = room.reserve(None).await.expect("the first");
         assert_eq!(place.try_grow_to(56 * KIB), Ok(()));
         let part = place.split(10 * KIB);
         assert_eq!((place.kib(), part.kib()), (46, 10));
@@ -218,14 +263,14 @@ mod tests {
     #[tokio::test]
     async fn a_response_that_grows_waits_until_its_patience_is_over_and_not_anew_each_time() {
         let room = ResponseRoom { growth_wait: Duration::from_mins(1), ..room() };
-        let mut long = room.place();
+        let mut long = room.place(None);
         assert_eq!(long.try_grow_to(65 * KIB), Ok(()));
-        let mut other = room.place();
+        let mut other = room.place(None);
         let (mut patience, mut over) =
-            (room.place().patience(), Patience { span: Duration::ZERO, timer: None });
+            (room.place(None).patience(), Patience { span: Duration::ZERO, timer: None });
         assert_eq!(other.grow_to(65 * KIB, &mut over).await, Err(NoRoom));
         let (grown, ()) = tokio::join!(other.grow_to(65 * KIB, &mut patience), async {
-            drop(std::mem::replace(&mut long, room.place()));
+            drop(std::mem::replace(&mut long, room.place(None)));
         });
         assert_eq!(grown, Ok(()));
     }

@@ -4,7 +4,9 @@
 //! decoding, which takes room for as long as it lasts. What must
 //! never: a wait without end. Each body is bounded by its route's terms; without this, their number would not be.
 
+use crate::budget::{Budget, Share};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -12,12 +14,13 @@ use tokio::time::timeout;
 
 /// How long a body waits for room. Bodies that wait hold what they have: they must not wait for each other for long.
 const WAIT: Duration = Duration::from_secs(2);
+/// After how much of that others have to give way. Most are read within it.
+const MOMENT: Duration = Duration::from_millis(200);
 
 /// What all bodies under one layer share.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
-    free: Arc<Semaphore>,
-    kib_max: u32,
+    budget: Budget,
     /// As many as there are processors: more at once are not done sooner, and hold more.
     turns: Arc<Semaphore>,
     wait: Duration,
@@ -32,37 +35,37 @@ pub(crate) struct Turn {
 
 impl Room {
     pub(crate) fn new(bytes: usize) -> Self {
-        let kib_max = kib(bytes).max(1);
-        let (free, turns) = (Semaphore::new(kib_max as usize), Semaphore::new(processors()));
-        Self { free: Arc::new(free), kib_max, turns: Arc::new(turns), wait: WAIT }
+        let turns = Semaphore::new(processors());
+        Self { budget: Budget::new(kib(bytes).max(1)), turns: Arc::new(turns), wait: WAIT }
     }
 
     /// Whether it is as large as `other`.
     pub(crate) fn is_as_large_as(&self, other: &Self) -> bool {
-        self.kib_max == other.kib_max
+        self.budget.kib_max == other.budget.kib_max
     }
 
     /// A turn at decoding a body of which at most `bytes` come, and room for these.
-    pub(crate) async fn turn(&self, bytes: usize) -> Result<Turn, NoRoom> {
+    pub(crate) async fn turn(&self, client: Option<IpAddr>, bytes: usize) -> Result<Turn, NoRoom> {
         let turn = timeout(self.wait, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(NoRoom) };
-        let mut place = self.place();
+        let mut place = self.place(client);
         place.grow_to(bytes).await?;
+        place.stay()?;
         Ok(Turn { _turn: turn, _place: place })
     }
 
-    /// A place for one body, as yet without bytes.
-    pub(crate) fn place(&self) -> Place {
-        Place { room: self.clone(), kib: 0, permit: None }
+    /// A place for one body of `client`'s, as yet without bytes. Until it [stays](Place::stay), it may be told to go.
+    pub(crate) fn place(&self, client: Option<IpAddr>) -> Place {
+        Place { share: self.budget.share(client), kib_max: self.budget.kib_max, wait: self.wait }
     }
 }
 
 /// What one body holds, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    room: Room,
-    kib: u32,
-    permit: Option<OwnedSemaphorePermit>,
+    share: Share,
+    kib_max: u32,
+    wait: Duration,
 }
 
 /// There was no room in time.
@@ -80,19 +83,17 @@ impl std::error::Error for NoRoom {}
 impl Place {
     /// Makes it large enough for `bytes`, which may take a while. A body larger than all the room there is takes all of it.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        let kib = kib(bytes).min(self.room.kib_max);
-        let more = kib.saturating_sub(self.kib);
-        if more == 0 {
-            return Ok(());
-        }
-        let free = Arc::clone(&self.room.free).acquire_many_owned(more);
-        let Ok(Ok(permit)) = timeout(self.room.wait, free).await else { return Err(NoRoom) };
-        match &mut self.permit {
-            Some(held) => held.merge(permit),
-            none => *none = Some(permit),
-        }
-        self.kib = kib;
-        Ok(())
+        self.share.grow_to(kib(bytes).min(self.kib_max), MOMENT, self.wait).await
+    }
+
+    /// Resolves once it is to make room for others.
+    pub(crate) async fn told_to_go(&self) {
+        self.share.told_to_go().await;
+    }
+
+    /// The body has been read: it is not told to go from now on. An error where it was.
+    pub(crate) fn stay(&self) -> Result<(), NoRoom> {
+        self.share.stay()
     }
 }
 
@@ -111,16 +112,16 @@ mod tests {
     #[tokio::test]
     async fn room_is_taken_as_bytes_come_and_given_back_at_the_end() {
         let room = Room { wait: Duration::ZERO, ..Room::new(4096) };
-        let (mut one, mut other) = (room.place(), room.place());
+        let (mut one, mut other) = (room.place(None), room.place(None));
         assert_eq!(one.grow_to(1).await, Ok(()));
         assert_eq!(other.grow_to(3 * 1024).await, Ok(()));
         assert_eq!(one.grow_to(1024).await, Ok(()), "it has that much");
         assert_eq!(one.grow_to(1025).await, Err(NoRoom));
         drop(other);
         assert_eq!(one.grow_to(1025).await, Ok(()));
-        assert_eq!(room.place().grow_to(1 << 20).await, Err(NoRoom));
+        assert_eq!(room.place(None).grow_to(1 << 20).await, Err(NoRoom));
         drop(one);
-        assert_eq!(room.place().grow_to(1 << 20).await, Ok(()), "alone, a larger one takes all there is");
+        assert_eq!(room.place(None).grow_to(1 << 20).await, Ok(()), "alone, a larger one takes all there is");
     }
 
     #[tokio::test]
@@ -128,24 +129,24 @@ mod tests {
         let room = Room { wait: Duration::ZERO, ..Room::new(1 << 20) };
         let mut turns = Vec::new();
         for _ in 0..processors() {
-            turns.push(room.turn(1024).await.expect("a turn"));
+            turns.push(room.turn(None, 1024).await.expect("a turn"));
         }
-        assert_eq!(room.turn(1024).await.err(), Some(NoRoom), "one too many");
+        assert_eq!(room.turn(None, 1024).await.err(), Some(NoRoom), "one too many");
         turns.pop();
-        assert_eq!(room.turn(2 << 20).await.err(), Some(NoRoom), "more than is left of the room");
+        assert_eq!(room.turn(None, 2 << 20).await.err(), Some(NoRoom), "more than is left of the room");
         drop(turns);
-        let alone = room.turn(2 << 20).await.expect("all there is");
-        assert_eq!(room.place().grow_to(1).await, Err(NoRoom), "bodies and what comes of them share it");
+        let alone = room.turn(None, 2 << 20).await.expect("all there is");
+        assert_eq!(room.place(None).grow_to(1).await, Err(NoRoom), "bodies and what comes of them share it");
         drop(alone);
-        assert_eq!(room.place().grow_to(1).await, Ok(()));
+        assert_eq!(room.place(None).grow_to(1).await, Ok(()));
     }
 
     #[tokio::test]
     async fn a_body_that_waits_gets_the_room_that_another_leaves() {
         let room = Room::new(1024);
-        let mut one = room.place();
+        let mut one = room.place(None);
         one.grow_to(1024).await.expect("room");
-        let mut other = room.place();
+        let mut other = room.place(None);
         let waiting = tokio::spawn(async move { other.grow_to(1).await });
         tokio::task::yield_now().await;
         drop(one);

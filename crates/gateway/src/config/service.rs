@@ -21,6 +21,9 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
     options.body_timeout = table.limit("body_timeout").unwrap_or(options.body_timeout);
     options.idle_timeout = table.limit("idle_timeout").unwrap_or(options.idle_timeout);
     options.write_timeout = table.limit("write_timeout").unwrap_or(options.write_timeout);
+    let rate = table.size("rate_min").map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+    options.rate_min.bytes_per_second = rate.unwrap_or(options.rate_min.bytes_per_second);
+    options.rate_min.window = table.limit("rate_window").unwrap_or(options.rate_min.window);
     options.connections_max = table.count("connections_max", 1).unwrap_or(options.connections_max);
     options.requests_max = table.count("requests_max", 1).unwrap_or(options.requests_max);
     options.streams_max = table.count("streams_max", 1).unwrap_or(options.streams_max);

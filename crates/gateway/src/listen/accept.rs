@@ -27,6 +27,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Connections without a sign of life are asked for one after this long, by TCP itself: tunnels have no other limit.
 const PROBE_AFTER: Duration = Duration::from_mins(1);
 
+/// What the system holds of a response beyond what is on its way to the client.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES: u32 = 16 * 1024;
+
 /// How far the end has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
@@ -131,6 +135,10 @@ async fn accept(listener: &TcpListener, places: &Places) -> io::Result<(TcpStrea
     let place = places.take(address.ip()).await;
     // Answers are written whole; waiting to fill a packet would only delay them.
     tcp.set_nodelay(true)?;
+    // What the client has not taken stays with us, where it is counted: the system would hold megabytes of it, and say that there
+    // is room for more only when a third of these is gone.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket2::SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     let probing = socket2::TcpKeepalive::new().with_time(PROBE_AFTER);
     socket2::SockRef::from(&tcp).set_tcp_keepalive(&probing)?;
     let local = tcp.local_addr()?;

@@ -4,8 +4,10 @@
 //! to know of the response. What must never: a request for two hosts.
 
 use super::body::Body;
+use super::proxies::Proxies;
+use super::requests::{Place, Requests};
 use super::taking::Taking;
-use crate::wire::{Exchange, Refusal, Running, is_disguised};
+use crate::wire::{Allowance, Exchange, Rate, Refusal, Running, is_disguised};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -19,7 +21,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// From where a request came: an extension of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +52,12 @@ pub(super) struct Line {
     pub(super) certificate: Option<ClientCertificate>,
     pub(super) exchange: Arc<Exchange>,
     /// For the requests of all connections.
-    pub(super) requests: Arc<Semaphore>,
+    pub(super) requests: Arc<Requests>,
+    pub(super) proxies: Proxies,
     /// Where refusals are explained.
     pub(super) prefix: Arc<str>,
     pub(super) body_timeout: Duration,
+    pub(super) rate_min: Rate,
 }
 
 /// What is handed to a stream of HTTP/2 at once. The library takes a piece of any length as soon as the client's window has
@@ -68,11 +71,11 @@ pub(super) struct Answer {
     rest: Bytes,
     /// The stream of HTTP/2 that it goes by.
     taking: Option<Arc<Taking>>,
-    _running: (Running, Option<OwnedSemaphorePermit>),
+    _running: (Running, Option<Place>),
 }
 
 impl Answer {
-    fn new(body: semel_http::Body, running: Running, place: Option<OwnedSemaphorePermit>) -> Self {
+    fn new(body: semel_http::Body, running: Running, place: Option<Place>) -> Self {
         Self { body, rest: Bytes::new(), taking: Taking::here(), _running: (running, place) }
     }
 
@@ -103,30 +106,40 @@ where
     S: tower_service::Service<Request<Body>, Response = Response<semel_http::Body>, Error = Infallible>,
 {
     let running = line.exchange.begin();
-    let mut request = request.map(|incoming| Body::new(incoming, line.body_timeout));
-    let place = Arc::clone(&line.requests).try_acquire_owned().map_err(|_| Refusal::Busy);
-    let checked = check_target(&request)
-        .and_then(|()| one_host(&request))
-        .and_then(|()| one_length(&request))
-        .and(place);
-    let place = match checked {
+    let allowance = Allowance::reading(line.rate_min, line.body_timeout);
+    let mut request = request.map(|incoming| Body::new(incoming, allowance));
+    let checked =
+        check_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
+    let place = checked.and_then(|()| {
+        let client = line.proxies.client(line.peer.address.ip(), request.headers());
+        let has_body = !request.body().is_end_stream();
+        line.requests.take(client, has_body).map_err(|_| Refusal::Busy)
+    });
+    let place = match place {
         Ok(place) => place,
         Err(refusal) => {
             let response = refused(refusal, &line.prefix, false);
             return Ok(response.map(|body| Answer::new(body, running, None)));
         }
     };
+    request.body_mut().within(place.clone());
+    request.extensions_mut().insert(place.clone());
     request.extensions_mut().insert(line.peer);
     if let Some(certificate) = line.certificate {
         request.extensions_mut().insert(certificate);
     }
     let is_connect = request.method() == Method::CONNECT;
     let wants_upgrade = wants_upgrade(&request);
-    let fault = request.body().fault();
+    let watch = request.body().watch();
     poll_fn(|context| service.poll_ready(context)).await?;
-    let mut response = service.call(request).await?;
+    let mut response = tokio::select! {
+        biased;
+        () = place.told_to_go() => refused(Refusal::Busy, &line.prefix, false),
+        response = service.call(request) => response?,
+    };
+    watch.answered();
     // The service failed for want of a body: that is its client's doing, and nobody's behind it.
-    if let Some(refusal) = fault()
+    if let Some(refusal) = watch.fault()
         && response.status().is_server_error()
     {
         response = refused(refusal, &line.prefix, true);
@@ -226,8 +239,8 @@ impl http_body::Body for Answer {
         // Who is asked for more has got rid of what was there.
         taking.taken();
         let piece = ready!(this.poll_piece(context));
-        if let Some(Ok(_)) = &piece {
-            taking.offer();
+        if let Some(Ok(frame)) = &piece {
+            taking.offer(frame.data_ref().map_or(1, |data| data.len().max(1)));
         }
         Poll::Ready(piece)
     }

@@ -1,46 +1,90 @@
 //! A request's body as it comes from a client.
 //!
-//! What lives here: waiting for its next byte within a limit, and what its client did wrong. What must never: time counted in
+//! What lives here: waiting for its bytes within limits, and what its client did wrong. What must never: time counted in
 //! which nobody asks for a byte; a service that reads slowly is not its client's fault.
 
-use crate::wire::Refusal;
+use super::requests::Place;
+use crate::wire::{Allowance, Refusal};
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use semel_http::{Malformed, TooSlow};
 use std::error::Error;
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-use tokio::time::{Sleep, sleep};
 
-/// A body that breaks off where its client sends nothing for too long, or what no rule of HTTP allows.
+/// A body that breaks off where its client sends too little for too long, or what no rule of HTTP allows.
 #[derive(Debug)]
 pub struct Body {
     incoming: Incoming,
-    limit: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
+    allowance: Allowance,
+    has_length: bool,
     has_ended: bool,
-    fault: Arc<OnceLock<Refusal>>,
+    /// None where the request was refused before it had one.
+    place: Option<Place>,
+    fate: Arc<Fate>,
+}
+
+/// What its request and its reader tell each other.
+#[derive(Debug, Default)]
+struct Fate {
+    fault: OnceLock<Refusal>,
+    is_answered: AtomicBool,
+}
+
+/// What the listener knows of a body, wherever that is by now.
+pub(super) struct Watch(Arc<Fate>);
+
+impl Watch {
+    /// What the client did wrong, if anything.
+    pub(super) fn fault(&self) -> Option<Refusal> {
+        self.0.fault.get().copied()
+    }
+
+    /// The response has begun. What is still to come of a body of any length may be a conversation: only silence counts.
+    pub(super) fn answered(&self) {
+        self.0.is_answered.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Body {
-    pub(super) fn new(incoming: Incoming, limit: Duration) -> Self {
-        Self { incoming, limit, timer: None, has_ended: false, fault: Arc::default() }
+    pub(super) fn new(incoming: Incoming, allowance: Allowance) -> Self {
+        let has_length = incoming.size_hint().exact().is_some();
+        Self { incoming, allowance, has_length, has_ended: false, place: None, fate: Arc::default() }
     }
 
-    /// What the client did wrong, if anything, wherever the body is by now.
-    pub(super) fn fault(&self) -> impl Fn() -> Option<Refusal> + Send + use<> {
-        let fault = Arc::clone(&self.fault);
-        move || fault.get().copied()
+    /// Has the request stay once the body has come to its end.
+    pub(super) fn within(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    pub(super) fn watch(&self) -> Watch {
+        Watch(Arc::clone(&self.fate))
     }
 
     fn end(&mut self, fault: Refusal) {
         self.has_ended = true;
-        self.fault.get_or_init(|| fault);
+        self.fate.fault.get_or_init(|| fault);
+    }
+
+    /// A conversation may pause.
+    fn rate_counts(&self) -> bool {
+        self.has_length || !self.fate.is_answered.load(Ordering::Relaxed)
+    }
+
+    /// Nothing more comes. An error where the request was to make room for another before that.
+    fn complete(&mut self) -> Result<(), semel_http::BoxError> {
+        self.has_ended = true;
+        match self.place.take() {
+            Some(place) if !place.stay() => {
+                self.end(Refusal::Busy);
+                Err(TooSlow.into())
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -69,20 +113,29 @@ impl http_body::Body for Body {
         if this.has_ended {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(frame) = Pin::new(&mut this.incoming).poll_frame(context) {
-            this.timer = None;
-            return Poll::Ready(frame.map(|frame| {
-                frame.map_err(|error| {
-                    let fault = refused(&error).unwrap_or(Refusal::CutShort);
-                    this.end(fault);
-                    Malformed(fault.sentence()).into()
-                })
-            }));
-        }
-        let limit = this.limit;
-        ready!(this.timer.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(context));
-        this.end(Refusal::BodyTimeout);
-        Poll::Ready(Some(Err(TooSlow.into())))
+        let rate_counts = this.rate_counts();
+        let Poll::Ready(frame) = Pin::new(&mut this.incoming).poll_frame(context) else {
+            ready!(this.allowance.poll_waiting(context, rate_counts));
+            this.end(Refusal::BodyTimeout);
+            return Poll::Ready(Some(Err(TooSlow.into())));
+        };
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                this.allowance.moved(frame.data_ref().map_or(0, Bytes::len), rate_counts);
+                if this.incoming.is_end_stream()
+                    && let Err(error) = this.complete()
+                {
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Some(Ok(frame))
+            }
+            Some(Err(error)) => {
+                let fault = refused(&error).unwrap_or(Refusal::CutShort);
+                this.end(fault);
+                Some(Err(Malformed(fault.sentence()).into()))
+            }
+            None => this.complete().err().map(Err),
+        })
     }
 
     fn is_end_stream(&self) -> bool {

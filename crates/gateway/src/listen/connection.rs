@@ -7,6 +7,7 @@ use super::answer::{ClientCertificate, Line, Peer, answer};
 use super::body::Body;
 use super::options::Options;
 use super::places::{Connection, Place};
+use super::requests::Requests;
 use super::taking::Streams;
 use super::tls::Credentials;
 use crate::wire::{Exchange, Protocol, Scanner, Stream};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// HTTP/2 peers that answer no ping for this long, asked every so often, are gone.
@@ -43,7 +44,7 @@ pub(super) struct Server {
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
     /// For the requests of all connections.
-    requests: Arc<Semaphore>,
+    requests: Arc<Requests>,
 }
 
 /// A service as connections call it.
@@ -80,7 +81,8 @@ impl Server {
         if options.headers_max > 100 {
             http1.max_headers(options.headers_max);
         }
-        let mut http2 = http2::Builder::new(Streams { patience: options.write_timeout });
+        let mut http2 =
+            http2::Builder::new(Streams { write_timeout: options.write_timeout, rate: options.rate_min });
         http2
             .timer(TokioTimer::new())
             .max_concurrent_streams(options.streams_max)
@@ -89,7 +91,7 @@ impl Server {
             .max_local_error_reset_streams(ERROR_STREAMS_MAX)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
-        let requests = Arc::new(Semaphore::new(options.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let requests = Requests::new(options.requests_max);
         Self { options, tls, http1, http2, requests }
     }
 
@@ -154,8 +156,9 @@ impl Server {
             () = connection.told_to_go() => Err(std::io::ErrorKind::Interrupted.into()),
             () = told(end, End::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
         };
-        let (requests, body_timeout) = (Arc::clone(&self.requests), self.options.body_timeout);
-        let line = Line { peer, certificate, exchange, requests, prefix, body_timeout };
+        let (requests, proxies) = (Arc::clone(&self.requests), self.options.proxies.clone());
+        let (body_timeout, rate_min) = (self.options.body_timeout, self.options.rate_min);
+        let line = Line { peer, certificate, exchange, requests, proxies, prefix, body_timeout, rate_min };
         match protocol {
             Ok(Protocol::Http1) => self.http1(service, stream, line, &connection, end).await,
             Ok(Protocol::Http2) => self.http2(service, stream, line, &connection, end).await,

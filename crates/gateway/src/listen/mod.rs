@@ -11,13 +11,18 @@ mod connection;
 mod error;
 mod options;
 mod places;
+mod proxies;
+mod requests;
 mod taking;
 mod tls;
 
+pub use crate::wire::Rate;
 pub use accept::{Bound, Drained};
 pub use answer::{ClientCertificate, Peer};
 pub use body::Body;
 pub use error::Error;
 pub use options::{Clients, Options, Prefix, Tls};
 pub(crate) use places::network;
+pub use proxies::Proxies;
+pub(crate) use requests::Place;
 pub use tls::{Credentials, Fresh};

@@ -3,7 +3,8 @@
 //! What lives here: the settings and their defaults. What must never: a limit that can be switched off; a client that is
 //! waited for without end holds its place for good.
 
-use crate::wire::{Limits, Patience};
+use super::proxies::Proxies;
+use crate::wire::{Limits, Patience, Rate};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,16 +29,22 @@ pub struct Options {
     pub idle_timeout: Duration,
     /// For a client to take any byte of what is sent to it.
     pub write_timeout: Duration,
+    /// How fast a client has to send a request's body, until the response has begun or, where the body says its length, to its
+    /// end; and to take the response. Only waiting for it counts.
+    pub rate_min: Rate,
     /// Bytes of a request's line and headers.
     pub head_bytes_max: usize,
     /// Header lines of a request. HTTP/2 counts bytes only.
     pub headers_max: usize,
     /// Connections at a time. For one more, an idle one goes, of whoever has most; where none is idle it waits.
     pub connections_max: usize,
-    /// Requests at a time, of all connections together; more are refused.
+    /// Requests at a time, of all connections together. For one more, one goes whose body is still being read, of whoever has
+    /// most; where there is none it is refused. The last eighth is for clients that have less than a 64th.
     pub requests_max: usize,
     /// Requests at a time on one HTTP/2 connection.
     pub streams_max: u32,
+    /// The proxies whose word about their clients counts when somebody has to give way.
+    pub proxies: Proxies,
     /// What stands before the path at which problems are explained; see [`semel_http::Layer::publishing`].
     pub prefix: Prefix,
     /// How long running requests may take to end once the end was asked for.
@@ -95,12 +102,14 @@ impl Default for Options {
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
-            write_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_mins(1),
+            rate_min: Rate::default(),
             head_bytes_max,
             headers_max,
             connections_max: 10_000,
             requests_max: 4_096,
             streams_max: 128,
+            proxies: Proxies::default(),
             prefix: Prefix::default(),
             drain: Duration::from_secs(30),
         }
@@ -124,6 +133,11 @@ impl Options {
     }
 
     pub(super) fn patience(&self) -> Patience {
-        Patience { head: self.head_timeout, idle: self.idle_timeout, write: self.write_timeout }
+        Patience {
+            head: self.head_timeout,
+            idle: self.idle_timeout,
+            write: self.write_timeout,
+            rate: self.rate_min,
+        }
     }
 }

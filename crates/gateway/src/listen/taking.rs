@@ -3,13 +3,13 @@
 //! What lives here: a timer for each stream, since a client can keep one window shut and everything else going. What must
 //! never: time counted in which the service has nothing to send.
 
+use crate::wire::{Allowance, Rate};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::sleep;
 
 tokio::task_local! {
     /// The stream that this task is.
@@ -19,8 +19,8 @@ tokio::task_local! {
 /// How far the client of one stream has taken its response. Only the stream's own task looks at it.
 #[derive(Debug, Default)]
 pub(super) struct Taking {
-    pieces: AtomicU64,
-    is_offered: AtomicBool,
+    bytes: AtomicUsize,
+    offered: AtomicUsize,
 }
 
 impl Taking {
@@ -29,28 +29,34 @@ impl Taking {
         STREAM.try_with(Arc::clone).ok()
     }
 
-    /// Something is there for the client to take.
-    pub(super) fn offer(&self) {
-        self.pieces.fetch_add(1, Ordering::Relaxed);
-        self.is_offered.store(true, Ordering::Relaxed);
+    /// That many bytes are there for the client to take.
+    pub(super) fn offer(&self, bytes: usize) {
+        self.offered.store(bytes, Ordering::Relaxed);
     }
 
     /// The client took what was there.
     pub(super) fn taken(&self) {
-        self.is_offered.store(false, Ordering::Relaxed);
+        let bytes = self.offered.swap(0, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Which piece waits for the client, if one does.
-    fn offered(&self) -> Option<u64> {
-        self.is_offered.load(Ordering::Relaxed).then(|| self.pieces.load(Ordering::Relaxed))
+    /// Whether something waits for the client.
+    fn is_offered(&self) -> bool {
+        self.offered.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many bytes it took since this was asked the last time.
+    fn take_bytes(&self) -> usize {
+        self.bytes.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Runs the streams of HTTP/2, each as a task, and drops those whose client takes nothing for too long. The library resets a
+/// Runs the streams of HTTP/2, each as a task, and drops those whose client takes too little. The library resets a
 /// stream that was dropped before its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Streams {
-    pub(super) patience: Duration,
+    pub(super) write_timeout: Duration,
+    pub(super) rate: Rate,
 }
 
 impl<F> hyper::rt::Executor<F> for Streams
@@ -60,27 +66,23 @@ where
 {
     fn execute(&self, stream: F) {
         let taking = Arc::new(Taking::default());
-        tokio::spawn(STREAM.scope(Arc::clone(&taking), patiently(stream, taking, self.patience)));
+        let allowance = Allowance::writing(self.rate, self.write_timeout);
+        tokio::spawn(STREAM.scope(Arc::clone(&taking), patiently(stream, taking, allowance)));
     }
 }
 
-async fn patiently<F: Future>(stream: F, taking: Arc<Taking>, patience: Duration) {
+async fn patiently<F: Future>(stream: F, taking: Arc<Taking>, mut allowance: Allowance) {
     let mut stream = pin!(stream);
-    let mut waiting = None;
     let wait = |context: &mut Context<'_>| {
         if stream.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
-        let Some(piece) = taking.offered() else {
-            waiting = None;
-            return Poll::Pending;
-        };
-        let (_, timer) = match waiting.take() {
-            Some((before, timer)) if before == piece => waiting.insert((piece, timer)),
-            _ => waiting.insert((piece, Box::pin(sleep(patience)))),
-        };
-        if timer.as_mut().poll(context).is_ready() {
-            tracing::debug!("a stream's client takes nothing: the stream is given up");
+        let bytes = taking.take_bytes();
+        if bytes > 0 || !taking.is_offered() {
+            allowance.moved(bytes, true);
+        }
+        if taking.is_offered() && allowance.poll_waiting(context, true).is_ready() {
+            tracing::debug!("a stream's client takes too little: the stream is given up");
             return Poll::Ready(());
         }
         Poll::Pending

@@ -66,6 +66,7 @@ impl Gateway {
     pub async fn open(plan: Plan) -> Result<Self, String> {
         // The address first: it is what most often goes wrong, and leaves nothing behind.
         plan.listen.prefix.replace(&plan.prefix);
+        plan.listen.proxies.replace(plan.is_proxy());
         let bound = Bound::bind(&plan.listen).await.map_err(|error| error.to_string())?;
         let desk = match &plan.admin {
             Some(admin) => Some((admin, desk::bind(admin).await?)),
@@ -290,6 +291,7 @@ impl Reloading {
         }
         self.plan.listen = listen;
         self.plan.listen.prefix.replace(&plan.prefix);
+        self.plan.listen.proxies.replace(plan.is_proxy());
         if let (Some(old), Some(new)) = (&mut self.plan.admin, &plan.admin) {
             old.renew(new);
         }

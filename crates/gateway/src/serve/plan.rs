@@ -16,6 +16,7 @@ use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
 use semel_http::{KeyRule, KeySource, Routes, Terms, TermsError};
 use std::fmt;
+use std::net::IpAddr;
 
 /// What a gateway is to do.
 #[derive(Debug, Clone)]
@@ -160,6 +161,12 @@ impl Plan {
     /// Whether there is a request that is protected.
     pub(super) fn is_any_protected(&self) -> bool {
         self.all_terms().any(|terms| terms.key != KeyRule::Off)
+    }
+
+    /// Whether an address is that of a proxy whose word about its clients counts.
+    pub(super) fn is_proxy(&self) -> impl Fn(IpAddr) -> bool + Send + Sync + use<> {
+        let proxies = self.forwarded_by.clone();
+        move |address| proxies.iter().any(|network| network.holds(address))
     }
 
     /// Refuses to know callers by certificates that the listener, as it is, asks nobody for.

@@ -9,7 +9,7 @@ use super::{Plan, alarms, lines};
 use crate::ask::Ways;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
 use crate::identity::{self, Live};
-use crate::listen::{ClientCertificate, Peer};
+use crate::listen::{self, ClientCertificate, Peer};
 use crate::metrics::Metrics;
 use crate::shadow::Tally;
 use crate::trace::Traced;
@@ -31,8 +31,7 @@ impl Sides {
     pub(super) async fn of(plan: &Plan, ledgers: &Ledgers, running: Option<&Live>) -> Result<Self, String> {
         let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
         let upstream = upstream.map_err(|error| error.to_string())?;
-        let forwarded_by = plan.forwarded_by.clone();
-        let trust = Trust::of(move |address| forwarded_by.iter().any(|network| network.holds(address)));
+        let trust = Trust::of(plan.is_proxy());
         let forwarding = forward::Options::default().host(plan.host).trust(trust).client(|extensions| {
             let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
             Some(Client { address: address.ip(), is_tls: *is_tls })
@@ -77,6 +76,7 @@ impl Sides {
         let watching = Both(Both(alarms::Alarms, lines::Lines), Both(metrics.clone(), shadow.clone()));
         let layer = layer
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
+            .client(|parts| parts.extensions.get::<listen::Place>().map(listen::Place::client))
             .observer(watching)
             .hiding(crate::admin::is_claim)
             .bodies_bytes_max(plan.limits.bodies_bytes_max)

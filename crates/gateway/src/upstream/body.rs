@@ -6,6 +6,7 @@
 use super::h2::{Lease, Sending};
 use super::patience::Remaining;
 use super::pool::Lent;
+use crate::listen;
 use ::h2::{Reason, RecvStream};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
@@ -22,6 +23,8 @@ pub struct Body {
     remaining: Option<Remaining>,
     /// Whether it is left to the reader to tell that it broke off.
     is_quiet: bool,
+    /// The place of its request among those of the listener: it runs until its response has come.
+    _place: Option<listen::Place>,
 }
 
 enum Kind {
@@ -42,11 +45,11 @@ struct Stream {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self { kind: Kind::Over, remaining: None, is_quiet: false }
+        Self { kind: Kind::Over, remaining: None, is_quiet: false, _place: None }
     }
 
     pub(super) fn h1(incoming: Incoming, lent: Lent, remaining: Option<Remaining>) -> Self {
-        let mut body = Self { kind: Kind::H1(incoming, lent), remaining, is_quiet: false };
+        let mut body = Self { kind: Kind::H1(incoming, lent), remaining, is_quiet: false, _place: None };
         body.settle();
         body
     }
@@ -59,7 +62,7 @@ impl Body {
         remaining: Option<Remaining>,
     ) -> Self {
         let stream = Stream { incoming, left, is_data_over: false, lease, _sending: sending };
-        let mut body = Self { kind: Kind::H2(Box::new(stream)), remaining, is_quiet: false };
+        let mut body = Self { kind: Kind::H2(Box::new(stream)), remaining, is_quiet: false, _place: None };
         body.settle();
         body
     }
@@ -67,6 +70,11 @@ impl Body {
     /// Leaves it to the reader to tell that it broke off.
     pub(super) fn quietly(self) -> Self {
         Self { is_quiet: true, ..self }
+    }
+
+    /// Its request counts as running for as long as this is there.
+    pub(super) fn within(self, place: Option<listen::Place>) -> Self {
+        Self { _place: place, ..self }
     }
 
     /// Gives the connection back once nothing more can come.

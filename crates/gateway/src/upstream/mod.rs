@@ -3,6 +3,7 @@
 //! What lives here: a pool of connections, and the way of one request over one of them. What must never: a request that is
 //! sent again after a byte of it has left, or a failure that is called harmless without proof.
 
+mod begun;
 mod body;
 mod dial;
 mod failed;
@@ -23,10 +24,11 @@ pub(crate) use target::{ASKED_BYTES_MAX, leads_out};
 pub use target::{Target, TargetError, Transport};
 pub use tls::{Tls, TlsError};
 
+use crate::listen;
 use failed::{Failed, Unanswered};
 use http::header::UPGRADE;
 use http::{Request, Response};
-use reach::{Reach, Way};
+use reach::{Reach, Way, Who};
 use semel::Attempt;
 use semel_http::{Failure, Malformed, TooSlow};
 use std::fmt;
@@ -110,14 +112,33 @@ async fn send(
     mut request: Request<semel_http::Body>,
     attempt: Option<Attempt>,
 ) -> Result<Response<Body>, Failed> {
+    let place = request.extensions_mut().remove::<listen::Place>();
     request.extensions_mut().clear();
+    let who = Who { is_protected: attempt.is_some(), client: place.as_ref().map(listen::Place::client) };
+    if attempt.is_none() {
+        begun::wait(&mut request).await.map_err(|error| Failed::new(Failure::Unreachable, error))?;
+    }
+    // From here on it may run, and is not given up for another.
+    if place.as_ref().is_some_and(|place| !place.stay()) {
+        return Err(Failed::new(Failure::Unreachable, TooSlow));
+    }
+    let response = send_as(reach, request, attempt, who).await?;
+    Ok(response.map(|body| body.within(place)))
+}
+
+async fn send_as(
+    reach: &Reach,
+    mut request: Request<semel_http::Body>,
+    attempt: Option<Attempt>,
+    who: Who,
+) -> Result<Response<Body>, Failed> {
     let is_upgrade = request.headers().contains_key(UPGRADE);
     h1::prepare(&mut request, reach.target.authority().as_str());
     let timeout = reach.options.response_timeout;
     let mut reused = 0;
     loop {
         let must_be_new = reused >= REUSES_MAX;
-        let way = reach.way(attempt.is_some(), is_upgrade, must_be_new).await?;
+        let way = reach.way(who, is_upgrade, must_be_new).await?;
         let lent = match way {
             // Kept apart: it would make every request's own state three times as large.
             Way::H2(lease) => {

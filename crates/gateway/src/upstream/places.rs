@@ -1,45 +1,147 @@
 //! How many requests may be under way at once.
 //!
-//! What lives here: the places, and a share of them that is kept free. What must never: a protected request that waits for
-//! others, which may last as long as they like.
+//! What lives here: the places, and shares of them that are kept free. What must never: a protected request that waits for
+//! others, which may last as long as they like; a client that takes every place from the others.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+/// The last of the places are for clients that have few.
+const RESERVED: usize = 8;
+const FEW: usize = 64;
 
 /// The places of HTTP/1 requests.
 #[derive(Debug)]
 pub(super) struct Places {
-    all: Arc<Semaphore>,
+    protected: Pair,
     /// Those that unprotected requests may take, of all.
-    open: Arc<Semaphore>,
+    open: Pair,
+    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    few: usize,
+}
+
+/// Places, and those of them that clients may take who have more than a few.
+#[derive(Debug)]
+struct Pair {
+    all: Arc<Semaphore>,
+    for_many: Arc<Semaphore>,
 }
 
 /// One of them. Dropped, it is free again.
 #[derive(Debug)]
 pub(super) struct Place {
-    _of_all: OwnedSemaphorePermit,
-    _of_open: Option<OwnedSemaphorePermit>,
+    _permits: Vec<OwnedSemaphorePermit>,
+    _counted: Option<Counted>,
+}
+
+/// One that its client has.
+#[derive(Debug)]
+struct Counted {
+    client: IpAddr,
+    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Pair {
+    fn new(max: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(max)), for_many: Arc::new(Semaphore::new(max - max / RESERVED)) }
+    }
 }
 
 impl Places {
     /// As many as `max`, of which a quarter is for protected requests alone.
     pub(super) fn new(max: usize) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
-        Self { all: Arc::new(Semaphore::new(max)), open: Arc::new(Semaphore::new(max - max / 4)) }
+        let (protected, open) = (Pair::new(max), Pair::new(max - max / 4));
+        Self { protected, open, counts: Arc::default(), few: (max / FEW).max(1) }
+    }
+
+    /// What a request has to take: of places with a narrower purpose first.
+    fn wanted(&self, is_protected: bool, client: Option<IpAddr>) -> impl Iterator<Item = &Arc<Semaphore>> {
+        let own = client.map_or(0, |client| lock(&self.counts).get(&client).copied().unwrap_or_default());
+        let has_many = own >= self.few;
+        let pair = if is_protected { &self.protected } else { &self.open };
+        let for_many = has_many.then_some(&pair.for_many);
+        let open = (!is_protected).then_some(&self.open.all);
+        for_many.into_iter().chain(open).chain([&self.protected.all])
+    }
+
+    fn counted(&self, client: Option<IpAddr>) -> Option<Counted> {
+        let client = client?;
+        *lock(&self.counts).entry(client).or_default() += 1;
+        Some(Counted { client, counts: Arc::clone(&self.counts) })
     }
 
     /// One that is free now.
-    pub(super) fn at_hand(&self, is_protected: bool) -> Option<Place> {
-        let of_open =
-            if is_protected { None } else { Some(Arc::clone(&self.open).try_acquire_owned().ok()?) };
-        let of_all = Arc::clone(&self.all).try_acquire_owned().ok()?;
-        Some(Place { _of_all: of_all, _of_open: of_open })
+    pub(super) fn at_hand(&self, is_protected: bool, client: Option<IpAddr>) -> Option<Place> {
+        let permits =
+            self.wanted(is_protected, client).map(|places| Arc::clone(places).try_acquire_owned().ok());
+        let permits = permits.collect::<Option<_>>()?;
+        Some(Place { _permits: permits, _counted: self.counted(client) })
     }
 
     /// One, as soon as it is free.
-    pub(super) async fn wait(&self, is_protected: bool) -> Result<Place, AcquireError> {
-        let of_open = if is_protected { None } else { Some(Arc::clone(&self.open).acquire_owned().await?) };
-        let of_all = Arc::clone(&self.all).acquire_owned().await?;
-        Ok(Place { _of_all: of_all, _of_open: of_open })
+    pub(super) async fn wait(
+        &self,
+        is_protected: bool,
+        client: Option<IpAddr>,
+    ) -> Result<Place, AcquireError> {
+        let mut permits = Vec::with_capacity(2);
+        for places in self.wanted(is_protected, client) {
+            permits.push(Arc::clone(places).acquire_owned().await?);
+        }
+        Ok(Place { _permits: permits, _counted: self.counted(client) })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.counts);
+        if let Some(count) = counts.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.client);
+            }
+        }
+    }
+}
+
+fn lock(counts: &Mutex<HashMap<IpAddr, usize>>) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
+    // Every change is whole.
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)));
+    const OTHER: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)));
+
+    fn take(places: &Places, is_protected: bool, client: Option<IpAddr>) -> Vec<Place> {
+        std::iter::from_fn(|| places.at_hand(is_protected, client)).collect()
+    }
+
+    #[test]
+    fn one_client_leaves_places_for_those_that_have_few() {
+        let places = Places::new(128);
+        // 96 for unprotected requests; of these the last 12 are for clients with less than two, as this one is at first.
+        let unprotected = take(&places, false, ONE);
+        assert_eq!(unprotected.len(), 86);
+        assert_eq!(take(&places, false, OTHER).len(), 2);
+        assert_eq!(take(&places, true, ONE).len(), 42, "what is left of 128");
+        drop(unprotected);
+        assert!(lock(&places.counts).is_empty(), "who has none is not remembered");
+        assert_eq!(take(&places, true, ONE).len(), 114, "two of which it had before it had a few");
+    }
+
+    #[tokio::test]
+    async fn who_waits_gets_the_place_that_another_gives_back() {
+        let places = Places::new(4);
+        let held = take(&places, false, None);
+        assert_eq!(held.len(), 3, "the last is for protected requests");
+        let (waited, ()) = tokio::join!(places.wait(false, ONE), async { drop(held) });
+        assert!(waited.is_ok());
     }
 }

@@ -12,6 +12,7 @@ use super::pool::{Lent, Pool};
 use super::target::{Target, Transport};
 use super::tls::{Offers, TlsError};
 use semel_http::Failure;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Mutex;
@@ -27,6 +28,14 @@ pub(super) struct Reach {
     is_h2: AtomicBool,
     /// Held while a connection is opened that others can share: they wait for it instead of opening their own.
     opening: Mutex<()>,
+}
+
+/// Whose request wants a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who {
+    pub(super) is_protected: bool,
+    /// None where the gateway asks itself.
+    pub(super) client: Option<IpAddr>,
 }
 
 /// What carries one request.
@@ -50,42 +59,40 @@ impl Reach {
     }
 
     /// A connection for one request, in time.
-    pub(super) async fn way(
-        &self,
-        is_protected: bool,
-        is_upgrade: bool,
-        must_be_new: bool,
-    ) -> Result<Way, Failed> {
+    pub(super) async fn way(&self, who: Who, is_upgrade: bool, must_be_new: bool) -> Result<Way, Failed> {
+        let is_protected = who.is_protected;
         let must_be_new = must_be_new || is_upgrade || is_protected && self.options.is_fresh_when_protected;
         // Without a timer where there is nothing to wait for.
-        if !must_be_new && let Some(way) = self.at_hand(is_protected) {
+        if !must_be_new && let Some(way) = self.at_hand(who) {
             return Ok(way);
         }
         // Kept apart, since most requests never come here.
-        let open = Box::pin(self.open(is_protected, is_upgrade, must_be_new));
+        let open = Box::pin(self.open(who, is_upgrade, must_be_new));
         match tokio::time::timeout(self.options.connect_timeout, open).await {
             Ok(way) => way,
             Err(_) => Err(Failed::new(Failure::ConnectTimeout, "no connection in time")),
         }
     }
 
-    fn at_hand(&self, is_protected: bool) -> Option<Way> {
+    fn at_hand(&self, who: Who) -> Option<Way> {
+        let Who { is_protected, client } = who;
         if self.is_h2.load(Ordering::Relaxed) {
             return self.pool.lease(is_protected).map(Way::H2);
         }
-        let place = self.places.at_hand(is_protected)?;
+        let place = self.places.at_hand(is_protected, client)?;
         let connection = self.pool.take(is_protected)?;
         Some(Way::H1(Lent::new(connection, &self.pool, place)))
     }
 
-    async fn open(&self, is_protected: bool, is_upgrade: bool, must_be_new: bool) -> Result<Way, Failed> {
+    async fn open(&self, who: Who, is_upgrade: bool, must_be_new: bool) -> Result<Way, Failed> {
+        let is_protected = who.is_protected;
         if self.is_h2.load(Ordering::Relaxed) && !is_upgrade {
             if must_be_new {
                 let dialled = self.dial(false).await?;
                 return if dialled.is_h2 {
                     self.h2(dialled).await.map(|connection| Way::H2(Lease::alone(connection)))
                 } else {
-                    self.h1(dialled, self.place(is_protected).await?).await
+                    self.h1(dialled, self.place(who).await?).await
                 };
             }
             let opening = self.opening.lock().await;
@@ -98,9 +105,9 @@ impl Reach {
                 return Ok(Way::H2(lease));
             }
             drop(opening);
-            return self.h1(dialled, self.place(is_protected).await?).await;
+            return self.h1(dialled, self.place(who).await?).await;
         }
-        let place = self.place(is_protected).await?;
+        let place = self.place(who).await?;
         // While it waited for its place another may have given a connection back.
         if !must_be_new && let Some(connection) = self.pool.take(is_protected) {
             return Ok(Way::H1(Lent::new(connection, &self.pool, place)));
@@ -134,8 +141,8 @@ impl Reach {
         connection.map_err(|error| Failed::new(Failure::Unreachable, error))
     }
 
-    async fn place(&self, is_protected: bool) -> Result<Place, Failed> {
-        let place = self.places.wait(is_protected).await;
+    async fn place(&self, who: Who) -> Result<Place, Failed> {
+        let place = self.places.wait(who.is_protected, who.client).await;
         place.map_err(|error| Failed::new(Failure::Unreachable, error))
     }
 }

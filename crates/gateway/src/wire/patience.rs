@@ -1,9 +1,10 @@
 //! How long a client is waited for.
 //!
-//! What lives here: one timer per direction, set anew as seldom as possible: a connection that is kept alive passes from
+//! What lives here: the timer of the reading side, set anew as seldom as possible: a connection that is kept alive passes from
 //! one wait into the next thousands of times before any of them is up. What must never: a wait for the service behind us
 //! counted against the client.
 
+use super::rate::Rate;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,8 +18,10 @@ pub(crate) struct Patience {
     pub(crate) head: Duration,
     /// Between two messages.
     pub(crate) idle: Duration,
-    /// For a client to take any byte that is being sent to it.
+    /// For a client to take any byte that is being sent to it,
     pub(crate) write: Duration,
+    /// and how many of them.
+    pub(crate) rate: Rate,
 }
 
 /// What is being waited for, between messages.
@@ -76,29 +79,5 @@ impl ReadTimer {
         };
         self.waiting = Some((wait, message, deadline));
         deadline
-    }
-}
-
-/// The timer of the writing side: there only while the client takes nothing.
-#[derive(Debug)]
-pub(super) struct WriteTimer {
-    limit: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl WriteTimer {
-    pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, timer: None }
-    }
-
-    /// The client took something.
-    pub(super) fn rest(&mut self) {
-        self.timer = None;
-    }
-
-    /// Ready once the client has taken nothing for too long.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let limit = self.limit;
-        self.timer.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(context)
     }
 }

@@ -9,7 +9,8 @@
 
 use super::closing::Closing;
 use super::exchange::Exchange;
-use super::patience::{Patience, ReadTimer, Wait, WriteTimer};
+use super::patience::{Patience, ReadTimer, Wait};
+use super::rate::Allowance;
 use super::refusal::Refusal;
 use super::scanner::{Protocol, Scanner};
 use std::any::Any;
@@ -34,7 +35,8 @@ pub(crate) struct Stream<I> {
     /// Requests whose answers are out to the last byte.
     answered: u64,
     read_timer: ReadTimer,
-    write_timer: WriteTimer,
+    /// For the client to take what is sent to it.
+    taking: Allowance,
     closing: Option<Closing>,
     /// Where refusals are explained.
     prefix: Arc<str>,
@@ -59,7 +61,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             passed: 0,
             answered: 0,
             read_timer: ReadTimer::new(patience),
-            write_timer: WriteTimer::new(patience.write),
+            taking: Allowance::writing(patience.rate, patience.write),
             closing: None,
             prefix,
             _place: Box::new(place),
@@ -193,6 +195,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
     ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = written {
             self.exchange.wrote(bytes);
+            self.taking.moved(bytes, true);
         }
         self.poll_patiently(written, context)
     }
@@ -203,11 +206,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.write_timer.rest();
+            self.taking.moved(0, true);
             return result;
         }
-        ready!(self.write_timer.poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+        ready!(self.taking.poll_waiting(context, true));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little")))
     }
 }
 

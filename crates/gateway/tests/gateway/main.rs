@@ -7,6 +7,7 @@ mod callers;
 mod certificates;
 mod clock;
 mod config;
+mod crowds;
 mod desk;
 mod drain;
 mod failing;

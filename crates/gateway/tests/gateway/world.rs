@@ -285,6 +285,19 @@ impl World {
         Self::with_file(Scratch::new(), terms, &[], script).await
     }
 
+    /// The same, and more about the upstream.
+    pub(crate) async fn configured_before(
+        upstream_terms: &str,
+        terms: &str,
+        script: impl Fn(&Seen) -> Act + Send + Sync + 'static,
+    ) -> Self {
+        let (scratch, upstream) = (Scratch::new(), Upstream::start(script).await);
+        let text = sides(&scratch, upstream.address, terms);
+        scratch.configure(&text.replacen("[store]", &format!("{upstream_terms}\n[store]"), 1));
+        let gateway = Gateway::configured(&scratch, &[]);
+        Self { gateway, upstream, scratch }
+    }
+
     /// The same, beside files that the terms name.
     pub(crate) async fn configured_in(
         scratch: Scratch,

@@ -88,3 +88,34 @@ async fn requests_beyond_the_limit_of_all_connections_are_refused_until_others_h
     })
     .await;
 }
+
+const UNREAD: &str = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel";
+
+#[tokio::test]
+async fn an_unread_body_of_whoever_has_most_makes_room_for_another_clients_request() {
+    let world = World::with(Options { requests_max: 3, ..options() }).await;
+    let mut uploads = Vec::new();
+    for _ in 0..3 {
+        let mut upload = connect_from(&world, "127.0.0.1").await;
+        upload.send(UNREAD).await;
+        uploads.push(upload);
+    }
+    within(async {
+        while world.service.heads.lock().expect("unharmed").len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut own = connect_from(&world, "127.0.0.1").await;
+    own.send(get("/own")).await;
+    assert!(own.until("\"}").await.starts_with("HTTP/1.1 503 "), "it has more than anybody");
+    let mut other = connect_from(&world, "127.0.0.2").await;
+    asks(&mut other, "/other").await;
+    let mut gone = 0;
+    for upload in &mut uploads {
+        upload.send("lo").await;
+        let answer = upload.until("\r\n\r\n").await;
+        gone += usize::from(answer.starts_with("HTTP/1.1 503 "));
+    }
+    assert_eq!(gone, 1, "one went, and the others were read to their end");
+}

@@ -1,7 +1,7 @@
 //! Clients that are slow, silent or many.
 
 use crate::world::{World, get, options, within};
-use semel_gateway::listen::Options;
+use semel_gateway::listen::{Options, Rate};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
@@ -147,4 +147,84 @@ async fn a_panic_costs_its_own_connection_and_no_other() {
     let mut fresh = world.connect().await;
     fresh.send(get("/fresh")).await;
     fresh.until("GET /fresh ").await;
+}
+
+/// A rate that a test's client can miss, and one that it can keep to.
+fn rate(bytes_per_second: u32) -> Options {
+    Options { rate_min: Rate { bytes_per_second, window: SHORT * 3 }, ..options() }
+}
+
+/// Sends one byte after another, each long before the time for a next byte is over, and reads what comes meanwhile.
+async fn drips(world: &World, head: &str, until: &str) -> String {
+    let mut client = world.connect().await;
+    client.send(head).await;
+    let (mut reader, mut writer) = client.tcp.into_split();
+    let dripping = async move {
+        while tokio::io::AsyncWriteExt::write_all(&mut writer, b"1\r\nx\r\n").await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let hearing = async {
+        let mut answer = String::new();
+        while !answer.contains(until) && within(reader.read_to_string(&mut answer)).await.is_ok_and(|n| n > 0)
+        {
+        }
+        answer
+    };
+    tokio::select! { answer = hearing => answer, () = dripping => String::new() }
+}
+
+const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+#[tokio::test]
+async fn a_body_that_drips_is_given_up_although_its_next_byte_always_comes() {
+    let world = World::with(rate(1 << 20)).await;
+    let answer = drips(&world, CHUNKED, "(broken)").await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert_eq!(world.service.seen()[0].body, None);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_at_the_least_rate_is_read_to_its_end() {
+    let world = World::with(rate(1)).await;
+    let mut client = world.connect().await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n").await;
+    // Twice as long as a client may be behind.
+    for _ in 0..40 {
+        client.send("x").await;
+        tokio::time::sleep(SHORT * 6 / 40).await;
+    }
+    client.until(&"x".repeat(40)).await;
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_may_pause_once_its_response_has_begun() {
+    let world = World::with(rate(1 << 20)).await;
+    let mut client = world.connect().await;
+    // Its service answers at once, and reads on.
+    client.send(CHUNKED.replace("POST /", "POST /echo")).await;
+    client.until("\r\n\r\n").await;
+    tokio::time::sleep(SHORT * 6).await;
+    client.send("4\r\nlate\r\n").await;
+    client.until("late").await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_a_little_all_the_time_is_let_go() {
+    let world = World::with(Options { connections_max: 1, ..rate(64 << 20) }).await;
+    let mut client = world.connect().await;
+    client.send(get("/big")).await;
+    let reading = async {
+        let mut little = [0; 64];
+        while within(client.tcp.read(&mut little)).await.is_ok_and(|n| n > 0) {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    };
+    let second = async {
+        let mut second = world.connect().await;
+        second.send(get("/second")).await;
+        second.until("GET /second ").await;
+    };
+    tokio::select! { () = second => {}, () = reading => panic!("its client has not taken what was sent before") }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Seen {
 }
 
 /// Answers every request with what it saw of it. `/hang` waits for [`Service::release`], `/panic` panics, `/unread` leaves its
-/// body, `/big` answers 32 MiB, `/tunnel` and CONNECT grant what is asked for and echo.
+/// body, `/big` answers 32 MiB, `/echo` answers with its body as it comes, `/tunnel` and CONNECT grant what is asked for and echo.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Service {
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -53,10 +53,19 @@ impl Service {
         let line = format!("{} {}", request.method(), request.uri());
         let path = request.uri().path().to_owned();
         let (parts, body) = request.into_parts();
-        // Whoever keeps the handle of an upgrade keeps the connection.
+        // Whoever keeps the handle of an upgrade keeps the connection, and other extensions keep the request's place.
         let mut kept = parts.clone();
-        kept.extensions.remove::<hyper::upgrade::OnUpgrade>();
+        kept.extensions.clear();
+        if let Some(peer) = parts.extensions.get::<listen::Peer>() {
+            kept.extensions.insert(*peer);
+        }
+        if let Some(certificate) = parts.extensions.get::<listen::ClientCertificate>() {
+            kept.extensions.insert(certificate.clone());
+        }
         self.heads.lock().expect("unharmed").push(kept);
+        if path == "/echo" {
+            return Response::new(semel_http::Body::live(body));
+        }
         let body = if path == "/unread" {
             Some(Vec::new())
         } else {
