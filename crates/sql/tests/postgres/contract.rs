@@ -1,16 +1,29 @@
 //! Every promise of the contract.
 
-use crate::server::{Schema, connect};
+use crate::server::{Schema, connect, url};
 use semel_core::store::Backend as _;
 use semel_sql::postgres::Backend;
+use semel_test_support::services;
 use semel_testkit::Subject;
 
 async fn open() -> Subject {
-    opened_at(Schema::new()).await
+    let schema = Schema::new();
+    let address = schema.address();
+    opened_at(schema, address).await
 }
 
-async fn opened_at(schema: Schema) -> Subject {
-    let (address, name) = (schema.address(), schema.name.clone());
+/// Through a pooler in transaction mode; only notifications come from the server itself.
+async fn open_through_pgbouncer() -> Subject {
+    let schema = Schema::new();
+    let pooler = services::pgbouncer_url().unwrap_or_else(url);
+    let direct = url();
+    let server = direct.rsplit_once('@').and_then(|(_, rest)| rest.split('/').next()).expect("a host");
+    let address = format!("{}&listen={server}", schema.address_at(&pooler));
+    opened_at(schema, address).await
+}
+
+async fn opened_at(schema: Schema, address: String) -> Subject {
+    let name = schema.name.clone();
     Backend.check(&address).expect("an address");
     Subject::opened_by(&Backend, &address)
         .await
@@ -25,3 +38,4 @@ async fn opened_at(schema: Schema) -> Subject {
 }
 
 semel_testkit::contract!(store, open);
+semel_testkit::contract!(through_pgbouncer, open_through_pgbouncer);

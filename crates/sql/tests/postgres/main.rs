@@ -3,6 +3,7 @@
 
 mod batches;
 mod contract;
+mod faults;
 mod locks;
 #[path = "../records/mod.rs"]
 mod records;

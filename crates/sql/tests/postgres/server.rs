@@ -28,7 +28,11 @@ impl Schema {
 
     /// What follows `postgres:` in the URL of the store in this schema.
     pub(crate) fn address(&self) -> String {
-        let url = url();
+        self.address_at(&url())
+    }
+
+    /// The same on another server, or through a pooler.
+    pub(crate) fn address_at(&self, url: &str) -> String {
         let address = url.split_once(':').expect("a URL").1;
         let joint = if address.contains('?') { '&' } else { '?' };
         format!("{address}{joint}schema={}", self.name)

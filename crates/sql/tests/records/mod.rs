@@ -4,11 +4,11 @@
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel_core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket, Unchanged};
+use semel_core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
 use semel_core::outcome::Outcome;
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, Token};
-use semel_core::store::{Change, Store, Written};
+use semel_core::store::Written;
 use semel_core::time::Time;
 
 static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
@@ -70,14 +70,6 @@ pub(crate) fn renewed(record: &Record) -> Record {
 pub(crate) fn finished(record: &Record, body: impl Into<bytes::Bytes>) -> Record {
     let ending = Ending::Succeeded(Outcome::http(201, [("location", "/charges/7")], body));
     machine::finish(record, record.token(), ending, stamp(NOW + 2)).expect("its owner may").next
-}
-
-pub(crate) async fn insert(store: &dyn Store, number: u64, record: &Record) -> Written {
-    store.write(id(number), Change::Insert(record)).await.expect("an answer")
-}
-
-pub(crate) async fn swap(store: &dyn Store, number: u64, old: &Record, next: &Record) -> Written {
-    store.write(id(number), Change::Replace(Unchanged::of(old), next)).await.expect("an answer")
 }
 
 pub(crate) fn is_done(written: &Written) -> bool {

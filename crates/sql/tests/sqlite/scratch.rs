@@ -2,7 +2,9 @@
 
 pub(crate) use crate::records::*;
 
-use semel_core::store::Clock;
+use semel_core::machine::Unchanged;
+use semel_core::record::Record;
+use semel_core::store::{Change, Clock, Store as _, Written};
 use semel_core::time::Time;
 use semel_sql::sqlite::{Options, Store};
 use semel_test_support::ScratchDir;
@@ -62,4 +64,12 @@ impl Clock for Hand {
     fn now(&self) -> Time {
         Time::from_millis(self.0.load(Ordering::SeqCst))
     }
+}
+
+pub(crate) async fn insert(store: &Store, number: u64, record: &Record) -> Written {
+    store.write(id(number), Change::Insert(record)).await.expect("an answer")
+}
+
+pub(crate) async fn swap(store: &Store, number: u64, old: &Record, next: &Record) -> Written {
+    store.write(id(number), Change::Replace(Unchanged::of(old), next)).await.expect("an answer")
 }
