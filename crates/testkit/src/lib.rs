@@ -1,6 +1,7 @@
 //! What shows that a store keeps its promises.
 //!
-//! **What lives here**: the contract suite for stores, a clock that tests turn, a store and a network that fail on demand.
+//! **What lives here**: the contract suite for stores, a clock that tests turn, a store and a network that fail on demand, and
+//! histories of calls with their check.
 //! **What must never**: sleeping, unless a plan asks a network for it; a test that can pass without its subject.
 //!
 //! # Your own store under the contract
@@ -54,6 +55,8 @@ mod crowd;
 pub mod faults;
 mod harness;
 mod hidden;
+pub mod history;
+pub mod linearizability;
 pub mod proxy;
 mod scene;
 mod walk;
