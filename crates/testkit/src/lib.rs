@@ -1,6 +1,7 @@
 //! What shows that a store keeps its promises.
 //!
-//! **What lives here**: the contract suite for stores, a clock that tests turn, a store and a network that fail on demand.
+//! **What lives here**: the contract suite for stores, a clock that tests turn, a store and a network that fail on demand, a workload and
+//! the checks of what came of it.
 //! **What must never**: sleeping, unless a plan asks a network for it; a test that can pass without its subject.
 //!
 //! # Your own store under the contract
@@ -46,6 +47,37 @@
 //! [`proxy::FaultProxy`] does that to the bytes between a driver and its server;
 //! [`FakeClock`] is an engine's clock too, whose naps end when the test lets time pass. [`assert_hidden`] looks for a secret in the
 //! debug output of a type.
+//!
+//! # Under load and kills
+//!
+//! [`workload::Workload`] lets several nodes claim and finish the same keys on one store, and [`workload::audit`] counts the effects afterwards.
+//! [`history::Recorder`] writes down every write and reading meanwhile, and [`linearizability::check`] says whether one store that
+//! does one thing at a time could have answered so:
+//!
+//! ```
+//! use semel_testkit::history::Recorder;
+//! use semel_testkit::linearizability::{self, STEPS_MAX};
+//! use semel_testkit::workload::{Journal, MemoryJournal, Workload, audit};
+//! use std::sync::Arc;
+//! # use semel_testkit::Subject;
+//! # let store = Subject::memory().store().clone();
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+//! let workload = Workload { keys: 10, ..Workload::default() };
+//! let recorder = Recorder::in_memory("auditor");
+//! let node = |name: &str| (name.to_owned(), recorder.node(name).record(store.clone()));
+//! let journal = Arc::new(MemoryJournal::default());
+//! let shared: Arc<dyn Journal> = journal.clone();
+//! let report = workload.run(&[node("a"), node("b")], &shared).await;
+//! assert!(report.violations.is_empty());
+//!
+//! let audit = audit(&workload, &*recorder.record(store), &journal.notes()).await.unwrap();
+//! assert!(audit.violations.is_empty());
+//! linearizability::check(&recorder.history(), STEPS_MAX).assert_linearizable();
+//! # });
+//! ```
+//!
+//! Nodes that are processes of their own, and may be killed, use [`Recorder::to_file`](history::Recorder::to_file) and
+//! [`FileJournal`](workload::FileJournal).
 
 mod chance;
 mod clock;
@@ -54,9 +86,12 @@ mod crowd;
 pub mod faults;
 mod harness;
 mod hidden;
+pub mod history;
+pub mod linearizability;
 pub mod proxy;
 mod scene;
 mod walk;
+pub mod workload;
 
 pub use clock::FakeClock;
 pub use harness::{Doing, Subject, Turn};

@@ -1,0 +1,132 @@
+//! Several nodes that do to one store what engines do, with many duplicates.
+//!
+//! What lives here: claim, effect and finish for each request, straight on a [`Store`], and the audit afterwards. What must never: an
+//! effect that was not claimed, or a claim that was guessed.
+//!
+//! Each request wants the effect of its key to happen. It inserts a record with a token of its own; where that is done it applies the effect,
+//! which is a line in a [`Journal`], and replaces the record by one with the outcome. A claim or a finish whose answer was lost is
+//! looked for in the store and recognised by its token or its content, as in the engine. Nobody takes over a claim: where a node
+//! was killed, its keys stay unfinished.
+//!
+//! Afterwards, [`audit`] compares the store with the journals of all nodes, those of killed ones included: at most one effect for each
+//! key, and nothing lost that was acknowledged.
+
+mod audit;
+mod journal;
+mod request;
+
+pub use audit::{Audit, audit};
+pub use journal::{Event, FileJournal, Journal, MemoryJournal, Note};
+
+use crate::chance::mixed;
+use request::Requests;
+use semel_core::store::Store;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::ops::AddAssign;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// What a node does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workload {
+    /// How many keys there are. Every node comes to them in the same order.
+    pub keys: u64,
+    /// How many requests each node makes for each key.
+    pub duplicates: u64,
+    /// How many requests of a node run at once.
+    pub concurrency: u64,
+    /// Where tokens come from, together with the node's name.
+    pub seed: u64,
+    /// How often a request asks a store that does not answer before it gives up.
+    pub tries_max: u32,
+    /// How long it pauses between two tries.
+    pub retry_pause: Duration,
+}
+
+impl Default for Workload {
+    /// 100 keys, three requests of each node for each of them, eight at once; a store may be away for ten seconds.
+    fn default() -> Self {
+        Self {
+            keys: 100,
+            duplicates: 3,
+            concurrency: 8,
+            seed: 0,
+            tries_max: 200,
+            retry_pause: Duration::from_millis(50),
+        }
+    }
+}
+
+/// What a node, or several together, came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Requests made.
+    pub requests: u64,
+    /// Those that claimed their key, and applied its effect.
+    pub claimed: u64,
+    /// Claims and finishes whose answer was lost, and that were found in the store.
+    pub recognised: u64,
+    /// Claims whose outcome is in the store.
+    pub finished: u64,
+    /// Requests that were shown an outcome.
+    pub replayed: u64,
+    /// Requests that found their key claimed by another.
+    pub in_progress: u64,
+    /// Requests that gave up because the store did not answer, before the effect or after it.
+    pub gave_up: u64,
+    /// What must never happen, in words.
+    pub violations: Vec<String>,
+}
+
+impl AddAssign for Report {
+    fn add_assign(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.claimed += other.claimed;
+        self.recognised += other.recognised;
+        self.finished += other.finished;
+        self.replayed += other.replayed;
+        self.in_progress += other.in_progress;
+        self.gave_up += other.gave_up;
+        self.violations.extend(other.violations);
+    }
+}
+
+impl Workload {
+    /// Runs one node to its end. Names of nodes must differ, and one that is started again needs a new name: tokens are drawn from it.
+    pub async fn run_node(&self, node: &str, store: &Arc<dyn Store>, journal: &Arc<dyn Journal>) -> Report {
+        let mut name = DefaultHasher::new();
+        name.write(node.as_bytes());
+        let requests = Arc::new(Requests::new(
+            *self,
+            mixed(self.seed ^ mixed(name.finish())),
+            Arc::clone(store),
+            Arc::clone(journal),
+        ));
+        let mut tasks = JoinSet::new();
+        for _ in 0..self.concurrency.max(1) {
+            tasks.spawn(Arc::clone(&requests).run());
+        }
+        let mut report = Report::default();
+        while let Some(done) = tasks.join_next().await {
+            report += done.unwrap_or_else(|failed| resume_unwind(failed.into_panic()));
+        }
+        report
+    }
+
+    /// Runs several nodes at once, each with its own way to the same store, and yields what they came to together.
+    pub async fn run(&self, nodes: &[(String, Arc<dyn Store>)], journal: &Arc<dyn Journal>) -> Report {
+        let mut tasks = JoinSet::new();
+        for (node, store) in nodes {
+            let (workload, node) = (*self, node.clone());
+            let (store, journal) = (Arc::clone(store), Arc::clone(journal));
+            tasks.spawn(async move { workload.run_node(&node, &store, &journal).await });
+        }
+        let mut report = Report::default();
+        while let Some(done) = tasks.join_next().await {
+            report += done.unwrap_or_else(|failed| resume_unwind(failed.into_panic()));
+        }
+        report
+    }
+}
