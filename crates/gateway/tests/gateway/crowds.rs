@@ -49,7 +49,8 @@ async fn bodies_that_never_end_do_not_keep_another_clients_request_out() {
         "[limits]\nbodies_max = \"4MiB\"\n[defaults]\nrequest_max = \"1MiB\"\n[listen]\nrate_min = \"0B\"\n";
     let world = World::configured(limits, charge).await;
     let mut stuck = Vec::new();
-    for number in 0..5 {
+    // Just as many as there is room for: they do not have to wait for each other.
+    for number in 0..4 {
         let mut client = connect_from(&world, GREEDY).await;
         let most = vec![b'x'; BYTES - 1];
         let sent = [head("/charges", &key(number), BYTES), most].concat();
@@ -71,7 +72,7 @@ async fn bodies_that_never_end_do_not_keep_another_clients_request_out() {
         client.write_all(b"x").await.expect("sent");
         gone += usize::from(status(client).await == 503);
     }
-    assert!((1..5).contains(&gone), "{gone} of 5");
+    assert!((1..4).contains(&gone), "{gone} of 4");
     assert!(world.upstream.seen().iter().all(|seen| seen.body.len() == BYTES));
 }
 
@@ -84,7 +85,7 @@ async fn a_client_behind_a_trusted_proxy_is_known_by_its_own_address() {
         let world = World::configured_before(terms, limits, charge).await;
         let from = |client: &str, number| format!("x-forwarded-for: {client}\r\n{}", key(number));
         let mut stuck = Vec::new();
-        for number in 0..3 {
+        for number in 0..2 {
             let mut client = connect_from(&world, GREEDY).await;
             let most = vec![b'x'; BYTES - 1];
             let sent = [head("/charges", &from("192.0.2.1", number), BYTES), most].concat();
