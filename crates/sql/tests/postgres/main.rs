@@ -10,4 +10,5 @@ mod records;
 mod roles;
 mod schema;
 mod server;
+mod storm;
 mod waiters;
