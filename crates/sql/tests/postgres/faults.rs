@@ -17,7 +17,7 @@ use tokio::time::timeout;
 /// What only statements that write records contain.
 const WRITES: &str = ".write(";
 const BATCH: u64 = 64;
-const BOUNDED: Duration = Duration::from_secs(60);
+const BOUNDED: Duration = Duration::from_mins(1);
 
 fn address_in(url: &str) -> SocketAddr {
     let host = url.rsplit_once('@').expect("a user").1;
