@@ -19,6 +19,7 @@ mod shadow;
 pub mod size;
 pub mod span;
 mod stop;
+mod store_url;
 mod table;
 
 use crate::stores;

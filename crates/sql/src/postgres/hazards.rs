@@ -131,12 +131,17 @@ async fn standbys(slot: &Slot) -> Result<(i64, bool), Error> {
 }
 
 fn of_standbys(connected: i64, waited_for: bool) -> Option<Hazard> {
+    let following = if connected == 1 {
+        "one standby follows".to_owned()
+    } else {
+        format!("{connected} standbys follow")
+    };
     (connected > 0 && !waited_for).then(|| Hazard {
         severity: Severity::Danger,
         code: "postgres-asynchronous-standby",
         what: format!(
-            "{connected} standby(s) follow asynchronously: a fail-over to one of them loses the last acknowledged writes, and \
-             a command whose claim is lost runs again"
+            "{following} asynchronously: a fail-over loses the last acknowledged writes, and a command whose claim is lost runs \
+             again"
         ),
         mend: "set synchronous_standby_names, so that a commit waits for a standby that may take over".to_owned(),
     })
