@@ -121,7 +121,9 @@ mod tests {
 
     #[test]
     fn a_store_that_cannot_be_tortured_is_refused() {
-        for url in ["postgres://localhost/semel", "semel.db", "sqlite:", "memory:"] {
+        for url in
+            ["postgres://semel@localhost/semel", "mysql://localhost/semel", "semel.db", "sqlite:", "memory:"]
+        {
             let error = told(&["--store", url]).expect_err("refused").to_string();
             assert!(error.contains("store") || error.contains("file"), "{error}");
         }

@@ -13,6 +13,9 @@ const SLOW: &[(&str, &str)] = &[
     ("semel-torture", "the crash tests"),
 ];
 
+/// Test programs of quick packages that need a server, which a fast run does not start.
+const WITH_SERVERS: &[(&str, &str)] = &[("postgres", "the store on PostgreSQL")];
+
 /// The tests of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Selection {
@@ -50,6 +53,9 @@ impl Selection {
         for (package, subject) in SLOW {
             text += &["- ", subject, " (", package, ")\n"].concat();
         }
+        for (program, subject) in WITH_SERVERS {
+            text += &["- ", subject, " (the test program `", program, "`)\n"].concat();
+        }
         text += "- examples in doc comments\n";
         Some(text + "Run `cargo xtask test` for everything.")
     }
@@ -58,6 +64,8 @@ impl Selection {
 fn quick_targets(packages: &[Package]) -> Vec<String> {
     let is_quick = |package: &&Package| SLOW.iter().all(|(slow, _)| package.name != *slow);
     let programs = packages.iter().filter(is_quick).flat_map(|package| &package.test_programs);
+    let needs_server = |program: &&String| WITH_SERVERS.iter().any(|(with, _)| *program == with);
+    let programs = programs.filter(|program| !needs_server(program));
     let mut arguments = vec!["--lib".to_owned(), "--bins".to_owned()];
     arguments.extend(programs.flat_map(|program| ["--test".to_owned(), program.clone()]));
     arguments
@@ -74,8 +82,10 @@ mod tests {
         let is_included = |program: &String| arguments.windows(2).any(|pair| pair == ["--test", program]);
         for package in &packages {
             let slow = SLOW.iter().any(|(slow, _)| package.name == *slow);
-            let programs = &package.test_programs;
-            assert!(programs.iter().all(|program| is_included(program) != slow), "{}", package.name);
+            for program in &package.test_programs {
+                let is_slow = slow || WITH_SERVERS.iter().any(|(with, _)| program == with);
+                assert_ne!(is_included(program), is_slow, "{program} of {}", package.name);
+            }
         }
         for (slow, _) in SLOW {
             let found = packages.iter().find(|package| package.name == *slow);
@@ -87,7 +97,9 @@ mod tests {
     fn a_fast_run_names_all_that_it_left_out_and_a_full_run_has_nothing_to_name() {
         let text = Selection::Fast.left_out().unwrap();
         assert!(
-            SLOW.iter().all(|(package, subject)| text.contains(package) && text.contains(subject)),
+            SLOW.iter()
+                .chain(WITH_SERVERS)
+                .all(|(package, subject)| text.contains(package) && text.contains(subject)),
             "{text}"
         );
         assert_eq!(Selection::All.left_out(), None);

@@ -1,7 +1,8 @@
 //! Semel in a SQL database.
 //!
-//! The embedded store on [SQLite](sqlite) (feature `sqlite`, on by default) and the store on a [PostgreSQL](postgres) server
-//! (feature `postgres`). A store compares and swaps; no rule about what a record means belongs here.
+//! **What lives here**: the embedded store on [SQLite](sqlite) (feature `sqlite`, on by default) and the store on a
+//! [PostgreSQL](postgres) server (feature `postgres`). **What must never**: a rule about what a record means; a store compares
+//! and swaps.
 
 #[cfg(feature = "sqlite")]
 mod clock;

@@ -1,3 +1,5 @@
+-- Everything is in a schema of its own, which is created first: CREATE SCHEMA semel
+
 -- The number of the last step that was applied.
 CREATE TABLE semel.meta (
     name text PRIMARY KEY,
