@@ -142,7 +142,7 @@ async fn a_record_is_written_to_the_archive_before_it_is_gone() {
 async fn a_store_that_is_down_is_passed_by_only_where_the_file_says_so() {
     // Longer than the store itself waits for the lock, also where a heartbeat waits before the request: what is passed by is
     // a store that said that it wrote nothing.
-    let terms = "[store]\ntimeout = \"50s\"\n[[operation]]\npath = \"/logs\"\nstore_down = \"pass\"\n";
+    let terms = "timeout = \"50s\"\n[[operation]]\npath = \"/logs\"\nstore_down = \"pass\"\n";
     let world = World::configured(terms, charged).await;
     let lock = rusqlite::Connection::open(world.scratch.file()).expect("the same file");
     lock.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
