@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_postgres::NoTls;
 
 /// What only statements that write records contain.
 const WRITES: &str = ".write(";
@@ -110,6 +111,16 @@ async fn a_server_that_hangs_costs_a_bounded_wait() {
     timeout(BOUNDED, again).await.expect("it answers again as soon as the server does");
 }
 
+/// Waits until the standby has the record, too.
+async fn has_followed(standby: &str, schema: &Schema) {
+    let (client, connection) = tokio_postgres::connect(standby, NoTls).await.expect("the standby answers");
+    tokio::spawn(connection);
+    let sql = format!("SELECT count(*) FROM {}.records", schema.name);
+    while client.query_one(&sql, &[]).await.map_or(0, |row| row.get::<_, i64>(0)) == 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// What a pooler or an address that moves does in a fail-over: the connection stays, the server behind it is another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_behind_an_open_connection_is_noticed() {
@@ -118,8 +129,7 @@ async fn a_standby_behind_an_open_connection_is_noticed() {
     let (store, proxy) = proxied(&schema).await;
     let claim = claimed(1);
     assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.expect("an answer")));
-    // The standby has the tables before it is asked.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    timeout(BOUNDED, has_followed(&standby, &schema)).await.expect("the standby follows");
     let (primary, standby) = (address_in(&crate::server::url()), address_in(&standby));
     proxy.swap(standby, Existing::Follow);
     for _ in 0..4 {
