@@ -1,9 +1,10 @@
 //! The columns that stand beside an entry's bytes, the same in every database.
 
 use semel_core::codec;
-use semel_core::id::{CallerHash, KeyHash};
+use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::Unchanged;
 use semel_core::record::{Entry, Record, StateName};
+use semel_core::store::{Error, Kind};
 use semel_core::time::Time;
 use std::fmt;
 use std::sync::Arc;
@@ -54,6 +55,28 @@ pub(crate) struct Row {
     pub(crate) entry: Vec<u8>,
     /// What a swap expects that was computed from this; a marker is never swapped.
     pub(crate) unchanged: Option<Unchanged>,
+}
+
+/// The row of a record that is to stand under `id`. Refuses one that belongs under another id, or is larger than the store can hold.
+pub(crate) fn encoded(id: CommandId, record: &Record, entry_bytes_max: u64) -> Result<Row, Error> {
+    const WRITING: &str = "writing a record";
+    // What the index relies on. A record that says otherwise could be found under one id and not under the other.
+    if record.operation_id() != OperationId::of(&id) {
+        let cause = "its operation id is not the one that follows from its command id";
+        return Err(Error::new(Kind::Unfit, WRITING).because(cause));
+    }
+    let row = Row::of(record);
+    check_size(WRITING, row.entry.len(), entry_bytes_max)?;
+    Ok(row)
+}
+
+/// Refuses what is larger than the store can hold.
+pub(crate) fn check_size(context: &str, bytes: usize, bytes_max: u64) -> Result<(), Error> {
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max) {
+        return Ok(());
+    }
+    let cause = format!("{bytes} bytes, and {bytes_max} is the most");
+    Err(Error::new(Kind::TooLarge, context).because(cause))
 }
 
 /// Without the entry, in which a stored answer may be.

@@ -17,6 +17,8 @@ pub mod upstream;
 pub mod wait;
 
 pub use postgres::PostgresServer;
+#[cfg(feature = "postgres")]
+pub use postgres::schema;
 #[cfg(feature = "http")]
 pub use reply::Reply;
 pub use scratch::ScratchDir;

@@ -103,10 +103,6 @@ impl FromStr for Address {
         })?;
         own.complete(&mut config)?;
         let Parameters { password, tls, root_certificates, listen, schema, connections, timeout, .. } = own;
-        let is_local = |host: &Host| match host {
-            Host::Tcp(name) => name == "localhost" || name.starts_with("127.") || name == "::1",
-            Host::Unix(_) => true,
-        };
         let all_local = config.get_hosts().iter().all(is_local);
         let tls = tls.unwrap_or(if all_local { TlsMode::Disable } else { TlsMode::Prefer });
         Ok(Self {
@@ -299,9 +295,8 @@ impl Address {
 
     /// Whether records may travel over a network in the clear.
     pub(super) fn may_be_in_the_clear(&self) -> bool {
-        let is_remote = |host: &Host| matches!(host, Host::Tcp(name) if name != "localhost" && !name.starts_with("127.") && name != "::1");
         matches!(self.tls, TlsMode::Disable | TlsMode::Prefer)
-            && self.config.get_hosts().iter().any(is_remote)
+            && self.config.get_hosts().iter().any(|host| !is_local(host))
     }
 
     pub(super) fn user(&self) -> &str {
@@ -317,6 +312,13 @@ impl fmt::Debug for Address {
 }
 
 /// A schema's name needs no quotes, so that it can stand in a statement as it is.
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => name == "localhost" || name.starts_with("127.") || name == "::1",
+        Host::Unix(_) => true,
+    }
+}
+
 fn schema_name(name: &str) -> Result<String, String> {
     let mut bytes = name.bytes();
     let is_plain = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_')

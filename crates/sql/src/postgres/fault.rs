@@ -106,7 +106,7 @@ fn described(db: &DbError) -> String {
             "; the tables are missing or were changed by hand: run `semel schema apply --store URL`",
         );
     } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
-        text.push_str("; grant the store's role what `semel schema print` lists");
+        text.push_str("; grant the store's role USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables");
     } else if *code == SqlState::DISK_FULL {
         text.push_str("; free space on the database server");
     } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {

@@ -2,7 +2,7 @@
 
 use super::job::{Answer, Job};
 use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
-use crate::columns::Row;
+use crate::columns;
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
@@ -41,7 +41,7 @@ impl store::Store for Store {
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
-            let change = change.try_map(|record| encode(id, record))?;
+            let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
             let (job, answer) = Job::new(id, change);
             self.shared.queue.push(job)?;
             // A writer that ended in the middle: whether its statement was committed is not known.
@@ -101,7 +101,7 @@ impl store::Store for Store {
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting> {
         self.ask(async move {
-            check_size("writing a setting", next.map_or(0, <[u8]>::len))?;
+            columns::check_size("writing a setting", next.map_or(0, <[u8]>::len), ENTRY_BYTES_MAX)?;
             reader::set(&self.scanner.slot, &self.scanner.schema, name, expect, next).await
         })
     }
@@ -131,24 +131,4 @@ pub(super) fn capabilities() -> Capabilities {
         notifies: false,
         entry_bytes_max: ENTRY_BYTES_MAX,
     }
-}
-
-fn encode(id: CommandId, record: &Record) -> Result<Row, Error> {
-    const WRITING: &str = "writing a record";
-    // What the primary key relies on. A record that says otherwise could be found under one id and not under the other.
-    if record.operation_id() != OperationId::of(&id) {
-        let cause = "its operation id is not the one that follows from its command id";
-        return Err(Error::new(Kind::Unfit, WRITING).because(cause));
-    }
-    let row = Row::of(record);
-    check_size(WRITING, row.entry.len())?;
-    Ok(row)
-}
-
-fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
-    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= ENTRY_BYTES_MAX) {
-        return Ok(());
-    }
-    let cause = format!("{bytes} bytes, and {ENTRY_BYTES_MAX} is the most");
-    Err(Error::new(Kind::TooLarge, context).because(cause))
 }

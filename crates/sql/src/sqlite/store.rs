@@ -4,9 +4,9 @@
 //! and decoding. What must never: anything that blocks.
 
 use super::reader::Reader;
-use super::row::Row;
 use super::write::{Place, Said, Work};
 use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
+use crate::columns;
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
@@ -46,7 +46,7 @@ impl store::Store for Store {
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
             let place = Place::of(id);
-            let change = change.try_map(|record| encode(place, record))?;
+            let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
             match self.write(Work::Change { place, change }).await?.written() {
                 Some(written) => Ok(written),
                 // What refused it, as it stands by now.
@@ -110,7 +110,7 @@ impl store::Store for Store {
         next: Option<&'a [u8]>,
     ) -> Pending<'a, Setting> {
         Box::pin(async move {
-            check_size("writing a setting", next.map_or(0, <[u8]>::len))?;
+            columns::check_size("writing a setting", next.map_or(0, <[u8]>::len), ENTRY_BYTES_MAX)?;
             let (name, expect, next) = (name.to_owned(), expect.map(Vec::from), next.map(Vec::from));
             match self.write(Work::Set { name, expect, next }).await? {
                 Said::Set(setting) => Ok(setting),
@@ -144,24 +144,4 @@ pub(super) fn capabilities() -> Capabilities {
         notifies: false,
         entry_bytes_max: ENTRY_BYTES_MAX,
     }
-}
-
-fn encode(place: Place, record: &Record) -> Result<Row, Error> {
-    const WRITING: &str = "writing a record";
-    // What the index relies on. A record that says otherwise could be found under one id and not under the other.
-    if record.operation_id() != place.operation_id {
-        let cause = "its operation id is not the one that follows from its command id";
-        return Err(Error::new(Kind::Unfit, WRITING).because(cause));
-    }
-    let row = Row::of(record);
-    check_size(WRITING, row.entry.len())?;
-    Ok(row)
-}
-
-fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
-    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= ENTRY_BYTES_MAX) {
-        return Ok(());
-    }
-    let cause = format!("{bytes} bytes, and {ENTRY_BYTES_MAX} is the most");
-    Err(Error::new(Kind::TooLarge, context).because(cause))
 }

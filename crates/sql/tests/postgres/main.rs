@@ -9,6 +9,7 @@ mod locks;
 mod records;
 mod roles;
 mod schema;
-mod server;
 mod storm;
 mod waiters;
+
+use semel_test_support::schema as server;

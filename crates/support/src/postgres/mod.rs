@@ -4,6 +4,8 @@
 //! are in [`services`](crate::services).
 
 mod programs;
+#[cfg(feature = "postgres")]
+pub mod schema;
 #[cfg(test)]
 mod tests;
 

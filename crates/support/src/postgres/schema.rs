@@ -1,4 +1,6 @@
-//! The server that the tests connect to, and a schema of its own for each test.
+//! The server that tests connect to, and a schema of its own for each test.
+//!
+//! What lives here: where the server is, and what one test keeps there. What must never: anything about the store's tables.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -8,7 +10,10 @@ use tokio_postgres::{Client, NoTls};
 static SCHEMAS: AtomicU64 = AtomicU64::new(0);
 
 /// The URL of the server, without parameters.
-pub(crate) fn url() -> String {
+///
+/// # Panics
+/// If the environment names none.
+pub fn url() -> String {
     std::env::var("SEMEL_TEST_POSTGRES_URL").expect(
         "SEMEL_TEST_POSTGRES_URL names the server to test against: run `cargo xtask test`, or `cargo xtask services up` and \
          set what it prints",
@@ -16,30 +21,36 @@ pub(crate) fn url() -> String {
 }
 
 /// A schema that is removed with its tables when this is dropped.
-pub(crate) struct Schema {
-    pub(crate) name: String,
+pub struct Schema {
+    /// As SQL writes it; needs no quotes.
+    pub name: String,
 }
 
 impl Schema {
-    pub(crate) fn new() -> Self {
+    /// One that no other test has. It is created by whoever opens a store in it.
+    #[expect(clippy::new_without_default, reason = "each is another")]
+    pub fn new() -> Self {
         let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
         Self { name: format!("test_{}_{number}", std::process::id()) }
     }
 
     /// What follows `postgres:` in the URL of the store in this schema.
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         self.address_at(&url())
     }
 
     /// The same on another server, or through a pooler.
-    pub(crate) fn address_at(&self, url: &str) -> String {
+    ///
+    /// # Panics
+    /// If it is no URL.
+    pub fn address_at(&self, url: &str) -> String {
         let address = url.split_once(':').expect("a URL").1;
         let joint = if address.contains('?') { '&' } else { '?' };
         format!("{address}{joint}schema={}", self.name)
     }
 
     /// The store's URL with further parameters, each with its `&`.
-    pub(crate) fn url_with(&self, parameters: &str) -> String {
+    pub fn url_with(&self, parameters: &str) -> String {
         format!("postgres:{}{parameters}", self.address())
     }
 }
@@ -57,7 +68,10 @@ impl Drop for Schema {
 }
 
 /// A connection of one's own, as an operator has with psql.
-pub(crate) async fn connect() -> Client {
+///
+/// # Panics
+/// If the server does not answer.
+pub async fn connect() -> Client {
     let (client, connection) = tokio_postgres::connect(&url(), NoTls).await.expect("the test server answers");
     tokio::spawn(connection);
     client
