@@ -1,12 +1,12 @@
 //! What Semel costs, counted.
 //!
 //! What lives here: an allocator that counts, for tests that hold the core to what it says it takes, the floor that
-//! stores are measured against ([`barelog`]), and the
-//! [`sample`] records that are measured.
+//! stores are measured against ([`barelog`]), the [`sample`] records that are measured, and the loop that measures ([`meter`]).
 //! What must never: a timed assertion. Speed is measured by benchmarks and reported as ratios.
 
 pub mod barelog;
 pub mod lifecycle;
+pub mod meter;
 pub mod sample;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -12,7 +12,8 @@ use semel_core::time::Time;
 
 /// How many callers the commands come from.
 pub const CALLERS: u64 = 1000;
-const BODY_BYTES: usize = 256;
+/// The size of the response of each command.
+pub const BODY_BYTES: usize = 256;
 
 /// The id of the `number`th command: spread evenly, as hashes are.
 pub fn id(number: u64) -> CommandId {

@@ -4,16 +4,19 @@
 
 use crate::cargo;
 use crate::command::{Failure, expect_no_arguments};
+use crate::report::Verdict;
+use crate::services::TestServers;
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     match arguments.split_first() {
-        Some((name, options)) if name == "store" => return example(name, options),
+        Some((name, options)) if name == "store" => return example(name, options, &TestServers::default()),
+        Some((name, options)) if name == "stores" => return with_servers(&["postgres"], name, options),
         Some((name, options)) if name == "http" => {
             // What is measured is the program as it is shipped.
             let mut command = cargo::cargo();
             command.args(["build", "--quiet", "--profile=dist", "--package=semel-gateway", "--bin=semel"]);
             cargo::pass_through(command)?;
-            return example(name, options);
+            return example(name, options, &TestServers::default());
         }
         _ => {}
     }
@@ -31,9 +34,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 /// A benchmark that takes options of its own, and prints a table.
-fn example(name: &str, options: &[String]) -> Result<(), Failure> {
+fn example(name: &str, options: &[String], servers: &TestServers) -> Result<(), Failure> {
     let mut command = cargo::cargo();
+    servers.hand_to(&mut command);
     command.args(["run", "--quiet", "--profile=dist", "--package=semel-bench", "--example", name, "--"]);
     command.args(options);
     cargo::pass_through(command)
+}
+
+/// A benchmark of stores on servers, which are started unless they run, and stopped again.
+fn with_servers(names: &[&str], name: &str, options: &[String]) -> Result<(), Failure> {
+    let mut servers = TestServers::default();
+    let result = match servers.up_named(names) {
+        Verdict::Failed(reasons) => Err(Failure::Stopped(reasons.join("\n"))),
+        _ => example(name, options, &servers),
+    };
+    servers.down();
+    result
 }

@@ -83,7 +83,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "bench",
         arguments: "[name | store [args…] | http [args…]]",
-        about: "the benchmarks, or one; `store`: against a bare log; `http`: against nginx (`store --help`, `http --help`)",
+        about: "the benchmarks, or one; `store`: against a bare log; `stores`: against SQL by hand; `http`: against nginx (`http --help`)",
         run: bench::run,
     },
 ];

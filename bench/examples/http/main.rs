@@ -23,6 +23,7 @@ use load::Keys;
 use options::{Options, Part};
 use process::Process;
 use report::Measured;
+use semel_bench::meter;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -106,7 +107,7 @@ fn starting(options: &Options, folder: &Path, upstream: SocketAddr) -> Result<()
     }
     let process = Process::semel(&options.semel, upstream, &["--store", &store])?;
     std::thread::sleep(REST);
-    report::below("seconds from start to the first answer", report::median(seconds.into_iter()), 0.2);
+    report::below("seconds from start to the first answer", meter::median(seconds.into_iter()), 0.2);
     report::below("resident MB when idle", report::megabytes(process.resident_bytes()), 20.0);
     Ok(())
 }

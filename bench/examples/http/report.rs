@@ -2,6 +2,7 @@
 
 use crate::histogram::Histogram;
 use crate::subject::{NGINX, OFF, REPLAYS, Run, SQLITE};
+use semel_bench::meter::median;
 
 /// One subject's turns.
 pub(crate) struct Measured {
@@ -95,10 +96,4 @@ fn find<'a>(all: &'a [Measured], name: &str) -> Option<&'a Measured> {
 
 fn told(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
-}
-
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

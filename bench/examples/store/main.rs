@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(path) = &options.resident {
         return serve(&runtime, &options, path);
     }
-    println!("{}\n{}", options.command_line(), report::machine());
+    println!("{}\n{}", options.command_line(), semel_bench::meter::machine());
     let scratch = files::Scratch::new()?;
     for &records in &options.records {
         let path = scratch.file(&runtime, records)?;

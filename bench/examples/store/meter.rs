@@ -2,9 +2,10 @@
 
 use crate::subject::Subject;
 use rustix::time::{ClockId, clock_gettime};
+use semel_bench::meter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// One turn of one subject.
@@ -55,33 +56,19 @@ pub(crate) fn measure(
     subject: &Subject,
 ) -> Run {
     let before = Used::now();
-    let started = Instant::now();
-    let tasks: Vec<_> = (0..tasks)
-        .map(|_| {
-            let (subject, next) = (subject.clone(), next.clone());
-            runtime.spawn(async move {
-                let mut latencies = Vec::new();
-                let mut begun = started.elapsed();
-                while begun < span {
-                    subject.command(next.fetch_add(1, Ordering::Relaxed)).await;
-                    let now = started.elapsed();
-                    latencies.push(u32::try_from(now.saturating_sub(begun).as_micros()).unwrap_or(u32::MAX));
-                    begun = now;
-                }
-                latencies
-            })
-        })
-        .collect();
-    let mut latencies = Vec::new();
-    for task in tasks {
-        latencies.extend(runtime.block_on(task).expect("a command that fails measures nothing"));
-    }
-    let (elapsed, after, done) = (started.elapsed().as_secs_f64(), Used::now(), latencies.len() as f64);
+    let turn = meter::turn(runtime, tasks, span, next, || {
+        let subject = subject.clone();
+        move |number| {
+            let subject = subject.clone();
+            async move { subject.command(number).await }
+        }
+    });
+    let (after, done) = (Used::now(), turn.done());
     Run {
-        per_second: done / elapsed,
+        per_second: turn.per_second(),
         cpu_micros: (after.process - before.process) / done,
         writer_micros: (after.writer - before.writer) / done,
         checkpoint_micros: (after.checkpoint - before.checkpoint) / done,
-        latencies,
+        latencies: turn.latencies,
     }
 }

@@ -1,14 +1,7 @@
 //! What was measured, as a table.
 
 use crate::meter::Run;
-
-/// What the figures depend on besides.
-pub(crate) fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZeroUsize::get);
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown");
-    format!("{cores} cores, load before the run {load}")
-}
+use semel_bench::meter::{median, quantile};
 
 /// Memory of this process that is in RAM; zero where the system does not tell.
 pub(crate) fn resident_mib() -> u64 {
@@ -40,16 +33,4 @@ pub(crate) fn commands(names: &[&str], runs: &[Vec<Run>]) {
             of(|run| run.checkpoint_micros),
         );
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// Milliseconds that so many of a thousand stay below.
-fn quantile(sorted: &[u32], of_thousand: usize) -> f64 {
-    let index = (sorted.len() * of_thousand / 1000).min(sorted.len().saturating_sub(1));
-    sorted.get(index).map_or(f64::NAN, |micros| f64::from(*micros) / 1000.0)
 }

@@ -19,8 +19,17 @@ pub(crate) struct TestServers {
 impl TestServers {
     /// Starts those that do not run, as a step of the test run. Each that cannot be had is a failure of the step.
     pub(crate) fn up(&mut self) -> Verdict {
+        self.up_of(|_| true)
+    }
+
+    /// Starts only those of these names.
+    pub(crate) fn up_named(&mut self, names: &[&str]) -> Verdict {
+        self.up_of(|server| names.contains(&server.name()))
+    }
+
+    fn up_of(&mut self, is_wanted: impl Fn(&dyn Server) -> bool) -> Verdict {
         let mut failures = Vec::new();
-        for server in SERVERS {
+        for server in SERVERS.iter().filter(|server| is_wanted(**server)) {
             match self.provide(*server) {
                 Ok(ready) => {
                     if let Source::Private { is_new: true, .. } = ready.source {
@@ -28,7 +37,7 @@ impl TestServers {
                     }
                     self.ready.push(ready);
                 }
-                Err(reason) => failures.push(format!("the tests need {}: {reason}", server.name())),
+                Err(reason) => failures.push(format!("{} is needed: {reason}", server.name())),
             }
         }
         if failures.is_empty() { Verdict::Passed } else { Verdict::Failed(failures) }
@@ -78,7 +87,7 @@ mod tests {
         assert_eq!(lines.len(), SERVERS.len());
         for (line, server) in lines.iter().zip(SERVERS) {
             let named = format!("{} names it", server.variable());
-            assert!(line.starts_with(&format!("the tests need {}: ", server.name())), "{line}");
+            assert!(line.starts_with(&format!("{} is needed: ", server.name())), "{line}");
             assert!(line.contains(&named), "{line}");
         }
     }

@@ -31,6 +31,7 @@ mod settings;
 mod spelling;
 mod states;
 mod status;
+mod store;
 mod tokens;
 #[path = "../clients/tools.rs"]
 #[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]

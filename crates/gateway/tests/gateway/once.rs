@@ -28,7 +28,7 @@ async fn two_hundred_requests_at_once_are_one_call_and_two_hundred_equal_answers
 }
 
 #[tokio::test]
-async fn two_gateways_on_one_file_are_one() {
+async fn two_gateways_on_one_store_are_one() {
     let gate = Gate::closed();
     let passing = gate.clone();
     let script = move |seen: &_| Act::After(passing.clone(), Box::new(charged(seen)));

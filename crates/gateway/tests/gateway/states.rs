@@ -1,16 +1,14 @@
-//! What stands in the record, and what the next request with its key gets: every row, through the program, on a file.
+//! What stands in the record, and what the next request with its key gets: every row, through the program.
 
+use crate::store::TestStore;
 use crate::world::{KEY, World, charge, until};
 use semel::core::fingerprint::{self, Limits, Selection};
 use semel::core::key::Key;
 use semel::core::policy::{Class, Policy};
 use semel::core::scope::{Caller, Operation, Scope};
 use semel::{Claimed, Engine, Intent};
-use semel_sql::sqlite;
 use semel_test_support::client::Ask;
 use semel_test_support::upstream::{Act, Gate, Seen, charged, response, says};
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 const IN_PROGRESS: &str = "IDEMPOTENCY_REQUEST_IN_PROGRESS";
@@ -229,9 +227,9 @@ impl fingerprint::Payload for Charge {
 }
 
 /// Claims a charge, as a worker that has something to do before it can begin, and is never heard of again.
-async fn claim_and_vanish(file: &Path, lease: Duration) {
-    let store = Arc::new(sqlite::Store::open(file, sqlite::Options::default()).expect("the store opens"));
-    let engine = Engine::builder(Arc::clone(&store) as _).build().await.expect("the store answers");
+async fn claim_and_vanish(store: &TestStore, lease: Duration) {
+    let store = store.open().await;
+    let engine = Engine::builder(store.clone()).build().await.expect("the store answers");
     let scope = Scope::new(Caller::Anonymous, Operation::route("POST", "/charges"));
     let policy = Policy::new(Class::External).with(|policy| policy.lease = lease).expect("fit for use");
     let key = Key::from_source(KEY).expect("a key");
@@ -246,7 +244,7 @@ async fn claim_and_vanish(file: &Path, lease: Duration) {
 async fn claimed_is_in_progress_until_its_lease_is_over_and_is_taken_over_then() {
     let mut world = World::new(&SHORT, charged).await;
     world.gateway.kill();
-    claim_and_vanish(&world.scratch.file(), Duration::from_secs(4)).await;
+    claim_and_vanish(world.scratch.store(), Duration::from_secs(4)).await;
     world.kill_and_restart(&SHORT);
     let early = world.charge(5).await;
     world.is_problem(&early, 409, IN_PROGRESS, true).await;

@@ -310,8 +310,7 @@ async fn an_operation_of_nobody_or_of_somebody_else() {
 #[tokio::test]
 async fn peer_bug_a_store_that_is_down_failed_open() {
     let world = World::new(&[], charged).await;
-    let lock = rusqlite::Connection::open(world.scratch.file()).expect("the same file");
-    lock.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+    let lock = world.scratch.store().lock().await;
     let refused = world.charge(5).await;
     world.is_problem(&refused, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
     assert_eq!((refused.header("retry-after"), world.calls()), (Some("1"), 0));
@@ -320,7 +319,7 @@ async fn peer_bug_a_store_that_is_down_failed_open() {
         201,
         "without a key no store is needed"
     );
-    lock.execute_batch("ROLLBACK").expect("the end of it");
+    lock.release().await;
     let served = within(until(async || {
         let reply = world.charge(5).await;
         (reply.status != 503 && reply.code().is_none()).then_some(reply)

@@ -1,5 +1,6 @@
-//! A started `semel serve`, with an upstream behind it and a file under it.
+//! A started `semel serve`, with an upstream behind it and a store under it.
 
+use crate::store::TestStore;
 pub(crate) use semel_test_support::KEY;
 use semel_test_support::Reply;
 use semel_test_support::ScratchDir;
@@ -11,17 +12,25 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-/// The files of a test: store, log and configuration. Shows the end of the log where the test fails.
-pub(crate) struct Scratch(ScratchDir);
+const STORE_FILE: &str = "semel.db";
+
+/// The files of a test, log and configuration, and its store. Shows the end of the log where the test fails.
+pub(crate) struct Scratch(ScratchDir, TestStore);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        Self(ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "gateway"))
+        let files = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "gateway");
+        let store = TestStore::new(&files.join(STORE_FILE));
+        Self(files, store)
     }
 
-    /// The store's file.
+    /// The store's file, for tests that look into it.
     pub(crate) fn file(&self) -> PathBuf {
-        self.0.join("semel.db")
+        self.0.join(STORE_FILE)
+    }
+
+    pub(crate) fn store(&self) -> &TestStore {
+        &self.1
     }
 
     fn log(&self) -> PathBuf {
@@ -136,7 +145,7 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts it on the file in `scratch`, in front of `upstream`, and reads where it listens.
     pub(crate) fn start(scratch: &Scratch, upstream: SocketAddr, flags: &[&str]) -> Self {
-        Self::start_on(&format!("sqlite:{}", scratch.file().display()), scratch, upstream, flags)
+        Self::start_on(&scratch.store().url(), scratch, upstream, flags)
     }
 
     pub(crate) fn start_on(store: &str, scratch: &Scratch, upstream: SocketAddr, flags: &[&str]) -> Self {
@@ -146,7 +155,7 @@ impl Gateway {
 
     /// The same, in front of what is at `url`.
     pub(crate) fn start_before(url: &str, scratch: &Scratch, flags: &[&str]) -> Self {
-        let store = format!("sqlite:{}", scratch.file().display());
+        let store = scratch.store().url();
         Self::run(scratch, &[&["--store", &store, "--upstream", url], flags].concat())
     }
 
@@ -407,8 +416,8 @@ impl World {
 
 /// A configuration file: `terms` besides where the upstream and the store are.
 pub(crate) fn sides(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> String {
-    let store = scratch.file();
-    format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = 'sqlite:{}'\n{terms}", store.display())
+    let store = scratch.store().url();
+    format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{terms}")
 }
 
 pub(crate) fn charge(amount: u32) -> Ask {

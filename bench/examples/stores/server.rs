@@ -1,0 +1,36 @@
+//! CPU of a PostgreSQL server on this machine: the postmaster and all its processes, those that have ended included.
+
+use crate::client::of_process;
+use crate::database::Database;
+use std::error::Error;
+use tokio::runtime::Runtime;
+
+pub(crate) struct Server {
+    postmaster: u32,
+}
+
+impl Server {
+    pub(crate) fn of(runtime: &Runtime, database: &Database) -> Result<Self, Box<dyn Error>> {
+        let checkpointer: i32 = database
+            .ask(runtime, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")?
+            .try_get(0)?;
+        let parent = of_process(&checkpointer.to_string()).map(|cpu| cpu.parent);
+        let postmaster =
+            parent.ok_or("the server's processes are not on this machine: its CPU cannot be measured")?;
+        Ok(Self { postmaster })
+    }
+
+    pub(crate) fn cpu_micros(&self) -> Result<f64, Box<dyn Error>> {
+        let postmaster = of_process(&self.postmaster.to_string()).ok_or("the server has ended")?;
+        let mut sum = postmaster.own + postmaster.children;
+        for entry in std::fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+            else {
+                continue;
+            };
+            sum += of_process(pid).filter(|cpu| cpu.parent == self.postmaster).map_or(0.0, |cpu| cpu.own);
+        }
+        Ok(sum)
+    }
+}

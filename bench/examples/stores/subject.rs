@@ -1,0 +1,121 @@
+//! What is measured: the same command, claimed and finished by whatever there is to do it.
+
+use crate::by_hand::Pgbench;
+use crate::client;
+use crate::report::Run;
+use crate::server::Server;
+use semel::{Ended, Engine, Intent, Settings, Told, payload};
+use semel_bench::barelog::BareLog;
+use semel_bench::lifecycle::{self, claim, finish, id};
+use semel_bench::meter;
+use semel_core::classify::Ending;
+use semel_core::codec;
+use semel_core::key::Key;
+use semel_core::policy::{Class, Policy};
+use semel_core::scope::{Identity, Operation, Scope};
+use semel_core::store::{Change, Store, Written};
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+#[derive(Clone)]
+pub(crate) enum Subject {
+    /// The floor of a server: two statements, as people write them.
+    ByHand(Pgbench),
+    /// The floor of an embedded store: the same bytes, appended.
+    Log(Arc<BareLog>),
+    Store(Arc<dyn Store>),
+    Engine(Engine, Arc<Policy>),
+}
+
+impl Subject {
+    pub(crate) fn log(path: &Path) -> Result<Self, Box<dyn Error>> {
+        Ok(Self::Log(Arc::new(BareLog::create(path)?)))
+    }
+
+    pub(crate) fn store(store: Arc<dyn Store>) -> Self {
+        Self::Store(store)
+    }
+
+    /// An engine without a cache that sweeps only if it is told to.
+    pub(crate) fn engine(runtime: &Runtime, store: Arc<dyn Store>) -> Result<Self, Box<dyn Error>> {
+        let mut settings = Settings { cache_bytes_max: 0, ..Settings::default() };
+        settings.sweep.every = Duration::ZERO;
+        let engine = runtime.block_on(Engine::builder(store).settings(settings).build())?;
+        Ok(Self::Engine(engine, Arc::new(Policy::new(Class::Downstream))))
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::ByHand(_) => "pgbench, by hand",
+            Self::Log(_) => "bare log",
+            Self::Store(_) => "store",
+            Self::Engine(..) => "engine",
+        }
+    }
+
+    /// One turn.
+    pub(crate) fn run(
+        &self,
+        runtime: &Runtime,
+        clients: u64,
+        span: Duration,
+        next: &Arc<AtomicU64>,
+        server: Option<&Server>,
+    ) -> Result<Run, Box<dyn Error>> {
+        let server_before = server.map(Server::cpu_micros).transpose()?;
+        let client_before = client::cpu_micros()?;
+        let (done, per_second, mean_millis, latencies) = if let Self::ByHand(pgbench) = self {
+            let said = pgbench.run(clients, span)?;
+            (said.done, said.per_second, said.mean_millis, Vec::new())
+        } else {
+            let turn = meter::turn(runtime, clients, span, next, || {
+                let subject = self.clone();
+                move |number| {
+                    let subject = subject.clone();
+                    async move { subject.command(number).await }
+                }
+            });
+            let sum: f64 = turn.latencies.iter().map(|&micros| f64::from(micros)).sum();
+            (turn.done(), turn.per_second(), sum / turn.done() / 1000.0, turn.latencies)
+        };
+        let client_micros = (client::cpu_micros()? - client_before) / done;
+        let server_micros = match (server, server_before) {
+            (Some(server), Some(before)) => (server.cpu_micros()? - before) / done,
+            _ => f64::NAN,
+        };
+        Ok(Run { per_second, mean_millis, client_micros, server_micros, latencies })
+    }
+
+    /// Claims and finishes the `number`th command; both are durable by then.
+    async fn command(&self, number: u64) {
+        match self {
+            Self::ByHand(_) => unreachable!("pgbench has clients of its own"),
+            Self::Log(log) => {
+                let claim = claim(number);
+                log.append(codec::encode_record(&claim.next)).await;
+                log.append(codec::encode_record(&finish(&claim).next)).await;
+            }
+            Self::Store(store) => {
+                let claim = claim(number);
+                let claimed = store.write(id(number), Change::Insert(&claim.next)).await;
+                assert!(matches!(claimed, Ok(Written::Done { .. })), "{claimed:?}");
+                let finish = finish(&claim);
+                let finished = store.write(id(number), Change::from(&finish)).await;
+                assert!(matches!(finished, Ok(Written::Done { .. })), "{finished:?}");
+            }
+            Self::Engine(engine, policy) => {
+                let caller = format!("caller-{}", number % lifecycle::CALLERS);
+                let scope = Scope::new(Identity::api_key(caller), Operation::route("POST", "/v1/payments"));
+                let key = Key::from_source(&format!("order-{number:020}")).expect("a proper key");
+                let intent = Intent::new(scope, key, policy.clone(), payload::Raw::from("amount=5"));
+                let work = |_| async { Ended::from(Ending::Succeeded(lifecycle::outcome())) };
+                let told = engine.execute(intent, work).await.expect("the store is well").told;
+                assert!(matches!(&told, Told::Ran(ran) if ran.stored.is_some()), "{told:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The store of a test: a file.
+
+use semel::core::store::{Backend as _, OpenOptions, Store};
+use semel_sql::sqlite::Backend;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A store that only this test has.
+pub(crate) struct TestStore {
+    file: String,
+}
+
+impl TestStore {
+    /// Where it is, beside the other files of the test.
+    pub(crate) fn new(file: &Path) -> Self {
+        Self { file: file.to_str().expect("text").to_owned() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.file)
+    }
+
+    /// Opens it in this process.
+    pub(crate) async fn open(&self) -> Arc<dyn Store> {
+        Backend.open(&self.file, &OpenOptions::default()).await.expect("the store opens")
+    }
+
+    /// Keeps everybody from writing to it until the lock is released.
+    pub(crate) async fn lock(&self) -> Lock {
+        let connection = rusqlite::Connection::open(&self.file).expect("the same file");
+        connection.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+        Lock(connection)
+    }
+}
+
+pub(crate) struct Lock(rusqlite::Connection);
+
+impl Lock {
+    pub(crate) async fn release(self) {
+        self.0.execute_batch("ROLLBACK").expect("the end of it");
+    }
+}
