@@ -4,6 +4,7 @@ use crate::client::of_process;
 use crate::database::Database;
 use std::error::Error;
 use tokio::runtime::Runtime;
+use tokio_postgres::NoTls;
 
 pub(crate) struct Server {
     postmaster: u32,
@@ -11,10 +12,14 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn of(runtime: &Runtime, database: &Database) -> Result<Self, Box<dyn Error>> {
-        let checkpointer: i32 = database
-            .ask(runtime, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")?
-            .try_get(0)?;
-        let parent = of_process(&checkpointer.to_string()).map(|cpu| cpu.parent);
+        let parent = runtime.block_on(async {
+            let (session, connection) = tokio_postgres::connect(database.url(), NoTls).await?;
+            tokio::spawn(connection);
+            let row = session.query_one("SELECT pg_backend_pid()", &[]).await?;
+            // While the session is open, its process is there to be looked at.
+            let pid: i32 = row.try_get(0)?;
+            Ok::<_, tokio_postgres::Error>(of_process(&pid.to_string()).map(|cpu| cpu.parent))
+        })?;
         let postmaster =
             parent.ok_or("the server's processes are not on this machine: its CPU cannot be measured")?;
         Ok(Self { postmaster })

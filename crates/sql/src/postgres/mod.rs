@@ -21,6 +21,7 @@
 mod address;
 mod backend;
 mod changes;
+mod doubts;
 mod fault;
 mod hazards;
 mod inspection;
@@ -40,6 +41,7 @@ pub use backend::Backend;
 
 use address::Address;
 use changes::Changes;
+use doubts::Doubts;
 use queue::{Ids, Queue};
 use reader::Reader;
 use scan::Scanner;
@@ -124,11 +126,13 @@ impl Store {
         let time = ServerTime::new(options.clock);
         let (waiters, to_send) = Waiters::new();
         let ids: Arc<Ids> = Arc::default();
+        let doubts: Arc<Doubts> = Arc::default();
         let shared = Arc::new(Writing {
             queue: Queue::new(Arc::clone(&ids)),
             locked: Queue::new(ids),
             time: time.clone(),
             waiters: Arc::clone(&waiters),
+            doubts: Arc::clone(&doubts),
             sql: Changes::sql(&schema),
         });
         let connections = address.connections_or(options.connections);
@@ -146,7 +150,7 @@ impl Store {
         }
         Ok(Self {
             name: format!("postgres:{text}"),
-            reader: Reader::new(readers, &schema, time.clone(), false),
+            reader: Reader::new(readers, &schema, time.clone(), false).with_doubts(doubts),
             scanner: Scanner { slot, schema, time, any_server: false },
             address,
             shared,

@@ -1,6 +1,7 @@
 //! Reads single entries and settings.
 
 use super::changes::other_command;
+use super::doubts::{CONFIRMATION, Doubts};
 use super::fault::Fault;
 use super::session::{Parameter, Slot};
 use super::time::ServerTime;
@@ -28,6 +29,9 @@ pub(super) struct Reader {
     next: AtomicUsize,
     turns: Semaphore,
     read: String,
+    /// The same, with an answer only once the standby has what is read.
+    read_confirmed: String,
+    doubts: Arc<Doubts>,
     /// A standby's answers will do: nothing is decided by them.
     any_server: bool,
 }
@@ -44,8 +48,15 @@ impl Reader {
         let read = format!(
             "SELECT is_standby, at_ms, found_command_id, found_state, found_entry FROM {schema}.read($1)"
         );
+        let read_confirmed = read.replacen(" FROM ", &format!(", {CONFIRMATION} FROM "), 1);
         let turns = Semaphore::new(TURNS * slots.len());
-        Self { time, slots, next: AtomicUsize::new(0), turns, read, any_server }
+        let (next, doubts) = (AtomicUsize::new(0), Arc::default());
+        Self { time, slots, next, turns, read, read_confirmed, doubts, any_server }
+    }
+
+    /// What is read of commands in doubt is confirmed first.
+    pub(super) fn with_doubts(self, doubts: Arc<Doubts>) -> Self {
+        Self { doubts, ..self }
     }
 
     fn slot(&self) -> &Slot {
@@ -80,10 +91,36 @@ impl Reader {
         }
     }
 
+    /// Reads, and commits something after it, which waits for the standby.
+    async fn confirmed(&self, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        let mut tries = 0;
+        loop {
+            let fault = match self.slot().write(&self.read_confirmed, parameters).await {
+                Ok(rows) => return Ok(rows),
+                Err(fault) => fault,
+            };
+            tries += 1;
+            // A connection that had broken before is replaced. Nothing was changed, whatever became of the commit.
+            if fault.kind != Kind::Ambiguous {
+                return Err(fault.error(READING));
+            }
+            if tries == 2 {
+                return Err(Error::new(Kind::Unavailable, READING).because(
+                    "what was read of a write whose answer was lost could not be confirmed by a commit",
+                ));
+            }
+        }
+    }
+
     async fn stored(&self, operation_id: OperationId) -> Result<(Time, Option<Stored>), Error> {
         let _turn = self.turns.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
         let wanted = Uuid::from_bytes(*operation_id.as_bytes());
-        let rows = proved(self.slot(), &self.read, &[(&wanted, Type::UUID)], self.any_server).await?;
+        let parameters: [Parameter<'_>; 1] = [(&wanted, Type::UUID)];
+        let rows = if self.doubts.contains(operation_id) {
+            self.confirmed(&parameters).await?
+        } else {
+            proved(self.slot(), &self.read, &parameters, self.any_server).await?
+        };
         let read = || -> Result<_, tokio_postgres::Error> {
             let Some(row) = rows.first() else { return Ok(None) };
             let now = self.time.at(row.try_get(1)?);

@@ -45,7 +45,10 @@ impl store::Store for Store {
             let (job, answer) = Job::new(id, change);
             self.shared.queue.push(job)?;
             // A writer that ended in the middle: whether its statement was committed is not known.
-            let lost = |_| Error::new(Kind::Ambiguous, "waiting for a write to PostgreSQL");
+            let lost = |_| {
+                self.shared.doubts.add(OperationId::of(&id));
+                Error::new(Kind::Ambiguous, "waiting for a write to PostgreSQL")
+            };
             match answer.await.map_err(lost)?? {
                 Answer::Written(written) => Ok(written),
                 Answer::RefusedByLargeEntry => self.reader.get(id).await.map(Written::Refused),

@@ -1,12 +1,14 @@
 //! The connections that write.
 
 use super::changes::{Changes, answers};
+use super::doubts::{CONFIRMATION, Doubts};
 use super::fault::{Fault, Remedy};
-use super::job::Job;
+use super::job::{Answer, Job};
 use super::queue::{BatchSize, Queue};
 use super::session::Slot;
 use super::time::ServerTime;
 use super::waiters::Waiters;
+use semel_core::store::{Error, Kind, Written};
 use std::sync::Arc;
 
 /// What one statement writes.
@@ -30,6 +32,7 @@ pub(super) struct Writing {
     pub(super) locked: Queue,
     pub(super) time: ServerTime,
     pub(super) waiters: Arc<Waiters>,
+    pub(super) doubts: Arc<Doubts>,
     pub(super) sql: String,
 }
 
@@ -94,12 +97,40 @@ impl Writer {
             answered.and_then(|rows| answers(&batch, &rows, &self.shared.time))
         };
         match sent {
-            Ok(answers) => {
+            Ok(mut answers) => {
+                self.confirm(&batch, &mut answers).await;
                 self.shared.waiters.changed(batch.iter().map(|job| job.operation_id));
                 batch.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer));
                 Ok(())
             }
-            Err(fault) => Err((batch, fault)),
+            Err(fault) => {
+                if fault.kind == Kind::Ambiguous {
+                    batch.iter().for_each(|job| self.shared.doubts.add(job.operation_id));
+                }
+                Err((batch, fault))
+            }
+        }
+    }
+
+    /// A refusal may show what the same caller wrote before, with an answer that was lost: it counts once the standby has that too. A
+    /// batch of refusals alone commits nothing that would wait for it.
+    async fn confirm(&self, batch: &[Job], answers: &mut [Result<Answer, Error>]) {
+        let in_doubt: Vec<_> = batch
+            .iter()
+            .zip(answers)
+            .filter(|(job, answer)| {
+                let is_refused = matches!(answer, Ok(Answer::Written(Written::Refused(_))));
+                is_refused && self.shared.doubts.contains(job.operation_id)
+            })
+            .map(|(_, answer)| answer)
+            .collect();
+        if in_doubt.is_empty() {
+            return;
+        }
+        if let Err(fault) = self.slot.write(&format!("SELECT {CONFIRMATION}"), &[]).await {
+            for answer in in_doubt {
+                *answer = Err(fault.error(WRITING));
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! `cargo xtask test` sets.
 
 mod batches;
+mod confirmed;
 mod contract;
 mod faults;
 mod locks;

@@ -1,0 +1,66 @@
+//! What is shown of a write that the standby may not have.
+
+use crate::records::{claimed, id};
+use semel_core::id::OperationId;
+use semel_core::store::{Change, Kind, Store as _, Written};
+use semel_sql::postgres::{Options, Store};
+use semel_test_support::{PostgresServer, ScratchDir};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The server waits for a standby that is not there; whoever ends the wait makes visible what the standby does not have.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_its_standby_may_lack_is_shown_only_once_a_commit_has_reached_it() {
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "sync-standby");
+    let server = PostgresServer::start(folder.join("server"));
+    let store =
+        Store::open(&format!("{}?timeout=1", server.url()), Options::default()).await.expect("it opens");
+    let store = Arc::new(store);
+    let waits_for = |names: &str| {
+        server.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
+        server.sql("SELECT pg_reload_conf()");
+    };
+    let (first, second) = (claimed(1), claimed(2));
+    waits_for("nobody");
+    let writing = tokio::spawn({
+        let (store, first) = (Arc::clone(&store), first.clone());
+        async move { store.write(id(1), Change::Insert(&first)).await }
+    });
+    let waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    while server.sql(&format!("SELECT count(*) {waiting}")).trim() == "0" {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    server.sql(&format!("SELECT pg_terminate_backend(pid) {waiting}"));
+    let lost = writing.await.expect("no panic").expect_err("nobody knows");
+    assert_eq!(lost.kind(), Kind::Ambiguous);
+    assert_eq!(
+        server.sql("SELECT count(*) FROM semel.records").trim(),
+        "1",
+        "the server shows it to everybody"
+    );
+    let read = store.get(id(1)).await;
+    assert_eq!(read.map_err(|error| error.kind()), Err(Kind::Unavailable));
+    let found = store.find(OperationId::of(&id(1))).await;
+    assert_eq!(found.map_err(|error| error.kind()), Err(Kind::Unavailable));
+    let again =
+        store.write(id(1), Change::Insert(&first)).await.expect_err("what refuses it is not confirmed");
+    assert_eq!(again.kind(), Kind::Ambiguous);
+    waits_for("");
+    let read = until(async || store.get(id(1)).await.ok()).await;
+    assert_eq!(read.record(), Some(&first));
+    let refused = store.write(id(1), Change::Insert(&first)).await.expect("an answer");
+    assert!(matches!(refused, Written::Refused(reading) if reading.record() == Some(&first)));
+    let other = store.write(id(2), Change::Insert(&second)).await.expect("an answer");
+    assert!(matches!(other, Written::Done { .. }));
+    store.close().await;
+}
+
+async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..200 {
+        if let Some(value) = attempt().await {
+            return value;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it did not come about");
+}
