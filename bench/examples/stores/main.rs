@@ -1,6 +1,6 @@
 //! What each store costs, beside what people write by hand on the same server.
 //!
-//! `cargo xtask bench stores [--records N,…] [--clients N,…] [--seconds N] [--rounds N] [--only sqlite|postgres]`
+//! `cargo xtask bench stores [--records N,…] [--clients N,…] [--seconds N] [--rounds N] [--only sqlite|postgres] [--parameters P]`
 //!
 //! Store and floor run in turns on the same server with the same durability: two commits for each command, its claim and its
 //! outcome. The ratios are what counts. CPU of the client is that of this process, or of `pgbench`; CPU of the server is that
@@ -71,7 +71,9 @@ fn postgres(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> 
     println!("\n# PostgreSQL {}", database.version(runtime)?);
     let mut cost_of_few = None;
     for &records in &options.records {
-        let store = open(runtime, &semel_sql::postgres::Backend, database.address())?;
+        let parameters = options.parameters.as_deref().unwrap_or_default();
+        let address = format!("{}?{parameters}", database.address());
+        let store = open(runtime, &semel_sql::postgres::Backend, &address)?;
         let held = database.fill(runtime, &store, records)?;
         println!("\n## {records} records before{held}");
         // No number of one run is used in the next.

@@ -6,6 +6,7 @@ pub(crate) const HELP: &str = "cargo xtask bench stores [options]
   --seconds N     how long one turn takes                     3
   --rounds N      how many turns each subject has             5
   --only NAME     only this store: sqlite, postgres
+  --parameters P  what the store's URL ends with, such as connections=16
 Growth: --only postgres --records 0,3000000 --clients 64";
 
 pub(crate) struct Options {
@@ -13,20 +14,28 @@ pub(crate) struct Options {
     pub(crate) clients: Vec<u64>,
     pub(crate) seconds: f64,
     pub(crate) rounds: u64,
+    pub(crate) parameters: Option<String>,
     only: Option<String>,
 }
 
 impl Options {
     /// `None` if only help was asked for.
     pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut options =
-            Self { records: vec![0], clients: vec![1, 16, 64], seconds: 3.0, rounds: 5, only: None };
+        let mut options = Self {
+            records: vec![0],
+            clients: vec![1, 16, 64],
+            seconds: 3.0,
+            rounds: 5,
+            parameters: None,
+            only: None,
+        };
         while let Some(name) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{name} takes a value\n\n{HELP}"));
             match name.as_str() {
                 "--help" => return Ok(None),
                 "--records" => options.records = numbers(&value()?)?,
                 "--clients" => options.clients = numbers(&value()?)?,
+                "--parameters" => options.parameters = Some(value()?),
                 "--rounds" => options.rounds = number(&value()?)?.max(1),
                 "--only" => match value()? {
                     store if ["sqlite", "postgres"].contains(&store.as_str()) => options.only = Some(store),
@@ -48,8 +57,10 @@ impl Options {
     pub(crate) fn command_line(&self) -> String {
         let list = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
         let only = self.only.as_ref().map(|only| format!(" --only {only}")).unwrap_or_default();
+        let parameters =
+            self.parameters.as_ref().map(|given| format!(" --parameters '{given}'")).unwrap_or_default();
         format!(
-            "cargo xtask bench stores --records {} --clients {} --seconds {} --rounds {}{only}",
+            "cargo xtask bench stores --records {} --clients {} --seconds {} --rounds {}{only}{parameters}",
             list(&self.records),
             list(&self.clients),
             self.seconds,

@@ -96,7 +96,8 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, String> {
         let forms = url_forms();
         let Some((scheme, address)) = text.split_once(':') else {
-            return Err(format!("`{text}` names no store: write {forms}"));
+            // It may hold a password all the same.
+            return Err(format!("a store's URL begins with its kind and a colon: write {forms}"));
         };
         let has_scheme =
             |backend: &&dyn Backend| backend.scheme() == scheme || backend.scheme_aliases().contains(&scheme);

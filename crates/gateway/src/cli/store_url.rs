@@ -48,6 +48,7 @@ mod tests {
         for url in [
             "postgres://semel:hunter2@h/d",
             "mongodb://u:hunter2@h/d",
+            "host=h password=hunter2",
             "postgres://semel@h/d?password=hunter2",
         ] {
             let error = command().try_get_matches_from(["semel", "--store", url]).expect_err("refused");

@@ -65,7 +65,7 @@ fn unopened(error: &Error) -> Finding {
     let mend = match error.kind() {
         Kind::ReadOnly => "look as the user that the gateway runs as",
         Kind::Unfit => "stop the gateways, and restore the file together with its -wal from a backup",
-        _ => "look again; somebody may hold the file",
+        _ => "look again; somebody may hold the store, or it cannot be reached",
     };
     Finding::error("store-unreadable", format!("the store cannot be looked at: {error}"), mend)
 }

@@ -2,6 +2,7 @@
 
 use super::tls::{Tls, TlsMode};
 use semel_core::store::{Error, Kind};
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -86,9 +87,12 @@ impl FromStr for Address {
             return Err(format!("the postgres URL contains a password, which others could read; {ways}"));
         }
         let mut passed_on = Vec::new();
-        let mut own = Parameters::default();
+        let (mut own, mut given) = (Parameters::default(), HashSet::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !given.insert(name) {
+                return Err(format!("the postgres URL has `{name}` twice"));
+            }
             if OF_THE_DRIVER.contains(&name) {
                 passed_on.push(pair);
             } else {
@@ -357,6 +361,12 @@ mod tests {
 
     fn refusal(text: &str) -> String {
         text.parse::<Address>().err().unwrap_or_else(|| panic!("{text} was accepted"))
+    }
+
+    #[test]
+    fn a_parameter_that_is_given_twice_is_refused() {
+        assert_eq!(refusal("//semel@h/d?schema=a&schema=b"), "the postgres URL has `schema` twice");
+        assert!(refusal("//semel@h/d?connect_timeout=1&connect_timeout=2").contains("`connect_timeout` twice"));
     }
 
     #[test]
