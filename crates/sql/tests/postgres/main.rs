@@ -5,10 +5,13 @@ mod batches;
 mod contract;
 mod faults;
 mod locks;
+mod promotion;
 #[path = "../records/mod.rs"]
 mod records;
 mod roles;
 mod schema;
 mod server;
+mod sizes;
 mod storm;
+mod tls;
 mod waiters;
