@@ -71,6 +71,7 @@ mod sweep;
 mod tasks;
 mod telling;
 pub mod time;
+mod turn;
 mod value;
 mod wait;
 mod writable;

@@ -1,7 +1,8 @@
 //! The sweeper: what is past its time becomes a tombstone, a tombstone goes, a dead lease is marked.
 //!
 //! What lives here: going through what is due, in chunks and at a bounded pace, safe beside any number of other nodes:
-//! each step is a compare-and-swap, and the loser has nothing left to do. What must never: removing what the machine
+//! each step is a compare-and-swap, and the loser has nothing left to do; whose [turn](crate::turn) it is keeps most of them from
+//! trying. What must never: removing what the machine
 //! does not call gone.
 
 use crate::archive::Archived;
@@ -10,6 +11,7 @@ use crate::observe::Event;
 use crate::operator::REDATED;
 use crate::tasks::Closing;
 use crate::time;
+use crate::turn::Turn;
 use futures_util::future::join_all;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Due};
@@ -41,6 +43,8 @@ pub struct Swept {
     pub expired: u64,
     /// Records removed.
     pub purged: u64,
+    /// Steps that another node had taken first.
+    pub forestalled: u64,
     /// Unknown outcomes that it is time to ask about.
     pub to_probe: u64,
     /// Records that cannot be read. They stay as they are.
@@ -62,7 +66,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
     }
     let sweeping = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
-        let node = sweeping;
+        let (node, mut turn) = (sweeping, Turn::default());
         loop {
             tokio::select! {
                 biased;
@@ -72,7 +76,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
-                swept = sweep(&node) => {
+                swept = round(&node, &mut turn) => {
                     // An outage is told by every call's own event.
                     if let Ok(swept) = swept {
                         node.observe(&Event::Swept(&swept));
@@ -81,6 +85,28 @@ pub(crate) fn begin(node: &Arc<Node>) {
             }
         }
     }));
+}
+
+/// One round of the sweeper: a sweep, or only a look where another node seems to sweep.
+async fn round(node: &Arc<Node>, turn: &mut Turn) -> Result<Swept, store::Error> {
+    let rank = node.secrets.rank();
+    time::catch_up(node).await?;
+    // What only this node knows of is looked for by itself; and that it can judge nothing is told by a sweep.
+    let has_own = node.look_for_future_dates.load(Ordering::Acquire);
+    let can_judge = node.at(node.now()).can_judge_leases();
+    if can_judge && !has_own && !turn.is_due(rank, node.clock.uptime()) {
+        let page = node.due(None, 1).await?;
+        let head = page.items.first();
+        let due_at = head.and_then(Item::record).and_then(Record::due_at);
+        let every = node.settings.sweep.every;
+        if !turn.look(head.map(|item| (item.id, due_at)), rank, node.clock.uptime(), every) {
+            node.observe(&Event::SweptChunk { at: page.now });
+            return Ok(Swept { lag: lag(node, &page), at: Some(page.now), ..Swept::default() });
+        }
+    }
+    let swept = sweep(node).await?;
+    turn.swept(&swept);
+    Ok(swept)
 }
 
 /// Goes once through everything that is due.
@@ -186,14 +212,19 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut Swept) {
             Done::ToProbe => swept.to_probe += 1,
             Done::Unreadable => swept.unreadable += 1,
             Done::Failed => swept.failed += 1,
-            Done::SomebodyElse => {}
+            Done::SomebodyElse => swept.forestalled += 1,
+            Done::Nothing => {}
         }
     }
-    let (judged, records) = (node.at(now), page.items.iter().filter_map(Item::record));
-    let overdue = records.filter(|it| machine::due(it, judged) != Due::Nothing).filter_map(Record::due_at);
-    let lag = overdue.map(|due_at| now.since(due_at)).max().unwrap_or_default();
-    swept.lag = swept.lag.max(lag);
+    swept.lag = swept.lag.max(lag(node, page));
     node.observe(&Event::SweptChunk { at: now });
+}
+
+/// How long the longest overdue record of a page is overdue.
+fn lag(node: &Node, page: &Page) -> Duration {
+    let (judged, records) = (node.at(page.now), page.items.iter().filter_map(Item::record));
+    let overdue = records.filter(|it| machine::due(it, judged) != Due::Nothing).filter_map(Record::due_at);
+    overdue.map(|due_at| page.now.since(due_at)).max().unwrap_or_default()
 }
 
 enum Done {
@@ -205,13 +236,14 @@ enum Done {
     Unreadable,
     Failed,
     SomebodyElse,
+    Nothing,
 }
 
 async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done {
     let Some(record) = item.record() else { return Done::Unreadable };
     let stamp = node.stamp(now, "swept");
     match machine::due(record, stamp.now) {
-        Due::Nothing => Done::SomebodyElse,
+        Due::Nothing => Done::Nothing,
         Due::Probe => {
             if !node.reconcilers.take_up(item.id, record.operation()) {
                 set_aside(node, item.id, record, now).await;
@@ -219,21 +251,21 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
             Done::ToProbe
         }
         Due::Lapsed => {
-            let Ok(write) = machine::lapse(record, stamp) else { return Done::SomebodyElse };
+            let Ok(write) = machine::lapse(record, stamp) else { return Done::Nothing };
             swap(node, item.id, &write, Done::Lapsed).await
         }
         Due::Redate => {
             let stamp = node.stamp(now, REDATED);
-            let Ok(write) = machine::redate(record, stamp) else { return Done::SomebodyElse };
+            let Ok(write) = machine::redate(record, stamp) else { return Done::Nothing };
             swap(node, item.id, &write, Done::Redated).await
         }
         Due::Expire | Due::Purge if !may_go => Done::Failed,
         Due::Expire => {
-            let Ok(write) = machine::expire(record, stamp) else { return Done::SomebodyElse };
+            let Ok(write) = machine::expire(record, stamp) else { return Done::Nothing };
             told(node, record, swap(node, item.id, &write, Done::Expired).await)
         }
         Due::Purge => {
-            let Ok(expect) = machine::purge(record, stamp.now) else { return Done::SomebodyElse };
+            let Ok(expect) = machine::purge(record, stamp.now) else { return Done::Nothing };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
             told(node, record, settled(&node.write(item.id, Change::Remove(expect)).await, done))
         }

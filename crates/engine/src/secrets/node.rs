@@ -11,6 +11,7 @@ use bytes::Bytes;
 use semel_core::machine::Stage;
 use semel_core::store::{self, Setting, Store};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub struct Secrets {
     view: RwLock<Option<View>>,
     /// The id of a secret that the store has announced and this node was not given.
     missing: RwLock<Option<String>>,
+    /// How many registered nodes come before this one, as of the last refresh.
+    rank: AtomicUsize,
     course: tokio::sync::Mutex<Course>,
 }
 
@@ -91,7 +94,8 @@ pub(super) fn enter(
 ) -> Arc<Secrets> {
     let (view, missing, course) = (RwLock::default(), RwLock::default(), tokio::sync::Mutex::default());
     let (key, name) = (node_key(bits), name.to_owned());
-    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, course })
+    let rank = AtomicUsize::new(0);
+    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, rank, course })
 }
 
 impl Secrets {
@@ -105,6 +109,11 @@ impl Secrets {
     /// The id of a secret that the store has announced and this node was not given. The rotation waits for it.
     pub fn trouble(&self) -> Option<String> {
         self.missing.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many of the nodes that are registered come before this one, in an order that all of them see. Some of them may be gone.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank.load(Ordering::Relaxed)
     }
 
     /// Looks at the store, gives a sign of life, and confirms what has been taken up for long enough. The view is good
@@ -135,6 +144,8 @@ impl Secrets {
                 return Err(Error::WentBack);
             }
             self.strike_off_the_silent(course, &settings, asked, answered).await;
+            let before = settings.nodes.keys().take_while(|key| **key < self.key).count();
+            self.rank.store(before, Ordering::Relaxed);
             let Some(registered) = settings.nodes.get(&self.key) else {
                 // Registered first, and only then is read what the view is made from: nobody can have gone two stages
                 // further without waiting for this node.

@@ -13,5 +13,6 @@ mod once;
 mod outage;
 mod own;
 mod races;
+mod sweeping;
 mod waiting;
 mod world;
