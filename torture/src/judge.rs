@@ -74,7 +74,9 @@ async fn prepare(case: &Case, seed: u64) -> Result<Place, Failure> {
 /// A store on a server, and a directory on this machine.
 async fn on_server(address: &Address, directory: &Path) -> Result<Place, Failure> {
     if address.url().exists().await? {
-        return Err(format!("{} exists; a torture makes its own store: choose another seed", address.url()).into());
+        return Err(
+            format!("{} exists; a torture makes its own store: choose another seed", address.url()).into()
+        );
     }
     let beside = directory.join("beside");
     std::fs::create_dir_all(&beside)?;

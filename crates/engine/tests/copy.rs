@@ -225,9 +225,13 @@ async fn a_source_with_a_live_node_is_refused_and_one_with_a_killed_node_is_watc
         if call.question == Question::Settings && beats.fetch_add(1, Ordering::SeqCst) == 5 {
             let beat = async {
                 let settings = alive.settings().await.expect("an answer");
-                let (name, value) = settings.iter().find(|(name, _)| name.starts_with("secrets.node.")).expect("registered");
+                let (name, value) =
+                    settings.iter().find(|(name, _)| name.starts_with("secrets.node.")).expect("registered");
                 let next = String::from_utf8_lossy(value).replace("\"beat\":", "\"beat\":1");
-                assert_eq!(alive.set(name, Some(value), Some(next.as_bytes())).await.expect("an answer"), Setting::Done);
+                assert_eq!(
+                    alive.set(name, Some(value), Some(next.as_bytes())).await.expect("an answer"),
+                    Setting::Done
+                );
             };
             futures_util::future::FutureExt::now_or_never(beat).expect("a memory store answers at once");
         }
@@ -240,12 +244,20 @@ async fn a_source_with_a_live_node_is_refused_and_one_with_a_killed_node_is_watc
     // It dies without a word.
     drop(engine);
     let (begun, mut watched) = (world.hands.uptime(), 0);
-    let copy = Copy { source: &*world.source, target: &*world.target, clock: &world.hands, nodes_have_ended: false };
-    let copied = copy.run(&mut |progress| watched += u32::from(matches!(progress, Progress::Watching { .. }))).await;
+    let copy =
+        Copy { source: &*world.source, target: &*world.target, clock: &world.hands, nodes_have_ended: false };
+    let copied =
+        copy.run(&mut |progress| watched += u32::from(matches!(progress, Progress::Watching { .. }))).await;
     assert_eq!(copied.expect("copied").records_total(), 700);
-    assert!(watched > 0 && world.hands.uptime() - begun >= Duration::from_secs(90), "it was watched for its whole lapse");
+    assert!(
+        watched > 0 && world.hands.uptime() - begun >= Duration::from_secs(90),
+        "it was watched for its whole lapse"
+    );
     let settings = world.target.settings().await.expect("an answer");
-    assert!(settings.iter().all(|(name, _)| !name.starts_with("secrets.node.")), "no node of the source works here");
+    assert!(
+        settings.iter().all(|(name, _)| !name.starts_with("secrets.node.")),
+        "no node of the source works here"
+    );
 }
 
 #[tokio::test]
@@ -286,7 +298,10 @@ async fn a_target_with_anything_of_its_own_is_refused_and_left_as_it_is() {
     world.copy_to(&broken).await.expect_err("it broke");
     let refused = other.copy_to(&*world.target).await.expect_err("another source");
     assert!(matches!(refused, Error::OtherCopy), "{refused}");
-    assert!(matches!(world.copy_from_to(&*world.target, &*other.target).await, Err(Error::Secret(secrets::Error::Copying))));
+    assert!(matches!(
+        world.copy_from_to(&*world.target, &*other.target).await,
+        Err(Error::Secret(secrets::Error::Copying))
+    ));
 }
 
 /// What is missing in the copy runs again, so that nothing may be left out.
@@ -322,7 +337,8 @@ async fn what_differs_afterwards_is_found() {
         if call.question == Question::Get && tallies.fetch_add(1, Ordering::SeqCst) == 0 {
             let own = record(9_000, StateName::Succeeded);
             let adding = altered.write(id(9_000), Change::Insert(&own));
-            let added = futures_util::future::FutureExt::now_or_never(adding).expect("at once").expect("an answer");
+            let added =
+                futures_util::future::FutureExt::now_or_never(adding).expect("at once").expect("an answer");
             assert!(matches!(added, Written::Done { .. }));
         }
         Fault::Pass

@@ -54,7 +54,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 pub(crate) fn url_of(name: &str) -> Result<String, Failure> {
     let known = SERVERS.iter().find(|server| server.name() == name);
     let names = || SERVERS.iter().map(|server| server.name()).collect::<Vec<_>>().join(", ");
-    let server = known.ok_or_else(|| Failure::Usage(format!("`{name}` is no URL and no server; there are {}", names())))?;
+    let server = known
+        .ok_or_else(|| Failure::Usage(format!("`{name}` is no URL and no server; there are {}", names())))?;
     let failure = |reason: String| Failure::Stopped(format!("{name}: {}", advise(*server, &reason)));
     Services::default().up(*server).map(|ready| ready.url).map_err(failure)
 }

@@ -96,7 +96,12 @@ impl Entries<'_> {
         Ok(counted)
     }
 
-    async fn page(&self, store: &dyn Store, list: List, after: Option<&store::Cursor>) -> Result<Page, store::Error> {
+    async fn page(
+        &self,
+        store: &dyn Store,
+        list: List,
+        after: Option<&store::Cursor>,
+    ) -> Result<Page, store::Error> {
         match list {
             List::Records => store.page(&Filter::default(), after, PAGE).await,
             List::Markers => store.markers(after, PAGE).await,
@@ -114,7 +119,9 @@ impl Entries<'_> {
             tries -= 1;
             match self.target.write(item.id, change).await {
                 Ok(Written::Done { .. }) => return Ok(true),
-                Ok(Written::Refused(reading)) if reading.entry.as_ref() == Some(&item.entry) => return Ok(false),
+                Ok(Written::Refused(reading)) if reading.entry.as_ref() == Some(&item.entry) => {
+                    return Ok(false);
+                }
                 Ok(Written::Refused(_)) => return Err(Error::Differs(OperationId::of(&item.id))),
                 Err(error) if is_worth_a_retry(&error) && tries > 0 => {
                     self.clock.sleep(pause).await;
@@ -168,7 +175,8 @@ impl Entries<'_> {
 
 /// The entries of a page, where all of them can be read.
 fn readable(page: &Page) -> Result<Vec<(&Item, &Entry)>, Error> {
-    let mut unreadable = page.items.iter().filter_map(|item| Some((item, item.entry.as_ref().err()?))).peekable();
+    let mut unreadable =
+        page.items.iter().filter_map(|item| Some((item, item.entry.as_ref().err()?))).peekable();
     if let Some((_, why)) = unreadable.peek() {
         let why = why.to_string();
         let operation_ids = unreadable.take(NAMED_MAX).map(|(item, _)| OperationId::of(&item.id)).collect();

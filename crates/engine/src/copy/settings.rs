@@ -81,7 +81,11 @@ pub(super) async fn close_gate(target: &dyn Store, source: &Settings) -> Result<
 }
 
 /// Copies the settings, the secret last. From then on nodes can work on the target. Yields the names of those that were copied.
-pub(super) async fn open_gate(target: &dyn Store, source: &Settings, gate: &[u8]) -> Result<Vec<String>, Error> {
+pub(super) async fn open_gate(
+    target: &dyn Store,
+    source: &Settings,
+    gate: &[u8],
+) -> Result<Vec<String>, Error> {
     let there = Settings::read(target).await.map_err(Error::Target)?;
     let now = target.get(CommandId::from_bytes([0; 32])).await.map_err(Error::Target)?.now;
     let mut copied = Vec::new();

@@ -1,10 +1,10 @@
 //! Several nodes on one store: one of them sweeps, and another one steps in where it does not.
 
 use crate::world::{World, charge, intent_under, secs};
+use semel::core::id::CommandId;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{Record, StateName};
 use semel::core::store::{Change, Count, Cursor, Delegate, Page, Pending, Store, Written};
-use semel::core::id::CommandId;
 use semel::{Engine, Settings, Spawn, SystemRandom, Task};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -128,7 +128,8 @@ async fn four_nodes_do_the_sweeping_of_one() {
     world.pass(secs(30)).await;
     assert_eq!(expired(&world).await, 100);
     let counts: Vec<_> = nodes.iter().map(SweepingNode::counts).collect();
-    let [due, swaps, refused] = counts.iter().fold([0; 3], |sum, one| [sum[0] + one[0], sum[1] + one[1], sum[2] + one[2]]);
+    let [due, swaps, refused] =
+        counts.iter().fold([0; 3], |sum, one| [sum[0] + one[0], sum[1] + one[1], sum[2] + one[2]]);
     assert_eq!((swaps, refused), (100, 0), "each record is written once: {counts:?}");
     assert!(due <= 100 + 3 * 4, "the others looked at one record at a time: {counts:?}");
     assert_eq!(counts.iter().filter(|[_, swaps, _]| *swaps > 0).count(), 1, "{counts:?}");

@@ -200,7 +200,8 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
     }
     if !report.latency.is_empty() {
         let millis = |us: u64| format!("{}.{} ms", us / 1_000, us % 1_000 / 100);
-        let call = |it: &Latency| format!("{} {} (≤ {})", it.call, millis(it.median_us), millis(it.slowest_us));
+        let call =
+            |it: &Latency| format!("{} {} (≤ {})", it.call, millis(it.median_us), millis(it.slowest_us));
         fact("latency", report.latency.iter().map(call).collect::<Vec<_>>().join(", "));
     }
     for NotMeasured { calls, why } in &report.not_measured {

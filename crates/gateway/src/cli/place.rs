@@ -82,7 +82,9 @@ impl Place {
             (config.is_some(), "--config"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
-            Some((_, flag)) => Err(Stop::usage(format!("{flag} means nothing here: the stores are --from and --to"))),
+            Some((_, flag)) => {
+                Err(Stop::usage(format!("{flag} means nothing here: the stores are --from and --to")))
+            }
             None => Ok(()),
         }
     }

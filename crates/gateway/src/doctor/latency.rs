@@ -110,7 +110,8 @@ async fn reads(look: &dyn Store, report: &mut Report) {
 async fn timed(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Result<Vec<Duration>, Error> {
     let begun = SystemClock.uptime();
     let mut samples = Vec::with_capacity(SAMPLES);
-    while samples.is_empty() || samples.len() < SAMPLES && SystemClock.uptime().saturating_sub(begun) < ENOUGH {
+    while samples.is_empty() || samples.len() < SAMPLES && SystemClock.uptime().saturating_sub(begun) < ENOUGH
+    {
         let asked = SystemClock.uptime();
         call().await?;
         samples.push(SystemClock.uptime().saturating_sub(asked));
@@ -120,7 +121,8 @@ async fn timed(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Result<Vec<D
 
 fn told(call: &'static str, mut samples: Vec<Duration>) -> Latency {
     samples.sort_unstable();
-    let micros = |span: Option<&Duration>| span.map_or(0, |span| u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+    let micros =
+        |span: Option<&Duration>| span.map_or(0, |span| u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
     Latency { call, median_us: micros(samples.get(samples.len() / 2)), slowest_us: micros(samples.last()) }
 }
 
@@ -233,6 +235,10 @@ mod tests {
         let record = claim(CommandId::from_bytes([7; 32]), now).expect("a claim");
         let dead = Stamp::new(now + LEASE + LEASE, "a sweeper", "swept");
         let lapsed = machine::lapse(&record, dead).expect("its lease is dead").next;
-        assert_eq!(lapsed.state_name().as_str(), "FAILED_NOT_REPLAYABLE", "nobody is asked what became of it");
+        assert_eq!(
+            lapsed.state_name().as_str(),
+            "FAILED_NOT_REPLAYABLE",
+            "nobody is asked what became of it"
+        );
     }
 }

@@ -49,7 +49,8 @@ fn record(number: u64) -> (CommandId, Record) {
 fn fill(scratch: &Scratch, count: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let store = semel_sql::sqlite::Store::open(scratch.file(), semel_sql::sqlite::Options::default()).expect("opened");
+        let store = semel_sql::sqlite::Store::open(scratch.file(), semel_sql::sqlite::Options::default())
+            .expect("opened");
         for first in (0..count).step_by(500) {
             let records: Vec<_> = (first..count.min(first + 500)).map(record).collect();
             let writes = records.iter().map(|(id, record)| store.write(*id, Change::Insert(record)));
@@ -113,15 +114,23 @@ fn a_copy_that_was_killed_is_completed_by_the_next() {
     let before = std::fs::read(world.scratch.file()).expect("read");
     let (file, server) = (world.scratch.store(), database.store());
     let arguments = ["records", "copy", "--from", &file, "--to", &server, "--gateways-stopped"];
-    let mut child = command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("semel starts");
-    let count = || database.server.try_sql("SELECT count(*) FROM semel.records").map_or(0, |text| text.trim().parse().unwrap_or(0));
+    let mut child =
+        command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("semel starts");
+    let count = || {
+        database
+            .server
+            .try_sql("SELECT count(*) FROM semel.records")
+            .map_or(0, |text| text.trim().parse().unwrap_or(0))
+    };
     until(|| count() > 300);
     child.kill().expect("killed");
     child.wait().expect("it is dead");
     let half: u64 = count();
     assert!(half < 12_001, "it was killed in the middle: {half}");
 
-    let refused = semel(&["serve", "--store", &server, "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0"]).exits(1);
+    let refused =
+        semel(&["serve", "--store", &server, "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0"])
+            .exits(1);
     assert!(refused.err.contains("unfinished copy"), "{refused:?}");
     let found = semel(&["doctor", "--json", "--quick", "--store", &server]).exits(1);
     assert!(found.out.contains("copy-unfinished"), "{found:?}");
@@ -136,7 +145,10 @@ fn a_copy_that_was_killed_is_completed_by_the_next() {
     assert_eq!(count(), 12_001);
     assert_eq!(std::fs::read(world.scratch.file()).expect("read"), before, "the source is only read");
     let verified = semel(&["doctor", "--json", "--store", &server]);
-    assert!(!verified.out.contains("file-damaged") && !verified.out.contains("copy-unfinished"), "{verified:?}");
+    assert!(
+        !verified.out.contains("file-damaged") && !verified.out.contains("copy-unfinished"),
+        "{verified:?}"
+    );
 }
 
 #[test]

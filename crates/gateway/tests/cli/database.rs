@@ -32,7 +32,9 @@ impl Database {
         let mut script = std::env::temp_dir();
         script.push(format!("semel-cli-{}-{role}.sql", std::process::id()));
         let text = format!("SET SESSION AUTHORIZATION {role};\n{statements}");
-        std::fs::File::create(&script).and_then(|mut file| file.write_all(text.as_bytes())).expect("a script");
+        std::fs::File::create(&script)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .expect("a script");
         command.stdin(Stdio::from(std::fs::File::open(&script).expect("the script")));
         let ran = run(command);
         std::fs::remove_file(script).expect("removed");

@@ -339,12 +339,17 @@ fn the_latency_of_each_call_is_measured_and_leaves_nothing() {
     world.post("/charges", Some(&key(1)), "{}");
     let looked = doctor(&world.scratch, &["--quick"]).exits(0);
     assert_eq!(calls(&looked), READS);
-    assert!(looked.json()["notMeasured"][0]["why"].as_str().is_some_and(|why| why.contains("--measure-writes")));
+    assert!(
+        looked.json()["notMeasured"][0]["why"].as_str().is_some_and(|why| why.contains("--measure-writes"))
+    );
     assert!(looked.json().get("clock").is_none(), "a file goes by this machine's clock");
 
     let measured = doctor(&world.scratch, &["--quick", "--measure-writes"]).exits(0);
     assert_eq!(calls(&measured), [&READS[..], &WRITES].concat());
-    assert_eq!((codes(&measured), measured.json()["notMeasured"].as_array().map(Vec::len)), (vec![], Some(0)));
+    assert_eq!(
+        (codes(&measured), measured.json()["notMeasured"].as_array().map(Vec::len)),
+        (vec![], Some(0))
+    );
     let raw = raw(&world.scratch);
     let count = |sql: &str| -> i64 { raw.query_row(sql, [], |row| row.get(0)).expect("a count") };
     assert_eq!(count("SELECT count(*) FROM semel_records"), 1);
@@ -361,7 +366,8 @@ fn a_server_is_measured_and_its_clock_compared() {
     let measured = semel(&["doctor", "--json", "--quick", "--measure-writes", "--store", &store]).exits(0);
     assert_eq!(calls(&measured), [&READS[..], &WRITES].concat());
     let clock = &measured.json()["clock"];
-    let (ahead, uncertainty) = (clock["aheadMs"].as_i64().expect("compared"), clock["uncertaintyMs"].as_i64().expect("told"));
+    let (ahead, uncertainty) =
+        (clock["aheadMs"].as_i64().expect("compared"), clock["uncertaintyMs"].as_i64().expect("told"));
     assert!(ahead.abs() <= uncertainty + 1, "both are this machine's: {clock}");
     assert_eq!(database.server.sql("SELECT count(*) FROM semel.records"), "0");
     assert_eq!(database.server.sql("SELECT count(*) FROM semel.settings"), "0");

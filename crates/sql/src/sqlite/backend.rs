@@ -42,7 +42,8 @@ impl store::Backend for Backend {
     fn schema_script(&self, _: &str) -> String {
         let step = |(number, step): (usize, &&str)| {
             let number = number + 1;
-            let note = format!("INSERT OR REPLACE INTO semel_meta (name, value) VALUES ('schema', {number});");
+            let note =
+                format!("INSERT OR REPLACE INTO semel_meta (name, value) VALUES ('schema', {number});");
             format!("-- schema {number}\n{}\n{note}\n", step.trim_end())
         };
         STEPS.iter().enumerate().map(step).collect::<Vec<_>>().join("\n")

@@ -37,9 +37,13 @@ async fn a_promoted_asynchronous_standby_loses_only_what_it_had_not_replayed() {
     );
     let store = Store::open(&url, Options::default()).await.expect("the primary takes writes");
     let hazards = store.hazards().await.expect("looked at");
-    let told = hazards.iter().find(|hazard| hazard.code == "postgres-asynchronous-standby").expect("a hazard");
+    let told =
+        hazards.iter().find(|hazard| hazard.code == "postgres-asynchronous-standby").expect("a hazard");
     assert_eq!(told.severity, Severity::Danger);
-    assert!(told.what.contains("loses the last acknowledged writes") && told.what.contains("runs again"), "{told:?}");
+    assert!(
+        told.what.contains("loses the last acknowledged writes") && told.what.contains("runs again"),
+        "{told:?}"
+    );
     assert!(told.mend.contains("synchronous_standby_names"), "{told:?}");
 
     let mut positions = Vec::new();
@@ -76,7 +80,10 @@ async fn a_promoted_asynchronous_standby_loses_only_what_it_had_not_replayed() {
     // This is what the hazard says: its claim is lost, and its command runs again.
     assert!(is_done(&store.write(id(40), Change::Insert(&claimed(40))).await.expect("an answer")));
     let hazards = store.hazards().await.expect("looked at");
-    assert!(hazards.iter().all(|hazard| hazard.code != "postgres-asynchronous-standby"), "no standby follows any more");
+    assert!(
+        hazards.iter().all(|hazard| hazard.code != "postgres-asynchronous-standby"),
+        "no standby follows any more"
+    );
 }
 
 /// With a standby that commits wait for, the same promotion loses nothing.

@@ -68,7 +68,8 @@ async fn large_entries() {
     assert!(copies <= 8, "{copies} copies of the largest entry were held at once");
 
     let larger = of_bytes(1, max + 1);
-    let refused = store.write(id(1), Change::Replace(Unchanged::of(&largest), &larger)).await.expect_err("too large");
+    let refused =
+        store.write(id(1), Change::Replace(Unchanged::of(&largest), &larger)).await.expect_err("too large");
     assert_eq!(refused.kind(), Kind::TooLarge, "{refused}");
     assert!(store.get(id(1)).await.expect("an answer").record() == Some(&largest), "nothing was written");
     store.close().await;

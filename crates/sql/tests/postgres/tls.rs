@@ -93,7 +93,9 @@ async fn every_mode_connects_to_a_server_with_the_right_certificate() {
         works(&store, number).await;
         let (encrypted, clear) = world.connections();
         assert!(encrypted > 0 && clear == 0, "{mode}: {encrypted} encrypted, {clear} not");
-        let is_told = |hazards: Vec<semel_core::store::Hazard>| hazards.iter().any(|it| it.code == "postgres-unencrypted");
+        let is_told = |hazards: Vec<semel_core::store::Hazard>| {
+            hazards.iter().any(|it| it.code == "postgres-unencrypted")
+        };
         let checks_nothing = ["prefer", "require"].contains(&mode) && root.is_none();
         assert_eq!(is_told(store.hazards().await.expect("looked at")), checks_nothing, "{mode}");
         store.close().await;
@@ -122,7 +124,9 @@ async fn a_certificate_for_another_host_is_refused_by_verify_full_only() {
     let root = world.root.clone();
     let why = world.refusal("verify-full", Some(&root)).await;
     assert!(why.contains("check the host") && why.contains("sslmode=verify-ca"), "{why}");
-    let store = Store::open(&world.url("verify-ca", Some(&root)), Options::default()).await.expect("its authority is right");
+    let store = Store::open(&world.url("verify-ca", Some(&root)), Options::default())
+        .await
+        .expect("its authority is right");
     works(&store, 1).await;
 }
 
@@ -135,7 +139,9 @@ async fn a_server_without_tls_is_refused_where_it_is_required() {
         assert!(why.contains("does not support TLS") && why.contains("sslmode="), "{mode}: {why}");
     }
     assert_eq!(world.connections(), (0, 0), "nothing was sent in the clear");
-    let store = Store::open(&world.url("prefer", None), Options::default()).await.expect("prefer takes what there is");
+    let store = Store::open(&world.url("prefer", None), Options::default())
+        .await
+        .expect("prefer takes what there is");
     works(&store, 1).await;
     assert!(world.connections().1 > 0);
 }
@@ -153,7 +159,8 @@ async fn relay(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
                 let server = TcpStream::connect(to).await.expect("the server answers");
                 let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
                     (client.into_split(), server.into_split());
-                let back = tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+                let back =
+                    tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
                 let mut buffer = vec![0; 16 << 10];
                 while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
                     seen.lock().expect("no panic").extend_from_slice(&buffer[..read]);
@@ -206,7 +213,9 @@ async fn a_server_that_refuses_writes_is_taken_where_any_will_do() {
     let url = world.server.url().replace("semel@", "guest@");
     let refused = Store::open(&url, Options::default()).await.expect_err("it takes no writes");
     assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
-    let any = Store::open(&format!("{url}?target_session_attrs=any"), Options::default()).await.expect("any will do");
+    let any = Store::open(&format!("{url}?target_session_attrs=any"), Options::default())
+        .await
+        .expect("any will do");
     assert!(any.get(id(1)).await.expect("an answer").record().is_some());
     let refused = any.write(id(2), Change::Insert(&claimed(2))).await.expect_err("nothing is written");
     assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");

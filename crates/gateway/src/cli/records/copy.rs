@@ -37,7 +37,9 @@ impl Args {
         let Self { from, to, gateways_stopped } = self;
         for url in [from, to] {
             if url.backend().is_in_process() {
-                return Err(Stop::usage(format!("{url} ends with the process that opened it: it cannot be copied")));
+                return Err(Stop::usage(format!(
+                    "{url} ends with the process that opened it: it cannot be copied"
+                )));
             }
         }
         if from == to {
@@ -164,7 +166,12 @@ impl Shown {
             Progress::Watching { nodes, left } => {
                 let nodes = if nodes == 1 { "1 gateway".to_owned() } else { format!("{nodes} gateways") };
                 let left = left.as_secs();
-                (1, format!("{nodes} did not sign off from the source: watching for signs of life, {left} s at most"))
+                (
+                    1,
+                    format!(
+                        "{nodes} did not sign off from the source: watching for signs of life, {left} s at most"
+                    ),
+                )
             }
             Progress::Copied(count) => (2, format!("copied {count}{of}")),
             Progress::Verified(count) => (3, format!("verified {count}{of}")),
