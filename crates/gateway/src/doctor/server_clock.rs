@@ -43,7 +43,9 @@ pub(super) async fn compare(
     report.clock = best;
     let Some(ClockDifference { ahead_ms, uncertainty_ms }) = best else { return Ok(()) };
     let apart = Duration::from_millis(ahead_ms.unsigned_abs().saturating_sub(uncertainty_ms));
-    if apart > settings.skew {
+    // What the clocks of gateways may differ by; leases are judged elsewhere, by the server's clock alone.
+    let ClockSettings { skew: allowed, .. } = settings;
+    if apart > *allowed {
         let which = if ahead_ms < 0 { "behind" } else { "ahead of" };
         found.push(Finding::warning(
             "clock-difference",
