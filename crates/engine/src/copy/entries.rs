@@ -81,7 +81,9 @@ impl Entries<'_> {
                 let page = self.page(self.source, list, after.as_ref()).await.map_err(Error::Source)?;
                 let entries = readable(&page)?;
                 try_join_all(entries.iter().map(|(item, entry)| self.compare(item, entry))).await?;
-                entries.iter().for_each(|(_, entry)| counted.add(entry));
+                for (_, entry) in &entries {
+                    counted.add(entry);
+                }
                 progress(Progress::Verified(counted.total()));
                 after = page.next;
                 if after.is_none() {

@@ -191,6 +191,7 @@ async fn a_person_who_confirms_the_clock_is_believed_by_every_node() {
     }
     world.skip(DAY).await;
     for engine in [&one, &other] {
+        eprintln!("DEBUG {:?} {:?} {:?}", engine.clock_status(), world.record().await.state_name(), engine.run(intent("k", "5"), never).await.map(|_| ()));
         assert!(matches!(
             engine.run(intent("k", "5"), never).await,
             Err(RunError { reason: NoValue::Expired, .. })

@@ -154,7 +154,7 @@ fn refused(address: &Address, error: &tokio_postgres::Error) -> Error {
         "; the server's certificate is for another host: check the host in the store's URL, or check only its authority with \
          sslmode=verify-ca"
             .to_owned()
-    } else if text.contains("UnknownIssuer") {
+    } else if text.contains("UnknownIssuer") || text.contains("BadSignature") {
         "; no authority in sslrootcert has signed the server's certificate: check sslrootcert in the store's URL".to_owned()
     } else if text.contains("TLS handshake") {
         "; check sslmode and sslrootcert in the store's URL".to_owned()

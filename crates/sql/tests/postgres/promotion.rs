@@ -2,7 +2,7 @@
 
 use crate::records::{claimed, finished, id, is_done};
 use semel_core::machine::Unchanged;
-use semel_core::record::StateName;
+use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Severity, Store as _};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
@@ -22,6 +22,19 @@ async fn acknowledged(store: &Store, primary: &PostgresServer, number: u64) -> u
     let written = store.write(id(number), Change::Replace(Unchanged::of(&claim), &paid)).await;
     assert!(is_done(&written.expect("an answer")));
     position(primary, "pg_current_wal_flush_lsn")
+}
+
+/// What stands there, as soon as the node has found the server that takes writes now.
+async fn state_of(store: &Store, number: u64) -> Option<StateName> {
+    let found = async {
+        loop {
+            match store.get(id(number)).await {
+                Ok(reading) => break reading.record().map(Record::state_name),
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), found).await.expect("a server takes writes")
 }
 
 /// Acknowledged writes that the standby has not replayed are lost, and no others. The danger has a name beforehand.
@@ -63,13 +76,7 @@ async fn a_promoted_asynchronous_standby_loses_only_what_it_had_not_replayed() {
 
     let mut lost = 0;
     for (number, position) in (0..).zip(positions) {
-        let entry = loop {
-            // Until the node has found the server that takes writes now.
-            match store.get(id(number)).await {
-                Ok(reading) => break reading.record().map(semel_core::record::Record::state_name),
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
-        };
+        let entry = state_of(&store, number).await;
         if position <= replayed {
             assert_eq!(entry, Some(StateName::Succeeded), "{number}: the standby had it");
         }
@@ -108,12 +115,6 @@ async fn a_promoted_synchronous_standby_loses_nothing() {
     primary.kill();
     standby.promote();
     for number in 0..30 {
-        let state = loop {
-            match store.get(id(number)).await {
-                Ok(reading) => break reading.record().map(semel_core::record::Record::state_name),
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
-        };
-        assert_eq!(state, Some(StateName::Succeeded), "{number}");
+        assert_eq!(state_of(&store, number).await, Some(StateName::Succeeded), "{number}");
     }
 }

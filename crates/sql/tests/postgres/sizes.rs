@@ -79,7 +79,7 @@ async fn large_entries() {
 fn the_largest_entry_comes_back_and_memory_is_bounded() {
     let schema = Schema::new();
     // A statement of 128 MiB takes its time on a busy machine.
-    let url = schema.url_with("&timeout=120&connections=1");
+    let url = schema.url_with("&timeout=120&connections=2");
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "sizes::large_entries", "--nocapture"])
         .env(PART, url)
