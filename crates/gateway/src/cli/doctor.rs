@@ -24,6 +24,7 @@ const EXIT_CODES: &str = "Exit codes: 0 nothing that somebody has to act on (the
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Args {
     /// The store, such as sqlite:semel.db. It is opened for reading only, also while gateways run on it
     /// [default: the configuration's, or sqlite:semel.db without one]
