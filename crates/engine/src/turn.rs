@@ -71,8 +71,8 @@ mod tests {
 
     const EVERY: Duration = Duration::from_secs(1);
 
-    fn head(number: u8) -> Option<Head> {
-        Some((CommandId::from_bytes([number; 32]), Some(Time::from_millis(number.into()))))
+    fn head(number: u8) -> Head {
+        (CommandId::from_bytes([number; 32]), Some(Time::from_millis(number.into())))
     }
 
     fn at(seconds: u64) -> Duration {
@@ -85,17 +85,17 @@ mod tests {
         assert!(turn.is_due(0, at(0)) && !turn.is_due(1, at(0)));
         // Somebody sweeps: there is always another record that is overdue for longest.
         for second in 0..100 {
-            assert!(!turn.look(head(second), 1, at(second.into()), EVERY));
+            assert!(!turn.look(Some(head(second)), 1, at(second.into()), EVERY));
         }
         assert!(!turn.look(None, 1, at(100), EVERY));
-        assert!(!turn.look(head(99), 1, at(200), EVERY), "it was away meanwhile");
+        assert!(!turn.look(Some(head(99)), 1, at(200), EVERY), "it was away meanwhile");
     }
 
     #[test]
     fn a_record_that_nobody_deals_with_has_one_node_after_the_other_step_in() {
         for (rank, waits) in [(1, 3), (2, 6), (4, 12), (900, 12)] {
             let mut turn = Turn::default();
-            let steps_in = (0..=20).find(|second| turn.look(head(7), rank, at(*second), EVERY));
+            let steps_in = (0..=20).find(|second| turn.look(Some(head(7)), rank, at(*second), EVERY));
             assert_eq!(steps_in, Some(waits), "{rank}");
             assert!(turn.is_due(rank, at(waits + 59)) && !turn.is_due(rank, at(waits + 60)));
         }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn whoever_finds_the_work_done_steps_back() {
         let mut turn = Turn::default();
-        assert!(!turn.look(head(7), 1, at(0), EVERY) && turn.look(head(7), 1, at(3), EVERY));
+        assert!(!turn.look(Some(head(7)), 1, at(0), EVERY) && turn.look(Some(head(7)), 1, at(3), EVERY));
         turn.swept(&Swept { expired: 5, forestalled: 5, ..Swept::default() });
         assert!(turn.is_due(1, at(4)));
         turn.swept(&Swept { expired: 1, forestalled: 9, ..Swept::default() });
