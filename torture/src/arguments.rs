@@ -8,12 +8,13 @@ use crate::worker::Orders;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) const HELP: &str = "usage: cargo xtask crash [--store sqlite:PATH] [--rounds N] [--seed S] [--lose-unsynced]
+pub(crate) const HELP: &str = "usage: cargo xtask crash [--store URL] [--rounds N] [--seed S] [--lose-unsynced]
 
-  --store URL       a store that does not exist yet (default: a file in a new temporary directory)
+  --store URL       a store that does not exist yet (default: a file in a new temporary directory). On a server each run makes a store
+                    of its own, named after its seed, and leaves it there; `postgres` is the server of `cargo xtask services`
   --rounds N        how many times workers are started and killed (default 50)
   --seed S          what chance follows from (default: the time of day; every run prints its own)
-  --lose-unsynced   after most kills take back writes that were not synced, as a power cut may (Linux, needs cc)";
+  --lose-unsynced   after most kills take back writes that were not synced, as a power cut may (a store of files, Linux, needs cc)";
 
 /// What a judge is told.
 #[derive(Debug, Clone)]
@@ -98,6 +99,15 @@ impl Given {
                 "a kill loses nothing that was written, synced or not: no-sync needs --lose-unsynced".into(),
             );
         }
+        let is_on_server = address.as_ref().is_some_and(|address| address.file().is_none());
+        if is_on_server && lose_unsynced {
+            return Err("--lose-unsynced takes back what a process wrote to files; this store is on a server, whose files the \
+                        processes do not write"
+                .into());
+        }
+        if is_on_server && sabotage == Some(Sabotage::Forget) {
+            return Err("the sabotage `forget` removes a store's files; this store is on a server".into());
+        }
         Ok(Case { address, rounds, seed, lose_unsynced, sabotage })
     }
 
@@ -121,12 +131,29 @@ mod tests {
 
     #[test]
     fn a_store_that_cannot_be_tortured_is_refused() {
-        for url in
-            ["postgres://semel@localhost/semel", "mysql://localhost/semel", "semel.db", "sqlite:", "memory:"]
-        {
+        for url in ["mysql://localhost/semel", "semel.db", "sqlite:", "memory:"] {
             let error = told(&["--store", url]).expect_err("refused").to_string();
             assert!(error.contains("store") || error.contains("file"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_power_cut_of_a_servers_files_is_refused() {
+        let server = "postgres://semel@localhost/semel";
+        assert!(matches!(told(&["--store", server]), Ok(Role::Judge(_))));
+        for more in [&["--lose-unsynced"][..], &["--sabotage", "forget"]] {
+            let error = told(&[&["--store", server], more].concat()).expect_err("refused").to_string();
+            assert!(error.contains("on a server"), "{error}");
+        }
+    }
+
+    #[test]
+    fn runs_on_one_server_do_not_meet() {
+        let address = Address::read("postgres://semel@localhost/semel?sslmode=disable").expect("a store");
+        let apart = address.apart("torture_7").url().to_string();
+        assert_eq!(apart, "postgres://semel@localhost/semel?sslmode=disable&schema=torture_7");
+        let named = Address::read("postgres://semel@localhost/semel?schema=own").expect("a store");
+        assert_eq!(named.apart("torture_7").url(), named.url());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::power::Power;
 use crate::summary::Summary;
 use crate::victim::Victim;
 use crate::worker::Orders;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How many rounds it takes until a torture must have met everything.
@@ -32,13 +32,14 @@ struct Judge {
 /// Tortures a store. An error tells which promise was broken, and the seed.
 pub(crate) async fn run(case: Case) -> Result<(), Failure> {
     let seed = case.seed.unwrap_or_else(clock::now);
-    let place = prepare(&case)?;
+    let place = prepare(&case, seed).await?;
     let power = if case.lose_unsynced { Some(Power::new(&place, case.sabotage)?) } else { None };
     println!("torturing {} with seed {seed}, {} rounds", place.address.url(), case.rounds);
     let evidence = Evidence::new(seed, case.sabotage);
     let none = power.as_ref().map(|_| 0);
     let summary = Summary { writes_taken_back: none, told_before_cut: none, ..Summary::default() };
-    let (chance, kept) = (Chance::new(seed), case.address.is_some());
+    let is_kept = case.address.as_ref().is_some_and(|address| address.file().is_some());
+    let chance = Chance::new(seed);
     let mut judge = Judge { case, place, seed, chance, power, evidence, summary };
     let ended = judge.sit().await;
     judge.summary.count(&judge.evidence);
@@ -46,7 +47,7 @@ pub(crate) async fn run(case: Case) -> Result<(), Failure> {
     match ended {
         Ok(()) => {
             println!("  every promise was kept (seed {seed})");
-            if !kept && let Some(directory) = judge.place.beside.parent() {
+            if !is_kept && let Some(directory) = judge.place.beside.parent() {
                 std::fs::remove_dir_all(directory)?;
             }
             Ok(())
@@ -59,23 +60,42 @@ pub(crate) async fn run(case: Case) -> Result<(), Failure> {
 }
 
 /// A store that does not exist yet, and a directory beside it.
-fn prepare(case: &Case) -> Result<Place, Failure> {
-    let file = match &case.address {
-        Some(address) => address.file(),
-        None => std::env::temp_dir().join(format!("semel-torture-{}", std::process::id())).join("semel.db"),
-    };
+async fn prepare(case: &Case, seed: u64) -> Result<Place, Failure> {
+    let scratch = || std::env::temp_dir().join(format!("semel-torture-{}", std::process::id()));
+    match &case.address {
+        Some(address) => match address.file() {
+            Some(file) => in_file(&file, Some(address)),
+            None => on_server(&address.apart(&format!("torture_{seed}")), &scratch()).await,
+        },
+        None => in_file(&scratch().join("semel.db"), None),
+    }
+}
+
+/// A store on a server, and a directory on this machine.
+async fn on_server(address: &Address, directory: &Path) -> Result<Place, Failure> {
+    if address.url().exists().await? {
+        return Err(
+            format!("{} exists; a torture makes its own store: choose another seed", address.url()).into()
+        );
+    }
+    let beside = directory.join("beside");
+    std::fs::create_dir_all(&beside)?;
+    Ok(Place { address: address.clone(), beside })
+}
+
+fn in_file(file: &Path, address: Option<&Address>) -> Result<Place, Failure> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.map_or_else(|| PathBuf::from("."), PathBuf::from);
     std::fs::create_dir_all(&directory)?;
     let directory = directory.canonicalize()?;
     let name = file.file_name().ok_or("the store's path names no file")?;
     let path = directory.join(name);
-    let address = match &case.address {
+    let address = match address {
         Some(address) => address.moved_to(&path)?,
         None => Address::embedded(&path),
     };
     if address.files().iter().any(|file| file.exists()) {
-        return Err(format!("{} exists; a torture makes its own store", address.file().display()).into());
+        return Err(format!("{} exists; a torture makes its own store", path.display()).into());
     }
     let mut beside = name.to_owned();
     beside.push(".torture");

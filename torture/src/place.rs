@@ -14,15 +14,15 @@ use std::time::Duration;
 /// What the torture's own errors are.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The URL of a store that can be tortured: one that is made of files, which power cuts can be modelled on.
+/// The URL of a store that can be tortured: one that outlives a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Address(Url);
 
 impl Address {
     pub(crate) fn read(url: &str) -> Result<Self, Failure> {
         let store: Url = url.parse()?;
-        if store.files().is_empty() {
-            return Err(format!("{url} cannot be tortured: it is not made of files on this machine").into());
+        if store.backend().is_in_process() {
+            return Err(format!("the store {url} ends with its process: a kill would prove nothing").into());
         }
         Ok(Self(store))
     }
@@ -37,13 +37,18 @@ impl Address {
         Self::read(&format!("{}:{path}", self.0.backend().scheme()))
     }
 
+    /// A store of its own on the same server, unless the URL names one itself.
+    pub(crate) fn apart(&self, name: &str) -> Self {
+        Self(self.0.apart(name))
+    }
+
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }
 
-    /// The file that holds the records.
-    pub(crate) fn file(&self) -> PathBuf {
-        self.0.files().swap_remove(0)
+    /// The file that holds the records; `None` where the store is on a server.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        self.0.files().into_iter().next()
     }
 
     /// Every file that the store may have.
@@ -115,7 +120,7 @@ impl Open {
         Ok(Self { engine, address: address.clone(), store: opened })
     }
 
-    /// What is wrong with the store's file, a line each.
+    /// What is wrong with the store, a line each.
     pub(crate) async fn verify(&self) -> Result<Vec<String>, Failure> {
         Ok(self.address.url().inspect().await?.verify().await?)
     }

@@ -66,7 +66,7 @@ impl Power {
         }
         let undo = place.beside.join("undo");
         fs::create_dir_all(&undo)?;
-        let prefix = place.address.file();
+        let prefix = place.address.file().ok_or("a power cut takes back what was written to files")?;
         Ok(Self { library, undo, prefix, lies: sabotage == Some(Sabotage::NoSync) })
     }
 

@@ -44,6 +44,7 @@ mod cache;
 mod claim;
 mod clock;
 mod conduct;
+pub mod copy;
 mod engine;
 mod intent;
 mod lease;

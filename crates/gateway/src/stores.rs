@@ -54,6 +54,19 @@ impl Url {
         self.backend.files(&self.address)
     }
 
+    /// The SQL that makes an empty database into this store. Empty where the store has no tables.
+    pub fn schema_script(&self) -> String {
+        self.backend.schema_script(&self.address)
+    }
+
+    /// Another store on the same server, of its own under `name` (lower-case letters, digits and `_`); this one where its URL says by
+    /// itself which store it is.
+    #[must_use]
+    pub fn apart(&self, name: &str) -> Self {
+        let address = self.backend.address_apart(&self.address, name);
+        Self { backend: self.backend, address: address.unwrap_or_else(|| self.address.clone()) }
+    }
+
     /// Whether the store is there; `false` where it ends with the process that made it.
     pub async fn exists(&self) -> Result<bool, Error> {
         self.backend.exists(&self.address).await

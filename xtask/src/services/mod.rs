@@ -50,6 +50,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// The URL of a server, started if it does not run; it stays up.
+pub(crate) fn url_of(name: &str) -> Result<String, Failure> {
+    let known = SERVERS.iter().find(|server| server.name() == name);
+    let names = || SERVERS.iter().map(|server| server.name()).collect::<Vec<_>>().join(", ");
+    let server = known
+        .ok_or_else(|| Failure::Usage(format!("`{name}` is no URL and no server; there are {}", names())))?;
+    let failure = |reason: String| Failure::Stopped(format!("{name}: {}", advise(*server, &reason)));
+    Services::default().up(*server).map(|ready| ready.url).map_err(failure)
+}
+
 fn up(services: &Services, servers: &[&dyn Server], export: bool) -> Result<(), Failure> {
     for server in servers {
         let failure = |reason: String| Failure::Stopped(format!("{}: {reason}", server.name()));

@@ -79,6 +79,20 @@ pub trait Backend: Send + Sync + 'static {
         &[]
     }
 
+    /// What makes an empty database into this build's store, for whoever runs statements by other means. `address` may name where in the
+    /// database that is. Empty where the store has no tables.
+    fn schema_script(&self, address: &str) -> String {
+        let _ = address;
+        self.schema_steps().join("\n")
+    }
+
+    /// The address of another store on the same server, of its own under `name` (lower-case letters, digits and `_`); `None` where the
+    /// address says by itself which store it is. For tools that make stores of their own.
+    fn address_apart(&self, address: &str, name: &str) -> Option<String> {
+        let _ = (address, name);
+        None
+    }
+
     /// The files on this machine that the store consists of, where it is made of such, the one with the records first. Some of them
     /// are there only while it is open.
     fn files(&self, address: &str) -> Vec<PathBuf> {
@@ -104,6 +118,11 @@ pub trait Inspection: Store {
 
     /// What is damaged, a line each; empty where nothing is. Reads everything: minutes where the store is large.
     fn verify(&self) -> Pending<'_, Vec<String>>;
+
+    /// Whether what is read here may lag behind what was acknowledged: the server is a standby of the one that takes writes.
+    fn is_replica(&self) -> Pending<'_, bool> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
 
     /// How much room the store takes.
     fn size(&self) -> StoreSize;

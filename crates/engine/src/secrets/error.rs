@@ -26,6 +26,8 @@ pub enum Error {
     Damaged(&'static str),
     /// What the store knows about its secret was written by a newer version.
     Newer(u8),
+    /// The store is being filled from another one, and is not complete.
+    Copying,
     /// The store has forgotten its secret, or an earlier stage of its replacement has come back: an outdated backup or a
     /// fail-over that lost writes.
     WentBack,
@@ -81,6 +83,10 @@ impl fmt::Display for Error {
                 f,
                 "what the store knows about its hashing secret is in format {format}, written by a newer version: upgrade \
                  this node"
+            ),
+            Self::Copying => f.write_str(
+                "the store holds an unfinished copy of another store: its missing keys would count as new; run `semel records \
+                 copy` again until it succeeds, or empty the store",
             ),
             Self::WentBack => f.write_str(
                 "the store has gone back to an earlier state of its hashing secret: writes were lost; find out which before \

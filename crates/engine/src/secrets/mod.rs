@@ -8,6 +8,7 @@
 //! The protocol, and why no pause of any node makes a command run twice, stands in `docs/decisions/secrets.md`.
 
 mod bounded;
+mod copying;
 mod error;
 mod locate;
 mod node;
@@ -16,9 +17,11 @@ mod stored;
 mod view;
 
 pub use bounded::Bounded;
+pub(crate) use copying::{Copying, Registered, registered, state_id};
 pub use error::Error;
 pub use locate::{Dating, Located, locate};
 pub use node::{Secrets, Terms};
+pub(crate) use stored::STATE;
 pub use view::{Commands, Numbered, Outgoing, View};
 
 use crate::clock::Clock;

@@ -3,7 +3,7 @@
 //! The whole state is one value, so that it changes as a whole; its epoch grows with every change, so that no value
 //! comes twice and a compare-and-swap means what it says.
 
-use super::{Bounded, Error, Known, Phase};
+use super::{Bounded, Error, Known, Phase, copying};
 use bytes::Bytes;
 use semel_core::scope::Secret;
 use semel_core::store::Setting;
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-const STATE: &str = "secrets";
-const NODE: &str = "secrets.node.";
+pub(crate) const STATE: &str = "secrets";
+pub(super) const NODE: &str = "secrets.node.";
 const FORMAT: u8 = 1;
 /// How often a write of unknown fate is looked after before the error is handed on.
 const TRIES: u32 = 8;
@@ -121,12 +121,15 @@ impl State {
         serde_json::to_vec(self).expect("numbers and texts can be written as JSON")
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, Error> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct Head {
             format: u8,
         }
         let head: Head = serde_json::from_slice(bytes).map_err(|_| Error::Damaged("not a state"))?;
+        if head.format == copying::FORMAT {
+            return Err(Error::Copying);
+        }
         if head.format != FORMAT {
             return Err(Error::Newer(head.format));
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The setting's name.
-const NAME: &str = "clock";
+pub(crate) const NAME: &str = "clock";
 const FORMAT: u8 = 1;
 
 /// How often a write that others forestall is tried again.
@@ -147,6 +147,19 @@ impl Confirmed {
     /// The time that was confirmed.
     pub(super) fn at(&self) -> Time {
         Time::from_millis(self.at_ms)
+    }
+}
+
+/// The mark of one store for another one, at `now` by the other one's clock: the latest time that any node has gone by, and what was
+/// confirmed. The other clock need not be the same, so that no uptime goes along, and time has a gap here. What cannot be read stays
+/// as it is: nodes do not trust their clock then.
+pub(crate) fn carried_over(bytes: &[u8], now: Time) -> Vec<u8> {
+    match Mark::decode(bytes) {
+        Ok(mark) => {
+            let steady_since_ms = Some(now.as_millis());
+            Mark { beat: mark.beat + 1, boot: None, uptime_ms: 0, steady_since_ms, ..mark }.encode()
+        }
+        Err(_) => bytes.to_vec(),
     }
 }
 

@@ -20,7 +20,7 @@ pub use heartbeat::{confirm_clock, examine_clock};
 pub use start::Distrust;
 
 use crate::settings::ClockSettings;
-pub(crate) use mark::Mark;
+pub(crate) use mark::{Mark, NAME as MARK, carried_over};
 use semel_core::time::{Now, Time, Trust};
 use span::millis;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,7 +8,7 @@ use super::size;
 use super::stop::Stop;
 use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
 use crate::config::{self, Config, Overrides};
-use crate::doctor::{self, Ask, Finding, Report, Severity};
+use crate::doctor::{self, Ask, ClockDifference, Finding, Latency, NotMeasured, Report, Severity};
 use crate::serve::say;
 use crate::stores::Url;
 use semel::SystemClock;
@@ -24,6 +24,7 @@ const EXIT_CODES: &str = "Exit codes: 0 nothing that somebody has to act on (the
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Args {
     /// The store, such as sqlite:semel.db. It is opened for reading only, also while gateways run on it
     /// [default: the configuration's, or sqlite:semel.db without one]
@@ -35,6 +36,9 @@ pub(super) struct Args {
     /// Leave out what reads the whole file
     #[arg(long)]
     quick: bool,
+    /// Measure how long writes take, too, on a record and a setting of its own that are removed again. Otherwise nothing is written
+    #[arg(long)]
+    measure_writes: bool,
     /// Confirm that the clock is right as it is, after it jumped or was not trusted at start: every gateway on the store goes by
     /// it within seconds. Look at the clock first: what it calls expired is forgotten, and its keys can run again
     #[arg(long, requires = "reason")]
@@ -84,7 +88,8 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
     let clock = config.as_ref().map(|config| config.keeping.settings.clock.clone()).unwrap_or_default();
     let routes = config.as_ref().map(routes).transpose()?;
     let sealing = config.and_then(|config| config.sealing);
-    let ask = Ask { is_quick: arguments.quick, sealing, routes, is_configured, clock };
+    let (is_quick, measures_writes) = (arguments.quick, arguments.measure_writes);
+    let ask = Ask { is_quick, measures_writes, sealing, routes, is_configured, clock };
     let report = runtime.block_on(doctor::examine(&url, &ask));
     told_all(arguments, report, findings)
 }
@@ -188,6 +193,20 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
         let nodes = if secret.nodes.is_empty() { "nobody".to_owned() } else { secret.nodes.join(", ") };
         fact("secret", format!("{}; number {}", secret.phase, secret.generation + 1));
         fact("nodes", format!("{nodes} at work on it, as far as they have told"));
+    }
+    if let Some(ClockDifference { ahead_ms, uncertainty_ms }) = report.clock {
+        let which = if ahead_ms < 0 { "behind" } else { "ahead of" };
+        let by = ahead_ms.unsigned_abs();
+        fact("clock", format!("the server's is {by} ms {which} this machine's (± {uncertainty_ms} ms)"));
+    }
+    if !report.latency.is_empty() {
+        let millis = |us: u64| format!("{}.{} ms", us / 1_000, us % 1_000 / 100);
+        let call =
+            |it: &Latency| format!("{} {} (≤ {})", it.call, millis(it.median_us), millis(it.slowest_us));
+        fact("latency", report.latency.iter().map(call).collect::<Vec<_>>().join(", "));
+    }
+    for NotMeasured { calls, why } in &report.not_measured {
+        fact("unmeasured", format!("{calls}: {why}"));
     }
     if report.schema.is_some() {
         let read =

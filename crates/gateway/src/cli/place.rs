@@ -71,6 +71,24 @@ impl Gateway {
 }
 
 impl Place {
+    /// Refuses flags that a command which names its stores itself does not read.
+    pub(super) fn check_unused(&self) -> Result<(), Stop> {
+        let Self { gateway: Gateway { admin, token_file, ca }, store, config } = self;
+        let given = [
+            (admin.is_some(), "--admin"),
+            (token_file.is_some(), "--token-file"),
+            (ca.is_some(), "--ca"),
+            (store.is_some(), "--store"),
+            (config.is_some(), "--config"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, flag)) => {
+                Err(Stop::usage(format!("{flag} means nothing here: the stores are --from and --to")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Where the store is opened: not at a gateway.
     pub(super) fn is_store(&self) -> bool {
         self.store.is_some()

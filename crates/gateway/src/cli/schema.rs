@@ -14,7 +14,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, and nothing was changed;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print the tables as SQL, step by step. The store need not exist
+    /// Print the SQL that makes an empty database into a store of this version. The store need not exist
     #[command(after_help = EXIT_CODES)]
     Print {
         /// The store, such as sqlite:semel.db
@@ -39,9 +39,8 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
 async fn run(command: &Command) -> Result<ExitCode, Stop> {
     match command {
         Command::Print { store } => {
-            for (at, step) in steps(store)?.iter().enumerate() {
-                say(&format!("-- schema {}\n{}", at + 1, step.trim_end()));
-            }
+            steps(store)?;
+            say(store.schema_script().trim_end());
         }
         Command::Apply { store } => apply(store).await?,
     }

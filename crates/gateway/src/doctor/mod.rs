@@ -6,11 +6,15 @@
 mod clock;
 mod file;
 mod finding;
+mod latency;
 mod records;
 mod scan;
 mod secrets;
+mod server_clock;
 
 pub use finding::{Finding, Severity};
+pub use latency::{Latency, NotMeasured};
+pub use server_clock::ClockDifference;
 
 use crate::stores::Url;
 use semel::ClockSettings;
@@ -27,6 +31,8 @@ use std::collections::BTreeMap;
 pub struct Ask {
     /// Leave out what reads the whole file.
     pub is_quick: bool,
+    /// Measure writes too, on a record of its own that is removed.
+    pub measures_writes: bool,
     /// The keys that stored answers should be sealed with, where a configuration names them.
     pub sealing: Option<KeyRing>,
     /// The routes of that configuration, by which some answers must be sealed.
@@ -44,6 +50,13 @@ pub struct Report {
     /// The store, where one was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+    /// By how much the server's clock differs from this machine's, where the store goes by a server's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockDifference>,
+    /// How long each of the store's calls takes.
+    pub latency: Vec<Latency>,
+    /// Which calls were not measured, and why.
+    pub not_measured: Vec<NotMeasured>,
     /// Its time when it was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
@@ -108,6 +121,9 @@ impl Report {
     pub fn of_no_store() -> Self {
         Self {
             store: None,
+            clock: None,
+            latency: Vec::new(),
+            not_measured: Vec::new(),
             now: None,
             library: None,
             schema: None,
@@ -141,10 +157,11 @@ impl Report {
 pub async fn examine(url: &Url, ask: &Ask) -> Report {
     let mut report = Report::of(url);
     let mut found = Vec::new();
-    if let Some(look) = file::open(url, &mut report, &mut found).await
-        && let Err(error) = whole(&*look, ask, &mut report, &mut found).await
-    {
-        found.push(unanswered(&error));
+    if let Some(look) = file::open(url, &mut report, &mut found).await {
+        if let Err(error) = whole(&*look, ask, &mut report, &mut found).await {
+            found.push(unanswered(&error));
+        }
+        latency::measure(url, &*look, ask, &mut report, &mut found).await;
     }
     for finding in found {
         report.find(finding);
@@ -164,6 +181,7 @@ async fn whole(
         file::verify(look, found).await?;
     }
     let trust = clock::look(look, &ask.clock, found).await?;
+    server_clock::compare(look, &ask.clock, report, found).await?;
     let judged = |at: Time| Now { trust, skew: ask.clock.skew, ..at.into() };
     let now = records::count(look, report).await?;
     report.now = Some(rfc3339::text(now));

@@ -42,6 +42,11 @@ pub(super) async fn look(
     let progress = match rotation::progress(asked).await {
         Ok(progress) => progress,
         Err(secrets::Error::Store(error)) => return Err(error),
+        Err(error @ secrets::Error::Copying) => {
+            let mend = "semel records copy --from … --to …, the same command as before";
+            found.push(Finding::error("copy-unfinished", error.to_string(), mend));
+            return Ok(());
+        }
         Err(error) => {
             found.push(Finding::error(
                 "secret-unreadable",

@@ -1,5 +1,6 @@
 //! What is wrong with a store.
 
+use crate::database::Database;
 use crate::world::{Ran, Scratch, World, key, semel};
 use semel::core::store::Clock;
 use semel::core::time::Time;
@@ -317,4 +318,82 @@ fn a_configuration_with_mistakes_says_nothing_of_keys_and_names_no_store() {
     assert_eq!(alone.json().get("store"), None);
     let told = semel(&["doctor", "--config", &mistaken]).exits(1).out;
     assert!(told.contains("none was looked at") && !told.contains("semel.db"), "{told}");
+}
+
+fn calls(ran: &Ran) -> Vec<String> {
+    let report = ran.json();
+    let latency = report["latency"].as_array().expect("measured");
+    for measured in latency {
+        assert!(measured["medianUs"].as_u64() <= measured["slowestUs"].as_u64(), "{measured}");
+    }
+    latency.iter().map(|measured| measured["call"].as_str().expect("a name").to_owned()).collect()
+}
+
+const READS: [&str; 7] = ["read", "find", "page", "due", "markers", "count", "settings"];
+const WRITES: [&str; 4] = ["claim", "swap", "remove", "set"];
+
+/// A look changes nothing; whoever wants writes measured says so, and nothing of it stays.
+#[test]
+fn the_latency_of_each_call_is_measured_and_leaves_nothing() {
+    let world = World::new();
+    world.post("/charges", Some(&key(1)), "{}");
+    let looked = doctor(&world.scratch, &["--quick"]).exits(0);
+    assert_eq!(calls(&looked), READS);
+    assert!(
+        looked.json()["notMeasured"][0]["why"].as_str().is_some_and(|why| why.contains("--measure-writes"))
+    );
+    assert!(looked.json().get("clock").is_none(), "a file goes by this machine's clock");
+
+    let measured = doctor(&world.scratch, &["--quick", "--measure-writes"]).exits(0);
+    assert_eq!(calls(&measured), [&READS[..], &WRITES].concat());
+    assert_eq!(
+        (codes(&measured), measured.json()["notMeasured"].as_array().map(Vec::len)),
+        (vec![], Some(0))
+    );
+    let raw = raw(&world.scratch);
+    let count = |sql: &str| -> i64 { raw.query_row(sql, [], |row| row.get(0)).expect("a count") };
+    assert_eq!(count("SELECT count(*) FROM semel_records"), 1);
+    assert_eq!(count("SELECT count(*) FROM semel_settings WHERE name = 'doctor'"), 0);
+    let told = semel(&["doctor", "--quick", "--store", &world.scratch.store()]).exits(0).out;
+    assert!(told.contains("latency    read ") && told.contains("unmeasured claim, swap"), "{told}");
+}
+
+#[test]
+fn a_server_is_measured_and_its_clock_compared() {
+    let Some(database) = Database::start("cli-doctor") else { return };
+    let store = database.store();
+    semel(&["schema", "apply", "--store", &store]).exits(0);
+    let measured = semel(&["doctor", "--json", "--quick", "--measure-writes", "--store", &store]).exits(0);
+    assert_eq!(calls(&measured), [&READS[..], &WRITES].concat());
+    let clock = &measured.json()["clock"];
+    let (ahead, uncertainty) =
+        (clock["aheadMs"].as_i64().expect("compared"), clock["uncertaintyMs"].as_i64().expect("told"));
+    assert!(ahead.abs() <= uncertainty + 1, "both are this machine's: {clock}");
+    assert_eq!(database.server.sql("SELECT count(*) FROM semel.records"), "0");
+    assert_eq!(database.server.sql("SELECT count(*) FROM semel.settings"), "0");
+
+    // A role that may look and not write.
+    database.server.sql(
+        "CREATE ROLE viewer LOGIN; GRANT USAGE ON SCHEMA semel TO viewer; GRANT SELECT ON ALL TABLES IN SCHEMA semel TO viewer",
+    );
+    let viewer = store.replace("semel@", "viewer@");
+    let looked = semel(&["doctor", "--json", "--quick", "--measure-writes", "--store", &viewer]);
+    found(&looked, "warning", "latency-unverified");
+    assert_eq!(calls(&looked), READS);
+}
+
+/// A clock that is off by more than gateways allow for is told, with what it costs.
+#[test]
+fn a_server_whose_clock_differs_is_told() {
+    let Some(database) = Database::start("cli-doctor-clock") else { return };
+    let store = database.store();
+    semel(&["schema", "apply", "--store", &store]).exits(0);
+    database.server.sql(
+        "CREATE OR REPLACE FUNCTION semel.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS \
+         $$ SELECT pg_catalog.floor(EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000)::bigint - 60000 $$",
+    );
+    let looked = semel(&["doctor", "--json", "--quick", "--store", &store]);
+    found(&looked, "warning", "clock-difference");
+    let ahead = looked.json()["clock"]["aheadMs"].as_i64().expect("compared");
+    assert!((-61_000..-59_000).contains(&ahead), "{ahead}");
 }

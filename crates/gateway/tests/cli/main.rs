@@ -1,5 +1,7 @@
 //! The commands of `semel` other than `serve`: what they print, what they change, and how they exit.
 
+mod copy;
+mod database;
 mod doctor;
 mod network;
 mod paper;

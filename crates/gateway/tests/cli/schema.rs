@@ -1,5 +1,6 @@
 //! The tables of a store.
 
+use crate::database::Database;
 use crate::world::{Scratch, semel};
 
 #[test]
@@ -12,6 +13,10 @@ fn what_is_printed_makes_the_tables() {
         .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'semel_records'", [], |row| row.get(0))
         .expect("a count");
     assert_eq!(count, 1);
+    let number: i64 = made
+        .query_row("SELECT value FROM semel_meta WHERE name = 'schema'", [], |row| row.get(0))
+        .expect("a number");
+    assert_eq!(number, 1, "a store that is made so is known as one");
     assert!(!std::path::Path::new("not-there.db").exists());
     semel(&["schema", "print", "--store", "memory:"]).exits(2);
 }
@@ -48,4 +53,27 @@ fn a_newer_schema_is_refused_and_left_as_it_is() {
         .query_row("SELECT value FROM semel_meta WHERE name = 'schema'", [], |row| row.get(0))
         .expect("a number");
     assert_eq!(still, 99);
+}
+
+/// What is printed is all that an operator has to run: a role that may create a schema, one that was given an empty one, and then
+/// nothing is left to do.
+#[test]
+fn what_is_printed_can_be_piped_into_psql() {
+    let Some(database) = Database::start("cli-schema") else { return };
+    let print = |store: &str| semel(&["schema", "print", "--store", store]).exits(0).out;
+    let apply = |store: &str| semel(&["schema", "apply", "--store", store]);
+    let store = database.store();
+    let ran = database.psql("semel", &print(&store)).exits(0);
+    assert!(!ran.err.contains("ERROR"), "{ran:?}");
+    assert_eq!(apply(&store).exits(0).out, format!("{store} has schema 1 already: nothing to do\n"));
+
+    // Another schema of the same database, which its role may use and not create.
+    database.server.sql("CREATE ROLE guest LOGIN; CREATE SCHEMA payments AUTHORIZATION guest");
+    let guest = format!("{}?schema=payments", store.replace("semel@", "guest@"));
+    assert!(database.psql("guest", "CREATE SCHEMA refunds").code != 0, "it may not create one");
+    let ran = database.psql("guest", &print(&guest)).exits(0);
+    assert!(!ran.err.contains("ERROR"), "{ran:?}");
+    assert_eq!(apply(&guest).exits(0).out, format!("{guest} has schema 1 already: nothing to do\n"));
+    let doctored = semel(&["doctor", "--json", "--store", &guest]);
+    assert!(!doctored.out.contains("schema-"), "{doctored:?}");
 }

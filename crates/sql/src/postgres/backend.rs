@@ -33,6 +33,20 @@ impl store::Backend for Backend {
         STEPS
     }
 
+    fn schema_script(&self, address: &str) -> String {
+        address.parse::<Address>().map_or_else(|_| String::new(), |address| schema::script(&address.schema))
+    }
+
+    fn address_apart(&self, address: &str, name: &str) -> Option<String> {
+        let (base, query) = address.split_once('?').unwrap_or((address, ""));
+        let names_schema = |pair: &&str| pair.starts_with("schema=");
+        if query.split('&').any(|pair| names_schema(&pair)) {
+            return None;
+        }
+        let more = if query.is_empty() { String::new() } else { format!("{query}&") };
+        Some(format!("{base}?{more}schema={name}"))
+    }
+
     fn exists<'a>(&'a self, address: &'a str) -> Pending<'a, bool> {
         Box::pin(async move {
             let address = Arc::new(parsed(address)?.for_reading());

@@ -21,7 +21,8 @@ pub(super) async fn look(connection: &Connection<'_>) -> Result<Vec<Hazard>, Err
         Err(error) => found.push(unverified("how the server is set up could not be read", &error)),
     }
     match standbys(connection.slot).await {
-        Ok((connected, waited_for)) => found.extend(of_standbys(connected, waited_for)),
+        Ok(Standbys { is_standby: true, .. }) => found.push(of_being_a_standby()),
+        Ok(Standbys { connected, waited_for, .. }) => found.extend(of_standbys(connected, waited_for)),
         Err(error) => found.push(unverified("which standbys the server has could not be read", &error)),
     }
     match unlogged(connection.slot, connection.schema).await {
@@ -122,12 +123,33 @@ fn of_settings(settings: &Settings) -> Vec<Hazard> {
     found
 }
 
-/// How many standbys are connected, and whether a commit waits for one.
-async fn standbys(slot: &Slot) -> Result<(i64, bool), Error> {
+/// How many standbys are connected, whether a commit waits for one, and whether the server is one itself.
+#[derive(Default)]
+struct Standbys {
+    connected: i64,
+    waited_for: bool,
+    is_standby: bool,
+}
+
+async fn standbys(slot: &Slot) -> Result<Standbys, Error> {
     let sql = "SELECT (SELECT count(*) FROM pg_catalog.pg_stat_replication), \
-               pg_catalog.current_setting('synchronous_standby_names') <> ''";
+               pg_catalog.current_setting('synchronous_standby_names') <> '', pg_catalog.pg_is_in_recovery()";
     let rows = slot.read(sql, &[]).await.map_err(|fault| fault.error("reading pg_stat_replication"))?;
-    Ok(rows.first().map_or((0, false), |row| (row.get(0), row.get(1))))
+    let of = |row: &tokio_postgres::Row| Standbys {
+        connected: row.get(0),
+        waited_for: row.get(1),
+        is_standby: row.get(2),
+    };
+    Ok(rows.first().map(of).unwrap_or_default())
+}
+
+fn of_being_a_standby() -> Hazard {
+    Hazard {
+        severity: Severity::Danger,
+        code: "postgres-standby",
+        what: "this server is a standby: it takes no writes, and what it shows may lag behind what was acknowledged".to_owned(),
+        mend: "name the primary in the store's URL, or all servers, separated by commas".to_owned(),
+    }
 }
 
 fn of_standbys(connected: i64, waited_for: bool) -> Option<Hazard> {

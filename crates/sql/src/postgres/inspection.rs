@@ -156,6 +156,17 @@ impl Inspection for Inspected {
         })
     }
 
+    fn is_replica(&self) -> Pending<'_, bool> {
+        Box::pin(async move {
+            let sql = "SELECT pg_catalog.pg_is_in_recovery()";
+            let rows = self.scanner.slot.read(sql, &[]).await.map_err(|fault| fault.error(READING))?;
+            let is_standby = rows.first().map(|row| row.try_get(0)).transpose();
+            is_standby
+                .map(|is_standby| is_standby.unwrap_or(true))
+                .map_err(|error| reader::unreadable(&error))
+        })
+    }
+
     fn size(&self) -> StoreSize {
         self.size
     }

@@ -4,6 +4,7 @@ use super::address::SCHEMA;
 use super::fault::{Fault, chain};
 use super::session::{Session, Slot};
 use semel_core::store::{Error, Kind, SchemaVersion};
+use std::fmt::Write as _;
 use tokio_postgres::types::Type;
 
 const LOOKING: &str = "looking at the tables of the PostgreSQL store";
@@ -19,6 +20,32 @@ pub(super) const STEPS: &[&str] = &[include_str!("schema/1.sql")];
 /// A statement that names the tables by the default schema, for the schema that the store is in.
 pub(super) fn in_schema(sql: &str, schema: &str) -> String {
     if schema == SCHEMA { sql.to_owned() } else { sql.replace("semel.", &format!("{schema}.")) }
+}
+
+/// All statements for an empty database, to be run by `psql`. The schema is created only where it is missing: a role that may not
+/// create one can be given one that is there.
+pub(super) fn script(schema: &str) -> String {
+    let mut script = format!(
+        "BEGIN;\n\n\
+         -- The schema, unless it is there. Creating one takes the right CREATE on the database.\n\
+         DO $$ BEGIN\n    \
+             IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = '{schema}') THEN\n        \
+                 CREATE SCHEMA {schema};\n    \
+             END IF;\n\
+         END $$;\n"
+    );
+    for (number, step) in (1..).zip(STEPS) {
+        // Writing to a string does not fail.
+        let _ = write!(
+            script,
+            "\n-- schema {number}\n{}\n\
+             INSERT INTO {schema}.meta (name, value) VALUES ('schema', {number})\n    \
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value;\n",
+            in_schema(step, schema).trim_end()
+        );
+    }
+    script.push_str("\nCOMMIT;\n");
+    script
 }
 
 /// Which schema the database has; an error where the tables are not ours, or a newer build's.

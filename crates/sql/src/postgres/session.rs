@@ -150,6 +150,12 @@ fn refused(address: &Address, error: &tokio_postgres::Error) -> Error {
         "; add password=env:NAME or password=file:PATH to the store's URL".to_owned()
     } else if text.contains("does not support TLS") {
         "; add sslmode=disable to the store's URL if the network between is trusted".to_owned()
+    } else if text.contains("not valid for name") {
+        "; the server's certificate is for another host: check the host in the store's URL, or check only its authority with \
+         sslmode=verify-ca"
+            .to_owned()
+    } else if text.contains("UnknownIssuer") || text.contains("BadSignature") {
+        "; no authority in sslrootcert has signed the server's certificate: check sslrootcert in the store's URL".to_owned()
     } else if text.contains("TLS handshake") {
         "; check sslmode and sslrootcert in the store's URL".to_owned()
     } else if text.contains("session is not writable") || text.contains("does not allow writes") {

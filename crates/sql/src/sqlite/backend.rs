@@ -39,6 +39,16 @@ impl store::Backend for Backend {
         STEPS
     }
 
+    fn schema_script(&self, _: &str) -> String {
+        let step = |(number, step): (usize, &&str)| {
+            let number = number + 1;
+            let note =
+                format!("INSERT OR REPLACE INTO semel_meta (name, value) VALUES ('schema', {number});");
+            format!("-- schema {number}\n{}\n{note}\n", step.trim_end())
+        };
+        STEPS.iter().enumerate().map(step).collect::<Vec<_>>().join("\n")
+    }
+
     fn files(&self, address: &str) -> Vec<PathBuf> {
         ["", "-wal", "-shm", "-journal"].map(|suffix| PathBuf::from(format!("{address}{suffix}"))).to_vec()
     }

@@ -6,11 +6,14 @@ mod confirmed;
 mod contract;
 mod faults;
 mod locks;
+mod promotion;
 #[path = "../records/mod.rs"]
 mod records;
 mod roles;
 mod schema;
+mod sizes;
 mod storm;
+mod tls;
 mod waiters;
 
 use semel_test_support::schema as server;

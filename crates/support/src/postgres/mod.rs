@@ -181,6 +181,18 @@ impl PostgresServer {
         self.programs.run("pg_ctl", &["promote", "-w", "-t", "60", "-D", &self.data()]);
     }
 
+    /// Makes the server offer TLS with this certificate and key, both PEM. Connections without it stay possible.
+    pub fn offer_tls(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.dir.join("data").join(name);
+            std::fs::write(&path, text).expect("a file for the server");
+            self.programs.give_file(&path);
+        }
+        self.sql("ALTER SYSTEM SET ssl = on");
+        self.sql("SELECT pg_reload_conf()");
+        wait_until("the server offers TLS", || self.sql("SHOW ssl") == "on");
+    }
+
     /// Waits until a standby has seen all that was committed on `primary` so far.
     pub fn catch_up(&self, primary: &Self) {
         let target = primary.sql("SELECT pg_current_wal_flush_lsn()");

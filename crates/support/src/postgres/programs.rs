@@ -1,6 +1,6 @@
 //! PostgreSQL's programs, and the user that runs them.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -48,6 +48,15 @@ impl Programs {
             "the user {USER} cannot enter {}: use a directory that everybody can",
             dir.display()
         );
+    }
+
+    /// Gives a file to the user that runs the server, and to nobody else.
+    pub(super) fn give_file(&self, file: &Path) {
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(file, private).expect("permissions of the server's file");
+        if self.is_root {
+            output(Command::new("chown").arg(USER).arg(file)).expect("a file for the server's user");
+        }
     }
 
     /// Runs a program to its end and yields what it printed. Panics where it fails.

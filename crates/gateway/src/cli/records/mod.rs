@@ -2,6 +2,7 @@
 //!
 //! What lives here: the commands and their flags. What must never: a way to a record past the admin API.
 
+mod copy;
 mod list;
 mod settle;
 mod show;
@@ -47,6 +48,12 @@ enum Command {
     /// Works on `FAILED_NOT_REPLAYABLE`, and on `CLAIMED` with a dead lease.
     #[command(after_help = EXIT_CODES)]
     Release(settle::Release),
+    /// Copy every record from one store to another, while no gateway works on either
+    ///
+    /// The target is a new store, or the unfinished copy of an earlier run: an interrupted copy is completed by running it again.
+    /// Every record is read back and compared. Gateways start on the target only after that.
+    #[command(after_help = copy::EXIT_CODES)]
+    Copy(copy::Args),
 }
 
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
@@ -58,6 +65,10 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
 
 async fn run(arguments: &Args) -> Result<(), Stop> {
     let Args { command, place, json } = arguments;
+    if let Command::Copy(copy) = command {
+        place.check_unused()?;
+        return copy.run(*json).await;
+    }
     let with_bodies = matches!(command, Command::Show(show) if show.body);
     if let Command::Resolve(resolve) = command {
         resolve.check(place)?;
@@ -68,6 +79,7 @@ async fn run(arguments: &Args) -> Result<(), Stop> {
         Command::Show(show) => show.run(&desk, *json).await,
         Command::Resolve(resolve) => resolve.run(&desk, *json).await,
         Command::Release(release) => release.run(&desk, *json).await,
+        Command::Copy(_) => Ok(()),
     };
     desk.close().await;
     done

@@ -1,0 +1,43 @@
+//! Whether anybody still works on the source.
+
+use super::settings::Settings;
+use super::{Error, Progress};
+use crate::clock::Clock;
+use semel_core::store::Store;
+use std::time::Duration;
+
+/// How often the registrations are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Nobody is watched for longer.
+const WATCH_MAX: Duration = Duration::from_mins(10);
+
+/// Watches the nodes that have not signed off for as long as they said it takes until they can be relied on to do nothing any more.
+/// One that was killed stays silent; one that runs changes its registration, or the time that it goes by, every few seconds.
+pub(super) async fn watch(
+    source: &dyn Store,
+    clock: &dyn Clock,
+    before: &Settings,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<(), Error> {
+    let nodes = before.nodes();
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let lapse = nodes.iter().map(|node| node.lapse.unwrap_or(Duration::MAX)).max().unwrap_or_default();
+    if lapse > WATCH_MAX {
+        return Err(Error::MayBeInUse(nodes.into_iter().map(|node| node.name).collect()));
+    }
+    let begun = clock.uptime();
+    loop {
+        let passed = clock.uptime().saturating_sub(begun);
+        if passed >= lapse {
+            return Ok(());
+        }
+        progress(Progress::Watching { nodes: nodes.len(), left: lapse.saturating_sub(passed) });
+        clock.sleep(LOOK_EVERY.min(lapse.saturating_sub(passed))).await;
+        let now = Settings::read(source).await.map_err(Error::Source)?;
+        if now != *before {
+            return Err(Error::InUse(now.names_changed_since(before)));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What the two stores keep besides records: what goes along, and the gate of the target.
+//!
+//! | setting | |
+//! |---|---|
+//! | the hashing secret's state | copied as it is, and last: nodes start on a store that has it |
+//! | registrations of nodes | not copied: they are about the source |
+//! | the time that nodes last went by | copied, so that a target whose clock is behind is noticed; without the uptime of the machine that wrote it |
+//! | everything else | copied as it is |
+
+use super::Error;
+use crate::secrets::{self, Copying, Registered};
+use crate::time;
+use bytes::Bytes;
+use semel_core::id::CommandId;
+use semel_core::store::{self, Count, Setting, Store};
+use std::collections::BTreeMap;
+
+/// How often a setting whose answer is lost is looked after.
+const TRIES: u32 = 8;
+
+/// Every setting of a store, as it was read at once.
+#[derive(PartialEq, Eq)]
+pub(super) struct Settings(BTreeMap<String, Bytes>);
+
+impl Settings {
+    pub(super) async fn read(store: &dyn Store) -> Result<Self, store::Error> {
+        Ok(Self(store.settings().await?.into_iter().collect()))
+    }
+
+    fn secret(&self) -> Option<&Bytes> {
+        self.0.get(secrets::STATE)
+    }
+
+    /// Refuses a source without a hashing secret that nodes could go on with.
+    pub(super) fn check_source(&self) -> Result<(), Error> {
+        self.identity().map(drop)
+    }
+
+    /// The nodes that have not signed off.
+    pub(super) fn nodes(&self) -> Vec<Registered> {
+        self.0.iter().filter_map(|(name, value)| secrets::registered(name, value)).collect()
+    }
+
+    /// The nodes whose registrations differ from `before`; what else has changed where none does.
+    pub(super) fn names_changed_since(&self, before: &Self) -> Vec<String> {
+        let changed = self.0.iter().filter(|(name, value)| before.0.get(*name) != Some(*value));
+        let names: Vec<_> = changed.filter_map(|(name, value)| secrets::registered(name, value)).collect();
+        if names.is_empty() {
+            return vec!["a gateway that just stopped or wrote the time".to_owned()];
+        }
+        names.into_iter().map(|node| node.name).collect()
+    }
+
+    /// Which store this is, as it is now. Nodes that work on it change that: they write the time as they go.
+    fn identity(&self) -> Result<String, Error> {
+        let secret = secrets::state_id(self.secret().ok_or(Error::NothingToCopy)?).map_err(Error::Secret)?;
+        let time = self.0.get(time::MARK).map(|mark| String::from_utf8_lossy(mark)).unwrap_or_default();
+        Ok(format!("{secret} {time}"))
+    }
+}
+
+/// Puts the note into the target that keeps nodes away, and gives it back. Refuses a target that is not empty, unless the same note
+/// stands there already.
+pub(super) async fn close_gate(target: &dyn Store, source: &Settings) -> Result<Vec<u8>, Error> {
+    let gate = Copying { source: source.identity()? }.encode();
+    let there = Settings::read(target).await.map_err(Error::Target)?;
+    match there.secret() {
+        Some(secret) if **secret == *gate => return Ok(gate),
+        Some(secret) if Copying::decode(secret).is_some() => return Err(Error::OtherCopy),
+        Some(_) => return Err(Error::TargetUsed),
+        None => {}
+    }
+    let count = async |what| target.count(what, 1).await.map(|counted| counted.count).map_err(Error::Target);
+    if !there.0.is_empty() || count(Count::Records).await? > 0 || count(Count::Markers).await? > 0 {
+        return Err(Error::TargetUsed);
+    }
+    match set(target, secrets::STATE, None, &gate).await? {
+        Setting::Done => Ok(gate),
+        Setting::Refused(_) => Err(Error::TargetUsed),
+    }
+}
+
+/// Copies the settings, the secret last. From then on nodes can work on the target. Yields the names of those that were copied.
+pub(super) async fn open_gate(
+    target: &dyn Store,
+    source: &Settings,
+    gate: &[u8],
+) -> Result<Vec<String>, Error> {
+    let there = Settings::read(target).await.map_err(Error::Target)?;
+    let now = target.get(CommandId::from_bytes([0; 32])).await.map_err(Error::Target)?.now;
+    let mut copied = Vec::new();
+    for (name, value) in &source.0 {
+        if name == secrets::STATE || secrets::registered(name, value).is_some() {
+            continue;
+        }
+        let value = if name == time::MARK { time::carried_over(value, now) } else { value.to_vec() };
+        let stands = there.0.get(name).map(|value| &value[..]);
+        match set(target, name, stands, &value).await? {
+            Setting::Done => copied.push(name.clone()),
+            Setting::Refused(_) => return Err(Error::TargetUsed),
+        }
+    }
+    let secret = source.secret().ok_or(Error::NothingToCopy)?;
+    match set(target, secrets::STATE, Some(gate), secret).await? {
+        Setting::Done => copied.push(secrets::STATE.to_owned()),
+        Setting::Refused(_) => return Err(Error::TargetUsed),
+    }
+    Ok(copied)
+}
+
+/// Sets a setting. A lost answer is looked after.
+async fn set(target: &dyn Store, name: &str, expect: Option<&[u8]>, next: &[u8]) -> Result<Setting, Error> {
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        match target.set(name, expect, Some(next)).await {
+            // By this very write, whose answer was lost, or by another copy of the same source.
+            Ok(Setting::Refused(Some(stands))) if *stands == *next => return Ok(Setting::Done),
+            Err(error) if error.is_ambiguous() && tries > 0 => {}
+            set => return set.map_err(Error::Target),
+        }
+    }
+}

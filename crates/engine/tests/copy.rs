@@ -1,0 +1,357 @@
+//! Copying one store into another: what goes along, what is refused, and that no node starts on half a copy.
+
+use bytes::Bytes;
+use semel::copy::{Copy, Error, Progress, Report};
+use semel::core::classify::Ending;
+use semel::core::codec;
+use semel::core::fingerprint::Fingerprint;
+use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
+use semel::core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
+use semel::core::outcome::Outcome;
+use semel::core::policy::{Class, Policy};
+use semel::core::record::{Record, StateName, Token};
+use semel::core::store::{self, Change, Setting, Store, Written};
+use semel::core::time::Time;
+use semel::{BuildError, Clock, Engine, Sleep, Spawn, SystemRandom, Task, memory, secrets};
+use semel_testkit::faults::{Call, Fault, Faulty, Question};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
+const START: Time = Time::from_millis(1_800_000_000_000);
+
+/// Stands still until it is turned; a nap turns it.
+#[derive(Clone, Default)]
+struct Hands(Arc<Mutex<Duration>>);
+
+impl store::Clock for Hands {
+    fn now(&self) -> Time {
+        START + self.uptime()
+    }
+}
+
+impl Clock for Hands {
+    fn uptime(&self) -> Duration {
+        *self.0.lock().expect("not poisoned")
+    }
+
+    fn boot(&self) -> Option<String> {
+        Some("the boot of the source's machine".to_owned())
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        *self.0.lock().expect("not poisoned") += span;
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// An engine here does nothing by itself: naps end at once.
+struct Nowhere;
+
+impl Spawn for Nowhere {
+    fn spawn(&self, _: Task) {}
+}
+
+fn id(number: u64) -> CommandId {
+    let mut bytes = [0x5e; 32];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    CommandId::from_bytes(bytes)
+}
+
+fn stamp(now: Time) -> Stamp<'static> {
+    Stamp::new(now, "a node", "for the test")
+}
+
+/// The record of a command in `state`, with a history.
+fn record(number: u64, state: StateName) -> Record {
+    let command = Command {
+        id: id(number),
+        operation_id: OperationId::of(&id(number)),
+        key_hash: KeyHash::from_bytes([7; 32]),
+        caller_hash: CallerHash::from_bytes([8; 32]),
+        operation: "POST /charges".into(),
+        policy: Policy::new(Class::External).into(),
+        fingerprint: PAYLOAD,
+        payload: &PAYLOAD,
+        generation: 0,
+    };
+    let begin = if state == StateName::Claimed { Begin::Claimed } else { Begin::Processing };
+    let token = Token::from_random(u128::from(number) << 64 | 1);
+    let claim = match machine::decide(Found::Nothing, &command, Ticket { token, begin }, stamp(START)) {
+        Decision::Run(write) => write.next,
+        other => panic!("a command never seen is run: {other:?}"),
+    };
+    let outcome = Outcome::http(201, [("location", "/charges/7"), ("a", "1"), ("a", "2")], "\0\u{ff}paid");
+    let ending = match state {
+        StateName::Claimed | StateName::Processing => return claim,
+        StateName::Succeeded | StateName::Expired => Ending::Succeeded(outcome),
+        StateName::FailedReplayable => Ending::FailedReplayable(outcome),
+        StateName::FailedNotReplayable => Ending::NotApplied(Some(outcome)),
+        StateName::Unknown => Ending::InDoubt,
+    };
+    let ended = machine::finish(&claim, token, ending, stamp(START)).expect("the owner may finish").next;
+    match (state, ended.expires_at()) {
+        (StateName::Expired, Some(over)) => machine::expire(&ended, stamp(over)).expect("past its time").next,
+        _ => ended,
+    }
+}
+
+struct World {
+    hands: Hands,
+    source: Arc<memory::Store>,
+    target: Arc<memory::Store>,
+}
+
+impl World {
+    /// A source that a node has worked on, and signed off from, with records of every state and a marker.
+    async fn new() -> Self {
+        let hands = Hands::default();
+        let store = || Arc::new(memory::Store::with_clock(Arc::new(hands.clone())));
+        let world = Self { source: store(), target: store(), hands: hands.clone() };
+        let engine = world.engine(&world.source).await.expect("an engine");
+        engine.shutdown(Duration::from_secs(5)).await;
+        for number in 0..700 {
+            let state = StateName::ALL[usize::try_from(number % 7).expect("small")];
+            let record = record(number, state);
+            let written = world.source.write(id(number), Change::Insert(&record)).await.expect("an answer");
+            assert!(matches!(written, Written::Done { .. }));
+        }
+        let marker = world.source.write(id(7_000), Change::InsertMarker).await.expect("an answer");
+        assert!(matches!(marker, Written::Done { .. }));
+        world
+    }
+
+    async fn engine(&self, store: &Arc<memory::Store>) -> Result<Engine, BuildError> {
+        let builder = Engine::builder(Arc::clone(store) as Arc<dyn Store>).name("ada");
+        builder.on(Arc::new(self.hands.clone()), Arc::new(SystemRandom), Arc::new(Nowhere)).build().await
+    }
+
+    /// Why no node starts on the target.
+    async fn refusal(&self) -> BuildError {
+        self.engine(&self.target).await.err().expect("no node starts on half a copy")
+    }
+
+    async fn copy(&self) -> Result<Report, Error> {
+        self.copy_to(&*self.target).await
+    }
+
+    async fn copy_to(&self, target: &dyn Store) -> Result<Report, Error> {
+        self.copy_from_to(&*self.source, target).await
+    }
+
+    async fn copy_from_to(&self, source: &dyn Store, target: &dyn Store) -> Result<Report, Error> {
+        Copy { source, target, clock: &self.hands, nodes_have_ended: false }.run(&mut |_| {}).await
+    }
+}
+
+async fn setting(store: &dyn Store, name: &str) -> Option<Bytes> {
+    let settings = store.settings().await.expect("an answer");
+    settings.into_iter().find_map(|(known, value)| (known == name).then_some(value))
+}
+
+#[tokio::test]
+async fn every_state_and_every_byte_arrives() {
+    let world = World::new().await;
+    let report = world.copy().await.expect("copied");
+    assert_eq!((report.records_total(), report.markers, report.found_there), (700, 1, 0));
+    assert!(report.records.len() == 7 && report.records.values().all(|count| *count == 100), "{report:?}");
+    for number in 0..700 {
+        let there = world.target.get(id(number)).await.expect("an answer");
+        let entry = there.entry.expect("it is there").expect("it can be read");
+        let own = record(number, StateName::ALL[usize::try_from(number % 7).expect("small")]);
+        assert_eq!(codec::encode(&entry), codec::encode_record(&own), "{number}");
+    }
+    assert_eq!(
+        setting(&*world.target, "secrets").await.expect("copied"),
+        setting(&*world.source, "secrets").await.expect("made by the engine")
+    );
+    world.engine(&world.target).await.expect("a node starts on a complete copy");
+}
+
+/// A node that starts on the target must notice a clock that is behind the source's, and must not take its own uptime for that of
+/// the machine that wrote the source's time.
+#[tokio::test]
+async fn the_time_goes_along_without_the_uptime_it_was_measured_by() {
+    let world = World::new().await;
+    let before = setting(&*world.source, "clock").await.expect("the engine wrote it");
+    assert!(String::from_utf8_lossy(&before).contains("the boot of"), "{before:?}");
+    world.copy().await.expect("copied");
+    let json = |bytes: Bytes| -> serde_json::Value { serde_json::from_slice(&bytes).expect("JSON") };
+    let (before, after) = (json(before), json(setting(&*world.target, "clock").await.expect("copied")));
+    assert_eq!((&after["at_ms"], &after["now_ms"]), (&before["at_ms"], &before["now_ms"]));
+    assert_eq!((after.get("boot"), after["uptime_ms"].as_u64()), (None, Some(0)));
+    assert!(after["steady_since_ms"].is_u64(), "{after}");
+}
+
+#[tokio::test]
+async fn an_interrupted_copy_keeps_nodes_away_and_is_completed_by_another() {
+    let world = World::new().await;
+    let inserted = AtomicU64::new(0);
+    let plan = move |call: &Call| {
+        let breaks = call.question == Question::Insert && inserted.fetch_add(1, Ordering::SeqCst) >= 300;
+        if breaks { Fault::FailBefore } else { Fault::Pass }
+    };
+    let broken = Faulty::new(Arc::clone(&world.target) as Arc<dyn Store>, plan);
+    let failed = world.copy_to(&broken).await.expect_err("the target broke");
+    assert!(matches!(failed, Error::Target(_)) && !failed.is_refusal(), "{failed}");
+    let refused = world.refusal().await;
+    assert!(matches!(refused, BuildError::Secrets(secrets::Error::Copying)), "{refused}");
+    let report = world.copy().await.expect("completed");
+    assert_eq!((report.records_total(), report.found_there), (700, 300));
+    world.engine(&world.target).await.expect("a node starts now");
+    let again = world.copy().await.expect_err("it is a store of its own by now");
+    assert!(matches!(again, Error::TargetUsed), "{again}");
+}
+
+#[tokio::test]
+async fn lost_answers_are_looked_after() {
+    let world = World::new().await;
+    let plan = |call: &Call| {
+        if call.question.is_write() && call.number.is_multiple_of(3) { Fault::FailAfter } else { Fault::Pass }
+    };
+    let lossy = Faulty::new(Arc::clone(&world.target) as Arc<dyn Store>, plan);
+    let report = world.copy_to(&lossy).await.expect("copied");
+    assert_eq!((report.records_total(), report.markers), (700, 1));
+}
+
+#[tokio::test]
+async fn a_source_with_a_live_node_is_refused_and_one_with_a_killed_node_is_watched_first() {
+    let world = World::new().await;
+    let engine = world.engine(&world.source).await.expect("an engine");
+    // It gives a sign of life whenever somebody looks.
+    let (alive, beats) = (Arc::clone(&world.source), AtomicU64::new(0));
+    let plan = move |call: &Call| {
+        if call.question == Question::Settings && beats.fetch_add(1, Ordering::SeqCst) == 5 {
+            let beat = async {
+                let settings = alive.settings().await.expect("an answer");
+                let (name, value) =
+                    settings.iter().find(|(name, _)| name.starts_with("secrets.node.")).expect("registered");
+                let next = String::from_utf8_lossy(value).replace("\"beat\":", "\"beat\":1");
+                assert_eq!(
+                    alive.set(name, Some(value), Some(next.as_bytes())).await.expect("an answer"),
+                    Setting::Done
+                );
+            };
+            futures_util::future::FutureExt::now_or_never(beat).expect("a memory store answers at once");
+        }
+        Fault::Pass
+    };
+    let source = Faulty::new(Arc::clone(&world.source) as Arc<dyn Store>, plan);
+    let refused = world.copy_from_to(&source, &*world.target).await.expect_err("it is in use");
+    assert!(matches!(&refused, Error::InUse(nodes) if nodes == &["ada"]), "{refused}");
+    assert!(refused.is_refusal() && world.target.settings().await.expect("an answer").is_empty());
+    // It dies without a word.
+    drop(engine);
+    let (begun, mut watched) = (world.hands.uptime(), 0);
+    let copy =
+        Copy { source: &*world.source, target: &*world.target, clock: &world.hands, nodes_have_ended: false };
+    let copied =
+        copy.run(&mut |progress| watched += u32::from(matches!(progress, Progress::Watching { .. }))).await;
+    assert_eq!(copied.expect("copied").records_total(), 700);
+    assert!(
+        watched > 0 && world.hands.uptime() >= begun + Duration::from_secs(90),
+        "it was watched for its whole lapse"
+    );
+    let settings = world.target.settings().await.expect("an answer");
+    assert!(
+        settings.iter().all(|(name, _)| !name.starts_with("secrets.node.")),
+        "no node of the source works here"
+    );
+}
+
+#[tokio::test]
+async fn a_source_that_changes_meanwhile_is_noticed_before_any_node_can_start() {
+    let world = World::new().await;
+    let (alive, pages) = (Arc::clone(&world.source), AtomicU64::new(0));
+    let plan = move |call: &Call| {
+        if call.question == Question::Page && pages.fetch_add(1, Ordering::SeqCst) == 2 {
+            let joining = alive.set("secrets.node.0f", None, Some(b"{}"));
+            let joined = futures_util::future::FutureExt::now_or_never(joining).expect("at once");
+            assert_eq!(joined.expect("an answer"), Setting::Done);
+        }
+        Fault::Pass
+    };
+    let source = Faulty::new(Arc::clone(&world.source) as Arc<dyn Store>, plan);
+    let failed = world.copy_from_to(&source, &*world.target).await.expect_err("it was changed");
+    assert!(matches!(failed, Error::SourceChanged), "{failed}");
+    world.refusal().await;
+}
+
+#[tokio::test]
+async fn a_target_with_anything_of_its_own_is_refused_and_left_as_it_is() {
+    let world = World::new().await;
+    let stranger = record(9_000, StateName::Succeeded);
+    let written = world.target.write(id(9_000), Change::Insert(&stranger)).await.expect("an answer");
+    assert!(matches!(written, Written::Done { .. }));
+    assert!(matches!(world.copy().await, Err(Error::TargetUsed)));
+    assert!(world.target.settings().await.expect("an answer").is_empty());
+
+    let world = World::new().await;
+    drop(world.engine(&world.target).await.expect("an engine"));
+    assert!(matches!(world.copy().await, Err(Error::TargetUsed)));
+
+    let (world, other) = (World::new().await, World::new().await);
+    let broken = Faulty::new(Arc::clone(&world.target) as Arc<dyn Store>, |call: &Call| {
+        if call.question == Question::Insert { Fault::FailBefore } else { Fault::Pass }
+    });
+    world.copy_to(&broken).await.expect_err("it broke");
+    let refused = other.copy_to(&*world.target).await.expect_err("another source");
+    assert!(matches!(refused, Error::OtherCopy), "{refused}");
+    assert!(matches!(
+        world.copy_from_to(&*world.target, &*other.target).await,
+        Err(Error::Secret(secrets::Error::Copying))
+    ));
+}
+
+/// What is missing in the copy runs again, so that nothing may be left out.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_stops_the_copy() {
+    let world = World::new().await;
+    assert!(world.source.overwrite(id(30), vec![1, 2, 3]).expect("it stands there"));
+    let failed = world.copy().await.expect_err("one cannot be read");
+    let Error::Unreadable { operation_ids, .. } = &failed else { panic!("{failed}") };
+    assert_eq!(operation_ids, &[OperationId::of(&id(30))]);
+    world.refusal().await;
+}
+
+#[tokio::test]
+async fn what_differs_afterwards_is_found() {
+    let world = World::new().await;
+    let (altered, gets) = (Arc::clone(&world.target), AtomicU64::new(0));
+    let plan = move |call: &Call| {
+        // As soon as it is read back.
+        if call.question == Question::Get && gets.fetch_add(1, Ordering::SeqCst) == 0 {
+            let other = codec::encode_record(&record(500, StateName::Succeeded));
+            assert!(altered.overwrite(id(499), other).expect("it stands there"));
+        }
+        Fault::Pass
+    };
+    let target = Faulty::new(Arc::clone(&world.target) as Arc<dyn Store>, plan);
+    let failed = world.copy_to(&target).await.expect_err("it differs");
+    assert!(matches!(failed, Error::Differs(id_there) if id_there == OperationId::of(&id(499))), "{failed}");
+
+    let world = World::new().await;
+    let (altered, tallies) = (Arc::clone(&world.target), AtomicU64::new(0));
+    let plan = move |call: &Call| {
+        if call.question == Question::Get && tallies.fetch_add(1, Ordering::SeqCst) == 0 {
+            let own = record(9_000, StateName::Succeeded);
+            let adding = altered.write(id(9_000), Change::Insert(&own));
+            let added =
+                futures_util::future::FutureExt::now_or_never(adding).expect("at once").expect("an answer");
+            assert!(matches!(added, Written::Done { .. }));
+        }
+        Fault::Pass
+    };
+    let target = Faulty::new(Arc::clone(&world.target) as Arc<dyn Store>, plan);
+    let failed = world.copy_to(&target).await.expect_err("one too many");
+    assert!(matches!(failed, Error::Miscounted { source: 701, target: 702 }), "{failed}");
+}
+
+/// A store on which nobody has worked has no secret that its keys could be recognised by.
+#[tokio::test]
+async fn a_source_without_a_secret_is_refused() {
+    let world = World::new().await;
+    let empty = memory::Store::new();
+    assert!(matches!(world.copy_from_to(&empty, &*world.target).await, Err(Error::NothingToCopy)));
+}

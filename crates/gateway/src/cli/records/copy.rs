@@ -1,0 +1,200 @@
+//! `semel records copy`.
+//!
+//! What lives here: which two stores, what is shown meanwhile, and the exit code. What must never: how a record is copied.
+
+use super::super::stop::Stop;
+use crate::serve::say;
+use crate::stores::Url;
+use semel::copy::{Copy, Error, Progress, Report};
+use semel::core::store::{Inspection, Store};
+use semel::time::{ClockStatus, examine_clock};
+use semel::{Clock as _, ClockSettings, SystemClock};
+use serde_json::json;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 copied and verified; 1 failed, run it again; 2 the command line is wrong; 4 \
+                                     refused: a gateway works on the source, or the target is not empty";
+
+/// How often progress is shown: on a terminal, and in a file.
+const SHOWN_EVERY: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    /// The store with the records. It is opened for reading only
+    #[arg(long, value_name = "URL")]
+    from: Url,
+    /// The store to copy them to. It is created if it does not exist, and must not hold other records
+    #[arg(long, value_name = "URL")]
+    to: Url,
+    /// Do not wait to see whether gateways that did not sign off still run: you know that they have ended
+    #[arg(long)]
+    gateways_stopped: bool,
+}
+
+impl Args {
+    pub(super) async fn run(&self, is_json: bool) -> Result<(), Stop> {
+        let Self { from, to, gateways_stopped } = self;
+        for url in [from, to] {
+            if url.backend().is_in_process() {
+                return Err(Stop::usage(format!(
+                    "{url} ends with the process that opened it: it cannot be copied"
+                )));
+            }
+        }
+        if from == to {
+            return Err(Stop::usage("--from and --to name the same store"));
+        }
+        let source = source(from).await?;
+        let target = to.open().await?;
+        let copy = Copy {
+            source: &*source,
+            target: &*target,
+            clock: &SystemClock,
+            nodes_have_ended: *gateways_stopped,
+        };
+        let total = source.census().await.map(|census| census.states().map(|(_, count)| count).sum()).ok();
+        let mut shown = Shown::new(total);
+        let copied = copy.run(&mut |progress| shown.show(progress)).await;
+        shown.end();
+        let clock = if copied.is_ok() { clock_warning(&*target).await } else { None };
+        target.close().await;
+        let report = copied.map_err(|error| stop(&error))?;
+        if let Some(warning) = clock {
+            eprintln!("warning: {warning}");
+        }
+        say(&if is_json { document(self, &report) } else { lines(self, &report) });
+        Ok(())
+    }
+}
+
+/// The store with the records, if it is there and can be read as a whole.
+async fn source(url: &Url) -> Result<Box<dyn Inspection>, Stop> {
+    let unusable = |error: semel::core::store::Error| Stop::failed(format!("{url} cannot be read: {error}"));
+    if !url.exists().await.map_err(unusable)? {
+        return Err(Stop::failed(format!("{url} does not exist, or holds no records of Semel")));
+    }
+    let source = url.inspect().await.map_err(unusable)?;
+    let schema = source.schema().await.map_err(unusable)?;
+    if schema.have != schema.wanted {
+        return Err(Stop::failed(format!(
+            "{url} has schema {}, and this version copies schema {}: run semel schema apply --store {url} first",
+            schema.have, schema.wanted
+        )));
+    }
+    if source.is_replica().await.map_err(unusable)? {
+        return Err(Stop::refused(format!(
+            "{url} is answered by a standby, which may lag behind: name the server that takes writes"
+        )));
+    }
+    Ok(source)
+}
+
+fn stop(error: &Error) -> Stop {
+    match error {
+        Error::MayBeInUse(_) => Stop::refused(format!("{error}, and add --gateways-stopped")),
+        error if error.is_refusal() => Stop::refused(error.to_string()),
+        Error::Source(_) | Error::Target(_) => {
+            Stop::failed(format!("{error}. Run the same command again: it goes on where this one ended"))
+        }
+        error => Stop::failed(error.to_string()),
+    }
+}
+
+/// What gateways on the target will think of its clock, where that is worth knowing before they start.
+async fn clock_warning(target: &dyn Store) -> Option<String> {
+    match examine_clock(target, &SystemClock, &ClockSettings::default()).await {
+        Ok(ClockStatus::Untrusted(why)) => Some(format!(
+            "gateways will not trust the target's clock: {why}. Set it right, or confirm it with semel doctor --confirm-clock"
+        )),
+        _ => None,
+    }
+}
+
+fn document(arguments: &Args, report: &Report) -> String {
+    let records: serde_json::Map<_, _> =
+        report.records.iter().map(|(state, count)| (state.as_str().to_owned(), json!(count))).collect();
+    json!({
+        "from": arguments.from.to_string(),
+        "to": arguments.to.to_string(),
+        "records": records,
+        "recordsTotal": report.records_total(),
+        "markers": report.markers,
+        "copiedBefore": report.found_there,
+        "settings": report.settings,
+    })
+    .to_string()
+}
+
+fn lines(arguments: &Args, report: &Report) -> String {
+    let Args { from, to, .. } = arguments;
+    let mut lines = vec![format!("copied {from} to {to}")];
+    for (state, count) in &report.records {
+        lines.push(format!("  {:<22} {count:>10}", state.as_str()));
+    }
+    if report.markers > 0 {
+        lines.push(format!("  {:<22} {:>10}", "markers", report.markers));
+    }
+    lines.push(format!("  {:<22} {:>10}", "records", report.records_total()));
+    lines.push("every record was read back and compared".to_owned());
+    if report.found_there > 0 {
+        lines.push(format!("{} had been copied before, by a copy that was interrupted", report.found_there));
+    }
+    lines.push(format!(
+        "start gateways with --store {to} now, and none on {from} again: what they did there would not be known here"
+    ));
+    lines.join("\n")
+}
+
+/// What is shown on standard error meanwhile.
+struct Shown {
+    total: Option<u64>,
+    is_terminal: bool,
+    last: Option<Duration>,
+    stage: u8,
+}
+
+impl Shown {
+    fn new(total: Option<u64>) -> Self {
+        Self { total, is_terminal: std::io::stderr().is_terminal(), last: None, stage: 0 }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let now = SystemClock.uptime();
+        let of = self.total.map_or(String::new(), |total| format!(" of about {total}"));
+        let (stage, text) = match progress {
+            Progress::Watching { nodes, left } => {
+                let nodes = if nodes == 1 { "1 gateway".to_owned() } else { format!("{nodes} gateways") };
+                let left = left.as_secs();
+                (
+                    1,
+                    format!(
+                        "{nodes} did not sign off from the source: watching for signs of life, {left} s at most"
+                    ),
+                )
+            }
+            Progress::Copied(count) => (2, format!("copied {count}{of}")),
+            Progress::Verified(count) => (3, format!("verified {count}{of}")),
+        };
+        let every = SHOWN_EVERY[usize::from(!self.is_terminal)];
+        let is_due = self.last.is_none_or(|last| now.saturating_sub(last) >= every);
+        if stage == self.stage && !is_due {
+            return;
+        }
+        let begins = stage != self.stage && self.stage != 0;
+        (self.stage, self.last) = (stage, Some(now));
+        let mut err = std::io::stderr().lock();
+        // A terminal's line is written over; nobody reads on whether that works.
+        let _ = if self.is_terminal {
+            write!(err, "{}\r\x1b[K{text}", if begins { "\n" } else { "" }).and_then(|()| err.flush())
+        } else {
+            writeln!(err, "{text}")
+        };
+    }
+
+    fn end(&self) {
+        if self.is_terminal && self.stage != 0 {
+            eprintln!();
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! How long each of the store's calls takes.
+//!
+//! What lives here: the calls, each timed a few times. What must never: a write that nobody asked for, or one to a record that is
+//! somebody's.
+
+use super::{Ask, Finding, Report};
+use crate::stores::Url;
+use semel::core::fingerprint::Fingerprint;
+use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
+use semel::core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket, Unchanged};
+use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::record::{Record, Token};
+use semel::core::store::{Change, Count, Error, Filter, Setting, Store, Written};
+use semel::core::time::Time;
+use semel::{Clock as _, Random as _, SystemClock, SystemRandom};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How often each call is made.
+const SAMPLES: usize = 7;
+/// After so long, the next sample of the same call is left out.
+const ENOUGH: Duration = Duration::from_secs(2);
+/// The operation of the record that writes are measured on, and the setting.
+const OPERATION: &str = "(doctor)";
+const SETTING: &str = "doctor";
+/// Should this process be killed in the middle, the record is gone soon after: nothing began under it.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// How long a call takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Latency {
+    /// Which call.
+    pub call: &'static str,
+    /// Half of the samples took no longer, in microseconds.
+    pub median_us: u64,
+    /// The slowest sample, in microseconds.
+    pub slowest_us: u64,
+}
+
+/// A call that was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NotMeasured {
+    /// Which calls.
+    pub calls: String,
+    /// Why.
+    pub why: String,
+}
+
+const WRITES: &str = "claim, swap, remove, set";
+
+pub(super) async fn measure(
+    url: &Url,
+    look: &dyn Store,
+    ask: &Ask,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) {
+    reads(look, report).await;
+    if ask.measures_writes {
+        let measured = match url.open().await {
+            Ok(store) => {
+                let measured = writes(&*store, report).await;
+                store.close().await;
+                measured
+            }
+            Err(why) => Err(why),
+        };
+        if let Err(why) = measured {
+            report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why });
+        }
+    } else {
+        let why = "a look changes nothing; --measure-writes measures them on a record of its own".to_owned();
+        report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why });
+        return;
+    }
+    if let Some(first) = report.not_measured.first() {
+        found.push(Finding::warning(
+            "latency-unverified",
+            format!("how long {} take could not be measured: {}", first.calls, first.why),
+            "look again as a role that may write, at a server that takes writes",
+        ));
+    }
+}
+
+async fn reads(look: &dyn Store, report: &mut Report) {
+    let (id, all) = (CommandId::from_bytes([0; 32]), Filter::default());
+    let operation_id = OperationId::of(&id);
+    let timed = [
+        ("read", timed(async || look.get(id).await.map(drop)).await),
+        ("find", timed(async || look.find(operation_id).await.map(drop)).await),
+        ("page", timed(async || look.page(&all, None, 1).await.map(drop)).await),
+        ("due", timed(async || look.due(None, 1).await.map(drop)).await),
+        ("markers", timed(async || look.markers(None, 1).await.map(drop)).await),
+        ("count", timed(async || look.count(Count::Records, 1_000).await.map(drop)).await),
+        ("settings", timed(async || look.settings().await.map(drop)).await),
+    ];
+    for (call, timed) in timed {
+        match timed {
+            Ok(samples) => report.latency.push(told(call, samples)),
+            Err(error) => {
+                report.not_measured.push(NotMeasured { calls: call.to_owned(), why: error.to_string() });
+            }
+        }
+    }
+}
+
+/// How long each of a few calls took.
+async fn timed(mut call: impl AsyncFnMut() -> Result<(), Error>) -> Result<Vec<Duration>, Error> {
+    let begun = SystemClock.uptime();
+    let mut samples = Vec::with_capacity(SAMPLES);
+    while samples.is_empty() || samples.len() < SAMPLES && SystemClock.uptime().saturating_sub(begun) < ENOUGH
+    {
+        let asked = SystemClock.uptime();
+        call().await?;
+        samples.push(SystemClock.uptime().saturating_sub(asked));
+    }
+    Ok(samples)
+}
+
+fn told(call: &'static str, mut samples: Vec<Duration>) -> Latency {
+    samples.sort_unstable();
+    let micros =
+        |span: Option<&Duration>| span.map_or(0, |span| u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+    Latency { call, median_us: micros(samples.get(samples.len() / 2)), slowest_us: micros(samples.last()) }
+}
+
+/// Measures writes on a record and a setting that nobody else knows, and removes both.
+async fn writes(store: &dyn Store, report: &mut Report) -> Result<(), String> {
+    let mut id = [0; 32];
+    id[..16].copy_from_slice(&SystemRandom.bits().to_be_bytes());
+    id[16..].copy_from_slice(&SystemRandom.bits().to_be_bytes());
+    let id = CommandId::from_bytes(id);
+    let now = store.get(id).await.map_err(|error| error.to_string())?.now;
+    let mut stands = None;
+    let measured = records(store, id, now, &mut stands, report).await;
+    if let Some(record) = &stands {
+        // As good as it goes: a sweeper removes it soon after its lease otherwise.
+        let _ = store.write(id, Change::Remove(Unchanged::of(record))).await;
+    }
+    measured?;
+    settings(store, report).await
+}
+
+async fn records(
+    store: &dyn Store,
+    id: CommandId,
+    now: Time,
+    stands: &mut Option<Record>,
+    report: &mut Report,
+) -> Result<(), String> {
+    let (mut claims, mut swaps, mut removals) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..SAMPLES {
+        let first = claim(id, now)?;
+        *stands = Some(first.clone());
+        claims.push(write(store, id, Change::Insert(&first)).await?);
+        let renewed = machine::renew(&first, first.token(), now).map_err(|refusal| format!("{refusal:?}"))?;
+        swaps.push(write(store, id, Change::from(&renewed)).await?);
+        *stands = Some(renewed.next.clone());
+        removals.push(write(store, id, Change::Remove(Unchanged::of(&renewed.next))).await?);
+        *stands = None;
+    }
+    report.latency.extend([told("claim", claims), told("swap", swaps), told("remove", removals)]);
+    Ok(())
+}
+
+async fn write(store: &dyn Store, id: CommandId, change: Change<&Record>) -> Result<Duration, String> {
+    let asked = SystemClock.uptime();
+    match store.write(id, change).await {
+        Ok(Written::Done { .. }) => Ok(SystemClock.uptime().saturating_sub(asked)),
+        Ok(Written::Refused(_)) => Err("somebody else changed the record that was measured on".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A claim under which nothing is ever begun.
+fn claim(id: CommandId, now: Time) -> Result<Record, String> {
+    let policy = Policy::new(Class::Local).with(|policy| {
+        policy.lease = LEASE;
+        policy.after_expiry = AfterExpiry::RunAsNew;
+    });
+    let fingerprint = Fingerprint::from_bytes([0; 32]);
+    let command = Command {
+        id,
+        operation_id: OperationId::of(&id),
+        key_hash: KeyHash::from_bytes([0; 32]),
+        caller_hash: CallerHash::from_bytes([0; 32]),
+        operation: OPERATION.into(),
+        policy: policy.map_err(|error| error.to_string())?.into(),
+        fingerprint,
+        payload: &fingerprint,
+        generation: 0,
+    };
+    let ticket = Ticket { token: Token::from_random(SystemRandom.bits()), begin: Begin::Claimed };
+    let stamp = Stamp::new(now, OPERATION, "measured");
+    match machine::decide(Found::Nothing, &command, ticket, stamp) {
+        Decision::Run(write) => Ok(write.next),
+        _ => Err("the clock does not allow a claim".to_owned()),
+    }
+}
+
+async fn settings(store: &dyn Store, report: &mut Report) -> Result<(), String> {
+    let (mut samples, value) = (Vec::new(), &b"measured"[..]);
+    // One that was killed in the middle may have left it.
+    let _ = store.set(SETTING, Some(value), None).await;
+    for _ in 0..SAMPLES {
+        for (expect, next) in [(None, Some(value)), (Some(value), None)] {
+            let asked = SystemClock.uptime();
+            match store.set(SETTING, expect, next).await {
+                Ok(Setting::Done) => samples.push(SystemClock.uptime().saturating_sub(asked)),
+                Ok(Setting::Refused(_)) => return Err("somebody else measures at the same time".to_owned()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+    report.latency.push(told("set", samples));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_and_the_slowest_are_told() {
+        let millis = Duration::from_millis;
+        let told = told("read", vec![millis(9), millis(1), millis(2)]);
+        assert_eq!(told, Latency { call: "read", median_us: 2_000, slowest_us: 9_000 });
+    }
+
+    #[test]
+    fn nothing_is_begun_under_the_record_that_is_measured_on() {
+        let now = Time::from_millis(1_800_000_000_000);
+        let record = claim(CommandId::from_bytes([7; 32]), now).expect("a claim");
+        let dead = Stamp::new(now + LEASE + LEASE, "a sweeper", "swept");
+        let lapsed = machine::lapse(&record, dead).expect("its lease is dead").next;
+        assert_eq!(
+            lapsed.state_name().as_str(),
+            "FAILED_NOT_REPLAYABLE",
+            "nobody is asked what became of it"
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! By how much the server's clock differs from this machine's.
+
+use super::records::rough;
+use super::{Finding, Report};
+use semel::core::id::CommandId;
+use semel::core::store::{Clock as _, ClockSource, Error, Store};
+use semel::{Clock as _, ClockSettings, SystemClock};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How often the server is asked. The quickest answer tells most.
+const ASKED: usize = 5;
+
+/// A difference between two clocks, known as well as the answer was quick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClockDifference {
+    /// By how many milliseconds the server's clock is ahead of this machine's; negative where it is behind.
+    pub ahead_ms: i64,
+    /// By how many milliseconds that may be off: half of the round trip, and what is lost by whole milliseconds.
+    pub uncertainty_ms: u64,
+}
+
+/// Compares the clocks where the store goes by a server's. Whoever shares this machine's clock has none to compare with.
+pub(super) async fn compare(
+    store: &dyn Store,
+    settings: &ClockSettings,
+    report: &mut Report,
+    found: &mut Vec<Finding>,
+) -> Result<(), Error> {
+    if store.capabilities().clock != ClockSource::One {
+        return Ok(());
+    }
+    let mut best: Option<ClockDifference> = None;
+    for _ in 0..ASKED {
+        let (asked, here) = (SystemClock.uptime(), SystemClock.now().as_millis());
+        let there = store.get(CommandId::from_bytes([0; 32])).await?.now.as_millis();
+        let difference = difference(here, there, SystemClock.uptime().saturating_sub(asked));
+        if best.is_none_or(|best| difference.uncertainty_ms < best.uncertainty_ms) {
+            best = Some(difference);
+        }
+    }
+    report.clock = best;
+    let Some(ClockDifference { ahead_ms, uncertainty_ms }) = best else { return Ok(()) };
+    let apart = Duration::from_millis(ahead_ms.unsigned_abs().saturating_sub(uncertainty_ms));
+    // What the clocks of gateways may differ by; leases are judged elsewhere, by the server's clock alone.
+    let ClockSettings { skew: allowed, .. } = settings;
+    if apart > *allowed {
+        let which = if ahead_ms < 0 { "behind" } else { "ahead of" };
+        found.push(Finding::warning(
+            "clock-difference",
+            format!(
+                "the server's clock is {} {which} this machine's: leases and retention go by the server's, and the times in \
+                 this machine's logs do not fit those of records",
+                rough(apart)
+            ),
+            "synchronise both machines with a time server",
+        ));
+    }
+    Ok(())
+}
+
+/// The server read its clock somewhere between question and answer.
+fn difference(here_ms: u64, there_ms: u64, round_trip: Duration) -> ClockDifference {
+    let half = u64::try_from(round_trip.as_micros().div_ceil(2_000)).unwrap_or(u64::MAX);
+    let middle = i128::from(here_ms) + i128::from(half);
+    let ahead = i128::from(there_ms) - middle;
+    let ahead_ms = i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX });
+    ClockDifference { ahead_ms, uncertainty_ms: half.saturating_add(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_known_to_within_half_a_round_trip() {
+        let told = difference(1_000, 1_050, Duration::from_millis(100));
+        assert_eq!(told, ClockDifference { ahead_ms: 0, uncertainty_ms: 51 });
+        let told = difference(100_000, 90_000, Duration::from_micros(300));
+        assert_eq!(told, ClockDifference { ahead_ms: -10_001, uncertainty_ms: 2 });
+        let told = difference(0, u64::MAX, Duration::ZERO);
+        assert_eq!(told, ClockDifference { ahead_ms: i64::MAX, uncertainty_ms: 1 });
+    }
+}

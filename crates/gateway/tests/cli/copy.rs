@@ -1,0 +1,164 @@
+//! Moving from one store to another.
+
+use crate::database::Database;
+use crate::upstream::Upstream;
+use crate::world::{Gateway, Scratch, World, command, key, post, semel, until};
+use semel::core::fingerprint::Fingerprint;
+use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
+use semel::core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
+use semel::core::policy::{Class, Policy};
+use semel::core::record::{Record, Token};
+use semel::core::store::{Change, Store as _, Written};
+use semel::core::time::Time;
+use std::process::Stdio;
+
+fn copy(from: &str, to: &str, more: &[&str]) -> crate::world::Ran {
+    semel(&[&["records", "copy", "--from", from, "--to", to], more].concat())
+}
+
+fn gateway(store: &str, upstream: &Upstream) -> Gateway {
+    Gateway::start(&["--store", store, "--upstream", &format!("http://{}", upstream.address)])
+}
+
+/// A record that nobody works on any more.
+fn record(number: u64) -> (CommandId, Record) {
+    static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
+    let mut id = [0x5e; 32];
+    id[..8].copy_from_slice(&number.to_be_bytes());
+    let id = CommandId::from_bytes(id);
+    let command = Command {
+        id,
+        operation_id: OperationId::of(&id),
+        key_hash: KeyHash::from_bytes([7; 32]),
+        caller_hash: CallerHash::from_bytes([8; 32]),
+        operation: "POST /charges".into(),
+        policy: Policy::new(Class::External).into(),
+        fingerprint: PAYLOAD,
+        payload: &PAYLOAD,
+        generation: 0,
+    };
+    let ticket = Ticket { token: Token::from_random(u128::from(number) + 1), begin: Begin::Processing };
+    let stamp = Stamp::new(Time::from_millis(1_790_000_000_000), "a node", "");
+    match machine::decide(Found::Nothing, &command, ticket, stamp) {
+        Decision::Run(write) => (id, write.next),
+        other => panic!("a command never seen is run: {other:?}"),
+    }
+}
+
+/// Puts so many records into a file.
+fn fill(scratch: &Scratch, count: u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let store = semel_sql::sqlite::Store::open(scratch.file(), semel_sql::sqlite::Options::default())
+            .expect("opened");
+        for first in (0..count).step_by(500) {
+            let records: Vec<_> = (first..count.min(first + 500)).map(record).collect();
+            let writes = records.iter().map(|(id, record)| store.write(*id, Change::Insert(record)));
+            for written in futures_util::future::join_all(writes).await {
+                assert!(matches!(written.expect("an answer"), Written::Done { .. }));
+            }
+        }
+        store.close().await;
+    });
+}
+
+/// There and back again: what a gateway stored in a file is replayed by one on PostgreSQL, and then by one on another file.
+#[test]
+fn outcomes_are_replayed_after_a_move_to_postgresql_and_back() {
+    let Some(database) = Database::start("cli-copy") else { return };
+    let mut world = World::new();
+    let first = world.post("/charges", Some(&key(1)), "{}");
+    assert_eq!(first.status, 201);
+    assert_eq!(world.post("/busy", Some(&key(2)), "{}").status, 429);
+    assert_ne!(world.post("/doubt", Some(&key(3)), "{}").status, 201);
+    let (file, server) = (world.scratch.store(), database.store());
+
+    let refused = copy(&file, &server, &[]).exits(4);
+    assert!(refused.err.contains("the source is in use by"), "{refused:?}");
+    world.gateway.kill();
+    let copied = copy(&file, &server, &["--gateways-stopped", "--json"]).exits(0).json();
+    assert_eq!((&copied["recordsTotal"], &copied["copiedBefore"]), (&3.into(), &0.into()), "{copied}");
+    assert_eq!(copied["records"]["UNKNOWN"], 1, "{copied}");
+
+    let calls = world.upstream.calls();
+    let mut moved = gateway(&server, &world.upstream);
+    let replayed = post(moved.address, "/charges", Some(&key(1)), "{}");
+    assert_eq!((replayed.status, &replayed.body), (201, &first.body));
+    assert_eq!((replayed.header("idempotency-replayed"), replayed.id()), (Some("true"), first.id()));
+    assert_eq!(world.upstream.calls(), calls, "nothing was charged again");
+    assert_eq!(post(moved.address, "/charges", Some(&key(4)), "{}").status, 201);
+    moved.kill();
+
+    let again = copy(&file, &server, &["--gateways-stopped"]).exits(4);
+    assert!(again.err.contains("Choose an empty one"), "{again:?}");
+    let back = Scratch::new();
+    let told = copy(&server, &back.store(), &["--gateways-stopped"]).exits(0);
+    assert!(told.out.contains("every record was read back and compared"), "{told:?}");
+    let calls = world.upstream.calls();
+    let returned = gateway(&back.store(), &world.upstream);
+    for (number, body) in [(1, Some(&first.body)), (4, None)] {
+        let replayed = post(returned.address, "/charges", Some(&key(number)), "{}");
+        assert_eq!(replayed.header("idempotency-replayed"), Some("true"), "{replayed:?}");
+        assert!(body.is_none_or(|body| *body == replayed.body), "{replayed:?}");
+    }
+    assert_eq!(world.upstream.calls(), calls, "nothing was charged again");
+}
+
+#[test]
+fn a_copy_that_was_killed_is_completed_by_the_next() {
+    let Some(database) = Database::start("cli-copy-kill") else { return };
+    let mut world = World::new();
+    assert_eq!(world.post("/charges", Some(&key(1)), "{}").status, 201);
+    world.gateway.kill();
+    fill(&world.scratch, 12_000);
+    let before = std::fs::read(world.scratch.file()).expect("read");
+    let (file, server) = (world.scratch.store(), database.store());
+    let arguments = ["records", "copy", "--from", &file, "--to", &server, "--gateways-stopped"];
+    let mut child =
+        command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("semel starts");
+    let count = || {
+        database
+            .server
+            .try_sql("SELECT count(*) FROM semel.records")
+            .map_or(0, |text| text.trim().parse().unwrap_or(0))
+    };
+    until(|| count() > 300);
+    child.kill().expect("killed");
+    child.wait().expect("it is dead");
+    let half: u64 = count();
+    assert!(half < 12_001, "it was killed in the middle: {half}");
+
+    let refused =
+        semel(&["serve", "--store", &server, "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0"])
+            .exits(1);
+    assert!(refused.err.contains("unfinished copy"), "{refused:?}");
+    let found = semel(&["doctor", "--json", "--quick", "--store", &server]).exits(1);
+    assert!(found.out.contains("copy-unfinished"), "{found:?}");
+    let other = Scratch::new();
+    semel(&["schema", "apply", "--store", &other.store()]).exits(0);
+    let refused = copy(&other.store(), &server, &[]).exits(4);
+    assert!(refused.err.contains("nothing to copy"), "{refused:?}");
+
+    let done = copy(&file, &server, &["--gateways-stopped", "--json"]).exits(0).json();
+    assert_eq!(done["recordsTotal"], 12_001, "{done}");
+    assert!(done["copiedBefore"].as_u64().is_some_and(|count| count >= half), "{done}");
+    assert_eq!(count(), 12_001);
+    assert_eq!(std::fs::read(world.scratch.file()).expect("read"), before, "the source is only read");
+    let verified = semel(&["doctor", "--json", "--store", &server]);
+    assert!(
+        !verified.out.contains("file-damaged") && !verified.out.contains("copy-unfinished"),
+        "{verified:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_copied_is_refused_in_plain_words() {
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    let (store, target) = (scratch.store(), other.store());
+    assert!(copy(&store, &target, &[]).exits(1).err.contains("does not exist"));
+    assert!(!scratch.file().exists() && !other.file().exists(), "nothing was created");
+    assert!(copy("memory:", &target, &[]).exits(2).err.contains("cannot be copied"));
+    assert!(copy(&store, &store, &[]).exits(2).err.contains("same store"));
+    assert!(copy(&store, &target, &["--store", &store]).exits(2).err.contains("--from and --to"));
+    semel(&["records", "copy", "--from", &store]).exits(2);
+}

@@ -1,0 +1,43 @@
+//! A PostgreSQL of a test's own.
+
+use crate::world::{Ran, run};
+use semel_test_support::{PostgresServer, ScratchDir};
+use std::io::Write as _;
+use std::process::Stdio;
+
+/// A server that ends with the test.
+pub(crate) struct Database {
+    pub(crate) server: PostgresServer,
+    _folder: ScratchDir,
+}
+
+impl Database {
+    /// `None` where PostgreSQL is not installed: the test is left out.
+    pub(crate) fn start(name: &str) -> Option<Self> {
+        if !PostgresServer::is_installed() {
+            return None;
+        }
+        let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), name);
+        let server = PostgresServer::start(folder.join("data"));
+        Some(Self { server, _folder: folder })
+    }
+
+    pub(crate) fn store(&self) -> String {
+        self.server.url()
+    }
+
+    /// Has `psql` run statements as the superuser, or as another role.
+    pub(crate) fn psql(&self, role: &str, statements: &str) -> Ran {
+        let mut command = self.server.psql(self.server.port());
+        let mut script = std::env::temp_dir();
+        script.push(format!("semel-cli-{}-{role}.sql", std::process::id()));
+        let text = format!("SET SESSION AUTHORIZATION {role};\n{statements}");
+        std::fs::File::create(&script)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .expect("a script");
+        command.stdin(Stdio::from(std::fs::File::open(&script).expect("the script")));
+        let ran = run(command);
+        std::fs::remove_file(script).expect("removed");
+        ran
+    }
+}
