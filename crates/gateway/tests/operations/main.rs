@@ -8,6 +8,9 @@ mod packaging;
 mod prometheus;
 mod rules;
 mod schemathesis;
+#[path = "../gateway/store.rs"]
+#[expect(dead_code, reason = "shared with tests that lock it or look into it")]
+mod store;
 #[path = "../clients/tools.rs"]
 #[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]
 mod tools;

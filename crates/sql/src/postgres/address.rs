@@ -366,7 +366,9 @@ mod tests {
     #[test]
     fn a_parameter_that_is_given_twice_is_refused() {
         assert_eq!(refusal("//semel@h/d?schema=a&schema=b"), "the postgres URL has `schema` twice");
-        assert!(refusal("//semel@h/d?connect_timeout=1&connect_timeout=2").contains("`connect_timeout` twice"));
+        assert!(
+            refusal("//semel@h/d?connect_timeout=1&connect_timeout=2").contains("`connect_timeout` twice")
+        );
     }
 
     #[test]
