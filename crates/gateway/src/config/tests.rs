@@ -323,7 +323,7 @@ fn what_a_gateway_cannot_promise_is_told() {
     one_mistake("[defaults]\nmismatch_status = 400\n", "2:1", &["write 422 or 409"]);
     one_mistake("[quotas]\nnew_per_caller = \"100\"\n", "2:18", &["`100` is no rate", "\"100/1m\""]);
     one_mistake("[quotas]\naddress_window = \"1s\"\n", "2:1", &["at least one minute"]);
-    one_mistake("[store]\nurl = \"semel.db\"\n", "2:7", &["names no store", "sqlite:PATH"]);
+    one_mistake("[store]\nurl = \"semel.db\"\n", "2:7", &["begins with its kind and a colon", "sqlite:PATH"]);
     one_mistake(
         "[upstream]\nurl = \"localhost:3000\"\n",
         "2:7",

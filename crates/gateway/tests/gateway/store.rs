@@ -26,6 +26,7 @@ impl TestStore {
     }
 
     /// Keeps everybody from writing to it until the lock is released.
+    #[expect(clippy::unused_async, reason = "on a server it takes a round trip")]
     pub(crate) async fn lock(&self) -> Lock {
         let connection = rusqlite::Connection::open(&self.file).expect("the same file");
         connection.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
@@ -36,6 +37,7 @@ impl TestStore {
 pub(crate) struct Lock(rusqlite::Connection);
 
 impl Lock {
+    #[expect(clippy::unused_async, reason = "on a server it takes a round trip")]
     pub(crate) async fn release(self) {
         self.0.execute_batch("ROLLBACK").expect("the end of it");
     }

@@ -105,7 +105,9 @@ impl Writer {
             }
             Err(fault) => {
                 if fault.kind == Kind::Ambiguous {
-                    batch.iter().for_each(|job| self.shared.doubts.add(job.operation_id));
+                    for job in &batch {
+                        self.shared.doubts.add(job.operation_id);
+                    }
                 }
                 Err((batch, fault))
             }
