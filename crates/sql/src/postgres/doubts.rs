@@ -53,6 +53,31 @@ impl Doubts {
     }
 }
 
+/// A write that was handed over and not answered yet. If its caller goes away, or nobody is left to answer, it is in doubt.
+pub(super) struct Unanswered<'a> {
+    doubts: Option<&'a Doubts>,
+    id: OperationId,
+}
+
+impl<'a> Unanswered<'a> {
+    pub(super) fn of(doubts: &'a Doubts, id: OperationId) -> Self {
+        Self { doubts: Some(doubts), id }
+    }
+
+    /// It was answered. Whoever answered has said whether it is in doubt.
+    pub(super) fn is_over(mut self) {
+        self.doubts = None;
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(doubts) = self.doubts {
+            doubts.add(self.id);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

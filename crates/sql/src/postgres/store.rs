@@ -1,5 +1,6 @@
 //! The store's calls.
 
+use super::doubts::Unanswered;
 use super::job::{Answer, Job};
 use super::{ENTRY_BYTES_MAX, Store, hazards, reader};
 use crate::columns;
@@ -44,12 +45,12 @@ impl store::Store for Store {
             let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
             let (job, answer) = Job::new(id, change);
             self.shared.queue.push(job)?;
+            let unanswered = Unanswered::of(&self.shared.doubts, OperationId::of(&id));
             // A writer that ended in the middle: whether its statement was committed is not known.
-            let lost = |_| {
-                self.shared.doubts.add(OperationId::of(&id));
-                Error::new(Kind::Ambiguous, "waiting for a write to PostgreSQL")
-            };
-            match answer.await.map_err(lost)?? {
+            let lost = |_| Error::new(Kind::Ambiguous, "waiting for a write to PostgreSQL");
+            let answer = answer.await.map_err(lost)?;
+            unanswered.is_over();
+            match answer? {
                 Answer::Written(written) => Ok(written),
                 Answer::RefusedByLargeEntry => self.reader.get(id).await.map(Written::Refused),
             }

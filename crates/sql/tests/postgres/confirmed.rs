@@ -20,7 +20,7 @@ async fn a_write_that_its_standby_may_lack_is_shown_only_once_a_commit_has_reach
         server.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
         server.sql("SELECT pg_reload_conf()");
     };
-    let (first, second) = (claimed(1), claimed(2));
+    let (first, second, third) = (claimed(1), claimed(2), claimed(3));
     waits_for("nobody");
     let writing = tokio::spawn({
         let (store, first) = (Arc::clone(&store), first.clone());
@@ -45,6 +45,12 @@ async fn a_write_that_its_standby_may_lack_is_shown_only_once_a_commit_has_reach
     let again =
         store.write(id(1), Change::Insert(&first)).await.expect_err("what refuses it is not confirmed");
     assert_eq!(again.kind(), Kind::Ambiguous);
+    // A caller that did not wait for the answer cannot know any better.
+    let impatient =
+        tokio::time::timeout(Duration::from_millis(300), store.write(id(3), Change::Insert(&third))).await;
+    assert!(impatient.is_err(), "the server waits: {impatient:?}");
+    // Before anybody has heard what became of it.
+    assert_eq!(store.get(id(3)).await.map_err(|error| error.kind()), Err(Kind::Unavailable));
     waits_for("");
     let read = until(async || store.get(id(1)).await.ok()).await;
     assert_eq!(read.record(), Some(&first));
