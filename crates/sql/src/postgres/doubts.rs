@@ -65,7 +65,7 @@ impl<'a> Unanswered<'a> {
     }
 
     /// It was answered. Whoever answered has said whether it is in doubt.
-    pub(super) fn is_over(mut self) {
+    pub(super) fn answered(mut self) {
         self.doubts = None;
     }
 }

@@ -49,7 +49,7 @@ impl store::Store for Store {
             // A writer that ended in the middle: whether its statement was committed is not known.
             let lost = |_| Error::new(Kind::Ambiguous, "waiting for a write to PostgreSQL");
             let answer = answer.await.map_err(lost)?;
-            unanswered.is_over();
+            unanswered.answered();
             match answer? {
                 Answer::Written(written) => Ok(written),
                 Answer::RefusedByLargeEntry => self.reader.get(id).await.map(Written::Refused),
