@@ -89,3 +89,8 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let result = work();
     (result, Cost { bytes_max: PEAK.get() - before, calls: CALLS.get() - calls })
 }
+
+/// How many bytes this thread has allocated and not freed. Only the difference of two such numbers says anything.
+pub fn held_bytes() -> usize {
+    NOW.get()
+}

@@ -163,13 +163,54 @@ fn a_bomb_takes_the_limit_and_a_constant() {
         ("zstd", zstd),
     ] {
         let codings = [coding.as_bytes()];
-        let request = Request { content_encoding: &codings, ..Request::new("POST", "x", "/x", &bomb) };
-        let limits = Limits { decoded_body_bytes_max: LIMIT };
-        let (result, Cost { bytes_max: peak, .. }) =
-            measure(|| request.fingerprint(&Selection::default(), &limits));
-        println!("{coding:8} {:>7} bytes of bomb: {:.1} MiB", bomb.len(), peak as f64 / f64::from(1 << 20));
-        assert!(result.is_err());
-        let decoder = if coding.len() < 4 || coding == "zstd" { DECODER } else { 1 << 20 };
-        assert!(peak <= LIMIT + LIMIT / 4 + decoder, "{coding}: {peak}");
+        for (content_type, held) in [("application/json", LIMIT + LIMIT / 4), ("image/png", 0)] {
+            let content_type = [content_type.as_bytes()];
+            let request = Request {
+                content_encoding: &codings,
+                content_type: &content_type,
+                ..Request::new("POST", "x", "/x", &bomb)
+            };
+            let limits = Limits { decoded_body_bytes_max: LIMIT };
+            let (result, Cost { bytes_max: peak, .. }) =
+                measure(|| request.fingerprint(&Selection::default(), &limits));
+            println!(
+                "{coding:8} {:>7} bytes of bomb: {:.1} MiB",
+                bomb.len(),
+                peak as f64 / f64::from(1 << 20)
+            );
+            assert!(result.is_err());
+            let decoder = if coding.len() < 4 || coding == "zstd" { DECODER } else { 1 << 20 };
+            assert!(peak <= held + decoder, "{coding}: {peak}");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_counts_byte_by_byte_is_decoded_as_a_stream() {
+    let plain: Vec<u8> =
+        (0..8_u32 << 20).map(|at| (at / 100).to_le_bytes()[0] ^ at.to_le_bytes()[2]).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&plain).unwrap();
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    zlib.write_all(&plain).unwrap();
+    for (coding, body) in [("gzip", gzip.finish().unwrap()), ("deflate", zlib.finish().unwrap())] {
+        assert!(body.len() > plain.len() / 100, "{}", body.len());
+        let codings = [coding.as_bytes()];
+        let of = |codings, content_type, body| Request {
+            content_encoding: codings,
+            content_type,
+            ..Request::new("POST", "x", "/x", body)
+        };
+        let (selection, limits) = (Selection::default(), Limits::default());
+        let (image, text): (&[&[u8]], &[&[u8]]) = (&[b"image/png"], &[b"application/x-www-form-urlencoded"]);
+        let request = of(&codings, image, &body);
+        let (streamed, Cost { bytes_max: peak, .. }) =
+            measure(|| request.fingerprint(&selection, &limits).unwrap());
+        println!("{coding}: {peak} bytes for {} of {}", body.len(), plain.len());
+        assert!(peak <= request.decoding_bytes_max(&limits) + CONSTANT, "{coding}: {peak}");
+        assert!(peak <= 128 << 10, "{coding}: {peak}");
+        assert_eq!(streamed, of(&[], image, &plain).fingerprint(&selection, &limits).unwrap());
+        // What is taken apart is there as a whole, and announced as that.
+        assert!(of(&codings, text, &body).decoding_bytes_max(&limits) >= plain.len());
     }
 }

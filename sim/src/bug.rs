@@ -54,11 +54,13 @@ pub enum Bug {
     LeaseHeldByItsDate,
     ReplacedTimeForgotten,
     OldDatesBelieved,
+    LocalConflictIgnored,
+    DoubtSettledWithoutLock,
 }
 
 impl Bug {
     /// Every one of them.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 52] = [
         Self::TokenLeftOutOfSwap,
         Self::VersionLeftOutOfSwap,
         Self::StateLeftOutOfSwap,
@@ -109,6 +111,8 @@ impl Bug {
         Self::LeaseHeldByItsDate,
         Self::ReplacedTimeForgotten,
         Self::OldDatesBelieved,
+        Self::LocalConflictIgnored,
+        Self::DoubtSettledWithoutLock,
     ];
 
     /// What the bug is, in a sentence.
@@ -181,6 +185,12 @@ impl Bug {
             }
             Self::OldDatesBelieved => {
                 "a first attempt that an earlier time dated ahead counts as made on that date"
+            }
+            Self::LocalConflictIgnored => {
+                "a local command's transaction commits although its record was refused (DO NOTHING)"
+            }
+            Self::DoubtSettledWithoutLock => {
+                "a local commit in doubt is settled by reading without its lock, while it may still arrive"
             }
         }
     }

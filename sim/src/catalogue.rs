@@ -36,6 +36,13 @@ pub fn quick() -> Vec<Config> {
             horizon: 3,
             ..Config::base("transactions", Local)
         },
+        Config {
+            rotation: true,
+            write_faults: 1,
+            crashes: 1,
+            horizon: 2,
+            ..Config::base("transactions across a change of secret", Local)
+        },
         lossy_failover(Config { horizon: 2, ..Config::base("lossy fail-over", External) }),
         fencing(Config { horizon: 4, ..Config::base("a provider that checks the fence", External) }),
         clocks_disagree(),
@@ -148,9 +155,23 @@ fn kinds_of_faults() -> Vec<Config> {
             horizon: 3,
             ..Config::base("transactions", Local)
         },
+        transactions_across_a_change_of_secret(),
         lossy_failover(Config { renewals: 1, horizon: 2, ..Config::base("lossy fail-over", External) }),
         fencing(Config { horizon: 5, ..Config::base("a provider that checks the fence", External) }),
     ]
+}
+
+fn transactions_across_a_change_of_secret() -> Config {
+    Config {
+        rotation: true,
+        write_faults: 1,
+        crashes: 1,
+        answer_faults: 1,
+        ttl: 2,
+        tombstone: 0,
+        horizon: 3,
+        ..Config::base("transactions across a change of secret", Class::Local)
+    }
 }
 
 /// What the quick set has of these, on a longer day.

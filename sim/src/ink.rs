@@ -82,8 +82,8 @@ impl Ink {
     fn message(&mut self, message: &Message) {
         match message {
             Message::Marker => self.byte(0),
-            Message::Swap(write) => {
-                self.byte(1);
+            Message::Swap(write) | Message::Move(write) => {
+                self.byte(if matches!(message, Message::Move(_)) { 3 } else { 1 });
                 match write.expect {
                     Expect::Absent => self.byte(0),
                     Expect::Unchanged(Unchanged { version, token, state }) => {
@@ -243,6 +243,7 @@ impl Ink {
             self.number(u64::from(until));
         }
         self.maybe(observer.bound.map(u64::from));
+        self.maybe(observer.told_rolled_back.map(u64::from));
         self.number(observer.dated.len() as u64);
         for (token, clock, at) in &observer.dated {
             self.byte(*token);

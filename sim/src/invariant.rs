@@ -40,6 +40,8 @@ pub enum Violation {
     SentAfterGivenUp,
     /// What the state of a record forbids is refused.
     ForbiddenMoveAccepted,
+    /// Class `local`: what a client was told was rolled back does not commit after all.
+    RolledBackCommitted,
     /// Some step always leads on.
     Wedged,
 }
@@ -64,6 +66,7 @@ impl Violation {
             Self::UnreadableTouched => "a record that cannot be read is left alone",
             Self::SentAfterGivenUp => "no effect is sent of an attempt that others have given up",
             Self::ForbiddenMoveAccepted => "what the state of a record forbids is refused",
+            Self::RolledBackCommitted => "what was reported as rolled back does not commit (local)",
             Self::Wedged => "no key is wedged: some step always leads on",
         }
     }

@@ -10,8 +10,8 @@ use crate::tamper::{
 };
 use semel_core::classify::{Answer, Ending, Rules};
 use semel_core::machine::{
-    self, Command, Decision, Due, Expect, Found, Refusal, Reply, Route, Stage, Stamp, Ticket, Unchanged,
-    Verdict, Write,
+    self, Command, Decision, Due, Expect, Found, LocalEnding, Refusal, Reply, Route, Stage, Stamp, Ticket,
+    Unchanged, Verdict, Write,
 };
 use semel_core::outcome::{Outcome, Status};
 use semel_core::policy::{Class, Policy, PolicySettings};
@@ -199,6 +199,15 @@ impl Protocol {
             }
             _ => self.sound(machine::finish(record, token, ending, stamp)),
         }
+    }
+
+    pub(crate) fn commit_local(
+        self,
+        claim: &Write,
+        ending: LocalEnding,
+        stamp: Stamp<'_>,
+    ) -> Result<Write, Refusal> {
+        self.sound(machine::commit_local(claim, ending, stamp))
     }
 
     pub(crate) fn landed(self, write: &Write, reread: Found<'_>) -> bool {

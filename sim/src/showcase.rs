@@ -152,6 +152,11 @@ pub fn of(bug: Bug) -> (Config, Violation) {
         }
         Bug::ReplacedTimeForgotten => (catalogue::replaced_clock(), Violation::FinalOutcomeChanged),
         Bug::OldDatesBelieved => (catalogue::memory_by_replaced_clock(), Violation::SecondEffectDownstream),
+        Bug::LocalConflictIgnored => (Config::base("transactions", Class::Local), Violation::NotExactlyOnce),
+        Bug::DoubtSettledWithoutLock => (
+            Config { write_faults: 1, ..Config::base("transactions", Class::Local) },
+            Violation::RolledBackCommitted,
+        ),
     }
 }
 

@@ -80,8 +80,8 @@ fn sentence(step: Step) -> String {
             let begin = if begin == Begin::Claimed { ", to claim first" } else { "" };
             format!("{} gets a request with payload {payload}{begin}", worker(index))
         }
-        Step::LocalRequestFails { worker: index, .. } => {
-            format!("{}'s transaction is rolled back, which it records", worker(index))
+        Step::LocalRequestIsRefused { worker: index, .. } => {
+            format!("{} refuses a request for good, which is all that its transaction holds", worker(index))
         }
         Step::StoreAcknowledges(index) => format!("the store answers {}", worker(index)),
         Step::StoreAppliesButAcknowledgementIsLost(index) => {

@@ -41,8 +41,20 @@ pub(crate) enum Message {
     Swap(Arc<Write>),
     /// The marker of a command that moves to the next secret's id.
     Marker,
+    /// A marker under the old id and a compare-and-swap under the new one, in one transaction.
+    Move(Arc<Write>),
     /// A removal of exactly this record.
     Remove(Arc<Record>),
+}
+
+impl Message {
+    /// The compare-and-swap in it.
+    pub(crate) fn write(&self) -> Option<&Arc<Write>> {
+        match self {
+            Self::Swap(write) | Self::Move(write) => Some(write),
+            Self::Marker | Self::Remove(_) => None,
+        }
+    }
 }
 
 /// What a worker wants with a write.
@@ -179,6 +191,8 @@ pub(crate) struct Observer {
     pub(crate) fault: bool,
     /// An operator let go of the payload.
     pub(crate) released: bool,
+    /// The attempt of a local command whose client was told that it was rolled back, although it may still commit.
+    pub(crate) told_rolled_back: Option<u8>,
 }
 
 /// The clock that every node goes by, and what they conclude from it.

@@ -10,7 +10,9 @@ use crate::services::TestServers;
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     match arguments.split_first() {
         Some((name, options)) if name == "store" => return example(name, options, &TestServers::default()),
-        Some((name, options)) if name == "stores" => return with_servers(&["postgres"], name, options),
+        Some((name, options)) if name == "stores" || name == "transactions" => {
+            return with_servers(&["postgres"], name, options);
+        }
         Some((name, options)) if name == "http" => {
             // What is measured is the program as it is shipped.
             let mut command = cargo::cargo();

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bench, crash, fuzz, model, mutants, services, sim, test, tidy, tools};
+use crate::{bench, crash, fuzz, model, mutants, services, sim, test, tidy, tools, torture};
 
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,9 +58,15 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "crash",
-        arguments: "[args…]",
-        about: "kill -9 and power cuts, audited; arguments go to it",
+        arguments: "[transactions | args…]",
+        about: "kill -9 and power cuts, audited; arguments go to it; `transactions`: local commands, 100 rounds on SQLite and 30 on PostgreSQL",
         run: crash::run,
+    },
+    Command {
+        name: "torture",
+        arguments: "[--seconds N] [--scenario NAME | --all]",
+        about: "floods of clients against the gateway, while an honest one is served; arguments go to it",
+        run: torture::run,
     },
     Command {
         name: "sim",
@@ -83,7 +89,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "bench",
         arguments: "[name | store [args…] | http [args…]]",
-        about: "the benchmarks, or one; `store`: against a bare log; `stores`: against SQL by hand; `http`: against nginx (`http --help`)",
+        about: "the benchmarks, or one; `store`: against a bare log; `stores`: against SQL by hand; `transactions`: local commands on PostgreSQL; `http`: against nginx (`http --help`)",
         run: bench::run,
     },
 ];

@@ -19,6 +19,7 @@ mod tally;
 mod test;
 mod tidy;
 mod tools;
+mod torture;
 mod workspace;
 
 use std::process::ExitCode;

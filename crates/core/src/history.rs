@@ -59,6 +59,12 @@ impl History {
             self.dropped = self.dropped.saturating_add(1);
         }
     }
+
+    /// Puts an entry in the place of the last one, which tells of something that was never stored.
+    pub(crate) fn replace_last(&mut self, entry: Entry, entries_max: u8) {
+        self.entries.pop();
+        self.push(entry, entries_max);
+    }
 }
 
 /// Leaves the longest beginning of `text` that fits and ends between two characters.

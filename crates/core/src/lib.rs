@@ -108,6 +108,7 @@ pub mod fingerprint;
 pub mod history;
 pub mod id;
 pub mod key;
+pub mod labels;
 pub mod machine;
 pub mod outcome;
 pub mod policy;

@@ -13,7 +13,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// The effect commits in the same database transaction as the record: exactly once, always. Only for whoever writes
-    /// both in that transaction: the engine, the HTTP layer, the claims API and the gateway refuse it.
+    /// both in that transaction, as the crate `semel-tx` does: the engine itself, the HTTP layer, the claims API and the
+    /// gateway refuse it.
     Local,
     /// The effect happens in a system that itself deduplicates by the operation id or the key it is handed:
     /// exactly once, as long as that system keeps its word. To deduplicate is to give a second request the
@@ -123,6 +124,11 @@ impl Policy {
         let mut settings = self.0;
         change(&mut settings);
         settings.try_into()
+    }
+
+    /// How many bytes of memory it takes, with what it refers to.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.selection.memory_bytes()
     }
 
     /// The policy of a record that stands in a store. Whoever claimed it has checked it, perhaps by the rules of an older version.

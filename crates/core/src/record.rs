@@ -4,8 +4,9 @@
 //! What must never: how a record changes. Only [`machine`](crate::machine) makes a new one.
 
 use crate::fingerprint::Fingerprint;
-use crate::history::History;
+use crate::history::{self, History};
 use crate::id::{CallerHash, KeyHash, OperationId};
+use crate::labels::Labels;
 use crate::outcome::Outcome;
 use crate::policy::{AfterExpiry, Policy};
 use crate::time::Time;
@@ -170,6 +171,9 @@ impl fmt::Display for StateName {
     }
 }
 
+/// What counting the references to a value takes.
+const COUNTED_BYTES: usize = 2 * size_of::<usize>();
+
 /// What a store keeps for one command.
 ///
 /// A record cannot be built or changed by hand: [`machine`](crate::machine) holds every transition, and each
@@ -197,6 +201,8 @@ pub struct Record {
     pub(crate) earlier_doubt: bool,
     pub(crate) state: State,
     pub(crate) history: History,
+    /// What the handler said about the outcome.
+    pub(crate) labels: Labels,
     /// What a newer node added and this one may ignore, kept so that writing the record back loses nothing.
     pub(crate) extensions: bytes::Bytes,
 }
@@ -288,6 +294,30 @@ impl Record {
         &self.history
     }
 
+    /// Puts the record in a state. What its outcome says about itself is kept beside it, once that is final: an earlier attempt's words
+    /// are never those of a later one.
+    pub(crate) fn set_state_with_labels(&mut self, mut state: State) {
+        let said = match &mut state {
+            State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
+                Some(std::mem::take(&mut outcome.labels))
+            }
+            State::FailedNotReplayable { outcome: Some(outcome), .. } => {
+                outcome.labels = Labels::default();
+                None
+            }
+            _ => None,
+        };
+        if let Some(labels) = said.filter(|labels| !labels.is_empty()) {
+            self.labels = labels;
+        }
+        self.state = state;
+    }
+
+    /// What the handler said about the outcome.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
     /// The name of the state.
     pub fn state_name(&self) -> StateName {
         match self.state {
@@ -304,6 +334,39 @@ impl Record {
     /// Whether the outcome is final: nothing but the end of its retention changes it.
     pub fn is_terminal(&self) -> bool {
         matches!(self.state, State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. })
+    }
+
+    /// How many bytes of memory it takes, itself and all that it refers to included. What it shares with others counts as its own.
+    pub fn memory_bytes(&self) -> usize {
+        let entry = |entry: &history::Entry| size_of::<history::Entry>() + entry.who.len() + entry.why.len();
+        let outcome = match &self.state {
+            State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
+            State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
+            _ => None,
+        };
+        size_of::<Self>()
+            + COUNTED_BYTES
+            + self.operation.len()
+            + self.policy.memory_bytes()
+            + self.history.entries().iter().map(entry).sum::<usize>()
+            + outcome.map_or(0, Outcome::memory_bytes)
+            + self.labels.memory_bytes()
+            + self.extensions.len()
+    }
+
+    /// The same in memory of its own. A record that was read shares the bytes of its answer with all that was read at once, and
+    /// keeps them there.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        let mut record = self.clone();
+        match &mut record.state {
+            State::Succeeded { outcome, .. }
+            | State::FailedReplayable { outcome, .. }
+            | State::FailedNotReplayable { outcome: Some(outcome), .. } => outcome.detach(),
+            _ => {}
+        }
+        record.extensions = bytes::Bytes::copy_from_slice(&record.extensions);
+        record
     }
 
     /// When a sweeper or reconciler should look at this record; what a store's due-index holds.
@@ -406,6 +469,7 @@ impl fmt::Debug for Record {
             .field("earlier_doubt", &self.earlier_doubt)
             .field("state", &self.state)
             .field("history", &self.history)
+            .field("labels", &self.labels)
             .field("extensions", &format_args!("{} bytes", self.extensions.len()))
             .finish()
     }

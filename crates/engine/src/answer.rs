@@ -8,7 +8,7 @@ use semel_core::classify::Ending;
 use semel_core::fingerprint;
 use semel_core::id::OperationId;
 use semel_core::outcome::Outcome;
-use semel_core::policy::PolicyError;
+use semel_core::policy::{Class, PolicyError};
 use semel_core::record::StateName;
 use semel_core::store;
 use semel_core::time::Time;
@@ -105,6 +105,13 @@ pub enum Error {
     /// The command has a record of class `local` that the next attempt would follow: one that was claimed inside of a transaction, or
     /// by a version that still took that class. Whether its effect happened is not known here; an operator has to settle it.
     LocalRecord(OperationId),
+    /// The policy's class is not `local`, and the command was to run in a transaction with its record.
+    NotLocalClass(Class),
+    /// The command has a record of another class than `local` that the next attempt would follow: an earlier attempt had its
+    /// effect, if any, outside of the transaction.
+    NotLocalRecord(OperationId),
+    /// The engine was called from inside the work of a local command, on the thread that it would have to wait for.
+    InsideLocalWork,
     /// The store did not answer. Failing closed: without a claim nothing runs.
     Store(store::Error),
     /// The store stopped answering after it had shown another attempt at the same command, which may be running, or have
@@ -164,6 +171,9 @@ impl Error {
             | Self::Policy(_)
             | Self::LocalClass
             | Self::LocalRecord(_)
+            | Self::NotLocalClass(_)
+            | Self::NotLocalRecord(_)
+            | Self::InsideLocalWork
             | Self::NoSealingKey => false,
             Self::Store(error) | Self::LostSight(error) => error.is_retryable(),
             Self::Secrets(error) => error.is_retryable(),
@@ -179,14 +189,29 @@ impl fmt::Display for Error {
             Self::Policy(error) => write!(f, "the policy is not fit for use: {error}"),
             Self::LocalClass => f.write_str(
                 "nothing was run: class `local` is for an effect that commits in the same transaction as its record, and the \
-                 engine runs work outside of every transaction. There is no API yet that joins yours: use class `downstream` \
-                 where the effect happens in a system that deduplicates by the operation ID, otherwise `external`",
+                 engine runs work outside of every transaction. The crate `semel-tx` joins yours; without it use class \
+                 `downstream` where the effect happens in a system that deduplicates by the operation ID, otherwise `external`",
             ),
             Self::LocalRecord(operation_id) => write!(
                 f,
                 "nothing was run: the record of operation {operation_id} has class `local`, so another attempt is safe only \
                  inside of its own transaction. Find out whether the effect happened, then resolve the record \
                  (Engine::resolve, `semel records resolve`)"
+            ),
+            Self::NotLocalClass(class) => write!(
+                f,
+                "nothing was run: the policy's class is `{class}`, and only a command of class `local` runs in the transaction \
+                 that its record is written in. Use Policy::new(Class::Local)"
+            ),
+            Self::NotLocalRecord(operation_id) => write!(
+                f,
+                "nothing was run: the record of operation {operation_id} was claimed under another class than `local`, and an \
+                 earlier attempt may have had its effect elsewhere. Use a new key, or release the record \
+                 (`semel records release`)"
+            ),
+            Self::InsideLocalWork => f.write_str(
+                "nothing was run: the engine was called from inside the work of a local command, which holds the store's only \
+                 writing thread. Call it before or after, or make both one command",
             ),
             Self::Store(error) => write!(f, "nothing was run, since the store did not answer: {error}"),
             Self::LostSight(error) => {
@@ -218,6 +243,9 @@ impl std::error::Error for Error {
             Self::Quota(exceeded) => Some(exceeded),
             Self::LocalClass
             | Self::LocalRecord(_)
+            | Self::NotLocalClass(_)
+            | Self::NotLocalRecord(_)
+            | Self::InsideLocalWork
             | Self::GivenUp(_)
             | Self::NoSealingKey
             | Self::Closing => None,

@@ -29,7 +29,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// How many times as long as for a single call a new engine waits for its store.
 const PATIENCE: u32 = 3;
@@ -205,6 +205,7 @@ impl Builder {
             time,
             heartbeat,
             writes: WriteWatch::default(),
+            store_id: OnceCell::new(),
             look_for_future_dates: AtomicBool::new(true),
             running: Arc::new(Running::default()),
             renewer,

@@ -5,13 +5,13 @@
 //! state machine on every hit.
 
 use semel_core::id::CommandId;
-use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, State};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// What a record takes besides its outcome, roughly.
-const RECORD_BYTES: usize = 512;
+/// What a record takes besides itself: its places in the two maps, which are half full at worst, and counting its references.
+const PLACE_BYTES: usize =
+    2 * size_of::<(CommandId, Held)>() + 2 * size_of::<(u64, CommandId)>() + 2 * size_of::<usize>();
 
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -41,16 +41,17 @@ impl Cache {
     }
 
     /// Keeps a record, if it is one that cannot change before it expires and is small enough.
-    pub(crate) fn keep(&self, id: CommandId, record: &Arc<Record>) {
-        let (State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. }) = record.state()
-        else {
+    pub(crate) fn keep(&self, id: CommandId, record: &Record) {
+        if !matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. }) {
             return;
-        };
-        let bytes = RECORD_BYTES + outcome_bytes(outcome);
+        }
+        let bytes = PLACE_BYTES + record.memory_bytes();
         // One large outcome must not drive out all the small ones.
         if bytes > self.bytes_max / 8 {
             return;
         }
+        // What it was read from may be far longer.
+        let record = Arc::new(record.detached());
         let mut kept = self.kept();
         kept.drop_one(id);
         while kept.bytes + bytes > self.bytes_max {
@@ -62,7 +63,7 @@ impl Cache {
         let used = kept.tick;
         kept.uses.insert(used, id);
         kept.bytes += bytes;
-        kept.records.insert(id, Held { record: Arc::clone(record), used, bytes });
+        kept.records.insert(id, Held { record, used, bytes });
     }
 
     pub(crate) fn get(&self, id: CommandId) -> Option<Arc<Record>> {
@@ -94,15 +95,4 @@ impl Kept {
             self.bytes -= held.bytes;
         }
     }
-}
-
-fn outcome_bytes(outcome: &Outcome) -> usize {
-    let body = match &outcome.body {
-        Body::Kept(body) | Body::Sealed(body) => body.len(),
-        Body::NotRetained => 0,
-    };
-    let fields = |fields: &semel_core::outcome::Fields| -> usize {
-        fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum()
-    };
-    body + fields(&outcome.headers) + fields(&outcome.trailers)
 }

@@ -242,7 +242,7 @@ async fn put(
             let reading = by.node.get(id).await?;
             let landed = landed(by, loose, id, &reading);
             let waited = by.node.clock.uptime().saturating_sub(by.begun);
-            if landed.is_none() && waited >= by.node.settings.store_timeout {
+            if landed.is_none() && waited >= by.node.settings.request_timeout() {
                 return Err(error.into());
             }
             Ok(landed.ok_or_else(|| again(reading)))
@@ -308,7 +308,7 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
         let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));
         // One that cannot be stored must not keep the place from others for ever.
-        if node.within(node.settings.store_timeout, &mut abandoned).await.is_none() {
+        if node.within(node.settings.request_timeout(), &mut abandoned).await.is_none() {
             drop(place);
             abandoned.await;
         }

@@ -14,6 +14,7 @@ use crate::tasks::Closing;
 use crate::telling::{self, Subject};
 use futures_util::FutureExt;
 use semel_core::classify::Ending;
+use semel_core::labels::Labels;
 use semel_core::machine;
 use semel_core::outcome::Outcome;
 use semel_core::record::Record;
@@ -83,6 +84,7 @@ pub(crate) type Work<L> = Box<dyn FnOnce(Attempt) -> Pin<Box<dyn Future<Output =
 pub(crate) type Reply<L> = oneshot::Sender<Result<Answer<L>, Error>>;
 
 /// What happened first.
+#[expect(clippy::large_enum_variant, reason = "nearly all of them end, and one is held at a time")]
 enum Came<L> {
     Ended(Ended<L>),
     Panicked,
@@ -175,7 +177,10 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
 
 /// Stores the ending; tells the caller once it is stored, or once it has waited long enough, and goes on trying.
 async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ended: Ended<L>) {
-    let Ended { ending, local, why, held: _held } = ended;
+    let Ended { mut ending, local, why, held: _held } = ended;
+    if let Some((stored, _)) = ownership.stored_elsewhere() {
+        ending = stored;
+    }
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
     let repeatable = || telling::is_repeatable(node, &ownership.record());
@@ -224,7 +229,11 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     let node = &ownership.node;
     let record = ownership.record();
     let (found, operation_id, operation) = (reading.found(), record.operation_id(), record.operation());
-    let open = |outcome: &Outcome| node.opened(ownership.id, operation_id, outcome);
+    // Labels stand beside a stored outcome, and not in it.
+    let open = |outcome: &Outcome| {
+        let labels = Labels::default();
+        Outcome { labels, ..node.opened(ownership.id, operation_id, outcome) }
+    };
     let differs = machine::contradicts(found, ending, |stands, known| open(stands) == open(known));
     node.observe(&Event::Fenced { operation_id, operation, differs });
     if machine::outlived(&record, found) {

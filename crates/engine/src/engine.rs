@@ -190,7 +190,7 @@ impl Engine {
     }
 
     /// An outcome that this process knows and that cannot have changed.
-    fn known_outcome<L>(&self, recognised: &Recognised) -> Option<Answer<L>> {
+    pub(crate) fn known_outcome<L>(&self, recognised: &Recognised) -> Option<Answer<L>> {
         let node = &self.node;
         let (id, record) = recognised.ids().find_map(|id| Some((id, node.cache.get(id)?)))?;
         let (found, command) = (Found::Record(&record), recognised.command());
@@ -283,7 +283,7 @@ impl Engine {
 
     fn keep(&self, id: CommandId, reading: &Reading) {
         if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
-            self.node.cache.keep(id, &Arc::new(record.clone()));
+            self.node.cache.keep(id, record);
         }
     }
 }

@@ -37,6 +37,7 @@ pub struct Lease {
 
 /// What came of claiming by hand.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "each is matched once and not kept")]
 pub enum Claimed {
     /// The attempt is the caller's.
     Yours(Lease),

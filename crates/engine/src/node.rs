@@ -18,6 +18,7 @@ use crate::sealing::{KeyRing, Seal};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 use crate::spawn::Spawn;
+use crate::store_id::StoreId;
 use crate::tasks::Tasks;
 use crate::time::{ClockChange, Heartbeat, TrustedTime};
 use crate::writable::{News, WriteWatch};
@@ -31,7 +32,7 @@ use semel_core::time::{Now, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// One engine, as its own tasks see it.
 pub(crate) struct Node {
@@ -47,6 +48,8 @@ pub(crate) struct Node {
     pub(crate) heartbeat: Heartbeat,
     /// Whether the store takes writes.
     pub(crate) writes: WriteWatch,
+    /// Which store it is, once somebody has asked.
+    pub(crate) store_id: OnceCell<StoreId>,
     /// Records that a wrong clock dated ahead are to be looked for.
     pub(crate) look_for_future_dates: AtomicBool,
     pub(crate) running: Arc<Running>,
@@ -261,7 +264,13 @@ impl Node {
         answer: impl Future<Output = Result<T, store::Error>>,
     ) -> Result<T, store::Error> {
         let asked = self.clock.uptime();
-        let result = self.within(self.settings.store_timeout, answer).await.unwrap_or_else(|| {
+        let timeout = match call {
+            Call::Insert | Call::Swap | Call::Remove | Call::Get | Call::Find => {
+                self.settings.request_timeout()
+            }
+            Call::Due | Call::Count | Call::Page | Call::Beat => self.settings.store_timeout,
+        };
+        let result = self.within(timeout, answer).await.unwrap_or_else(|| {
             Err(store::Error::new(Kind::Ambiguous, format!("waiting for the answer to {}", call.name())))
         });
         let took = self.clock.uptime().saturating_sub(asked);

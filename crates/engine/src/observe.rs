@@ -170,6 +170,30 @@ pub enum Event<'a> {
         /// The operation's name.
         operation: &'a str,
     },
+    /// The transaction of a local command was rolled back: by its work, by the database, or by a conflict. Nothing of it is left.
+    RolledBack {
+        /// Which command.
+        operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
+    },
+    /// Nobody can tell whether the transaction of a local command committed. A retry with the same key finds out. Alarm.
+    CommitInDoubt {
+        /// Which command.
+        operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
+    },
+    /// A transaction was joined for a local command and dropped without an ending, or ended by its own work. Alarm: in the
+    /// second case an effect may have been committed without a record.
+    Unfinished {
+        /// Which command.
+        operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
+        /// Whether the work itself ended the transaction.
+        is_committed: bool,
+    },
     /// The work took longer than its deadline and was dropped.
     Overran {
         /// Which command.
@@ -244,6 +268,9 @@ impl<'a> Event<'a> {
             | Self::Fenced { operation, .. }
             | Self::Unstored { operation, .. }
             | Self::RecordLost { operation, .. }
+            | Self::RolledBack { operation, .. }
+            | Self::CommitInDoubt { operation, .. }
+            | Self::Unfinished { operation, .. }
             | Self::Panicked { operation, .. }
             | Self::Overran { operation, .. }
             | Self::Expired { operation } => Some(operation),

@@ -37,7 +37,9 @@ pub(crate) struct Ownership {
     /// When this owner dated its last stored write, by the uptime: not later than that.
     held_since: Mutex<Duration>,
     /// One write at a time.
-    writing: tokio::sync::Mutex<()>,
+    pub(crate) writing: Arc<tokio::sync::Mutex<()>>,
+    /// How it ended, where that was stored in a transaction of the application's own.
+    ended: Mutex<Option<(Ending, Arc<Record>)>>,
     /// The lease is lost, or the attempt is over: nothing may be sent any more.
     closed: AtomicBool,
     /// By when the work must have ended, by the uptime.
@@ -81,7 +83,7 @@ impl Ownership {
     ) -> Self {
         let token = record.token();
         let (known, held_since) = (Mutex::new(Arc::new(record)), Mutex::new(held_since));
-        let writing = tokio::sync::Mutex::default();
+        let (writing, ended) = (Arc::default(), Mutex::default());
         let (closed, deadline) = (AtomicBool::new(false), Mutex::default());
         let (deadline_moved, renewed_enough) = (Notify::new(), Notify::new());
         Self {
@@ -92,6 +94,7 @@ impl Ownership {
             known,
             held_since,
             writing,
+            ended,
             closed,
             deadline,
             deadline_moved,
@@ -102,6 +105,19 @@ impl Ownership {
     /// The record as it was last known to be stored.
     pub(crate) fn record(&self) -> Arc<Record> {
         Arc::clone(&self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// The ending that a transaction of the application's own has stored, and the record with it.
+    pub(crate) fn stored_elsewhere(&self) -> Option<(Ending, Arc<Record>)> {
+        self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// A transaction of the application's own has stored how the attempt ended.
+    pub(crate) fn ended_elsewhere(&self, ending: Ending, record: Record) {
+        let record = Arc::new(record);
+        self.close();
+        self.learn(Arc::clone(&record));
+        *self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((ending, record));
     }
 
     fn learn(&self, record: Arc<Record>) {
@@ -252,6 +268,9 @@ impl Ownership {
         transition: impl Fn(&Record, Time) -> Result<Write, Refusal>,
     ) -> Result<Arc<Record>, Unwritten> {
         let _one_at_a_time = self.writing.lock().await;
+        if let Some((_, record)) = self.stored_elsewhere() {
+            return Ok(record);
+        }
         // An ending is stored all the same where that fails; nothing is sent then.
         drop(time::catch_up(&self.node).await);
         let begun = self.node.clock.uptime();

@@ -5,6 +5,7 @@
 
 use crate::answer::Error;
 use crate::intent::Intent;
+use crate::local;
 use crate::node::Node;
 use crate::sealing::Seal;
 use crate::secrets::{self, Commands, Located, View};
@@ -52,13 +53,27 @@ static NO_PAYLOAD: Fingerprint = Fingerprint::from_bytes([0; 32]);
 
 impl Recognised {
     /// Recognises an intent under the secrets of this moment.
-    pub(crate) fn new(node: &Node, mut intent: Intent) -> Result<Self, Error> {
+    pub(crate) fn new(node: &Node, intent: Intent) -> Result<Self, Error> {
+        Self::of(node, under_its_class(intent)?)
+    }
+
+    /// The same for one whose effect is in the transaction that its record is written in.
+    pub(crate) fn local(node: &Node, intent: Intent) -> Result<Self, Error> {
+        if intent.policy.class != Class::Local {
+            return Err(Error::NotLocalClass(intent.policy.class));
+        }
+        Self::of(node, intent)
+    }
+
+    fn of(node: &Node, mut intent: Intent) -> Result<Self, Error> {
+        if local::inside::is_inside() {
+            return Err(Error::InsideLocalWork);
+        }
         let skew = node.settings.clock.skew;
         if intent.policy.skew < skew {
             let policy = Policy::clone(&intent.policy).with(|policy| policy.skew = skew);
             intent.policy = Arc::new(policy.map_err(Error::Policy)?);
         }
-        let intent = under_its_class(intent)?;
         if intent.seal == Seal::Required && node.sealing.is_none() {
             return Err(Error::NoSealingKey);
         }

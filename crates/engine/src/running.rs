@@ -14,6 +14,8 @@ use tokio::sync::watch;
 pub(crate) enum Progress {
     /// Somebody here is claiming it.
     Claiming,
+    /// A transaction of this process runs it. Nothing stands in the store before that has ended.
+    Transaction,
     /// It runs here; this is the record as it was claimed.
     Running(Standing),
     /// It runs on another node, or its ending is on its way to the store: this is the record as it was last known, and

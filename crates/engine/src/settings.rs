@@ -13,7 +13,15 @@ pub struct Settings {
     /// How long a caller waits for its outcome to be stored before it is handed out as not stored. 5 s.
     pub finish_wait: Duration,
     /// After how long a call to the store counts as lost. 10 s.
+    ///
+    /// That holds for the start, heartbeats and listings. What a request waits for has [less](Self::request_timeout).
     pub store_timeout: Duration,
+    /// The same for what a request waits for: reading, claiming and finishing one record. 1 s, and never more than
+    /// [`store_timeout`](Self::store_timeout).
+    ///
+    /// A claim that is lost is refused, and nothing is run. An outcome that is lost is stored again and again until the store takes
+    /// it: giving up one call gives up no outcome.
+    pub request_timeout: Duration,
     /// When a caller that was told "in progress" should ask again. 1 s.
     pub retry_after: Duration,
     /// The shortest pause between two looks of a twin that waits for another node's attempt. 5 ms.
@@ -122,12 +130,20 @@ impl Probe {
     };
 }
 
+impl Settings {
+    /// How long a request waits for one answer of the store.
+    pub(crate) fn request_timeout(&self) -> Duration {
+        self.request_timeout.min(self.store_timeout)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             wait: Duration::from_secs(2),
             finish_wait: Duration::from_secs(5),
             store_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(1),
             retry_after: Duration::from_secs(1),
             poll_min: Duration::from_millis(5),
             poll_max: Duration::from_millis(250),

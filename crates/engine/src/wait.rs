@@ -37,7 +37,7 @@ pub(crate) async fn for_local<L>(
 ) -> Waited<L> {
     let mut ran = false;
     // Storing a claim takes as long as the store takes; there is nothing to tell until then.
-    let claimed_by = until.max(node.clock.uptime() + node.settings.store_timeout);
+    let claimed_by = until.max(node.clock.uptime() + node.settings.request_timeout());
     loop {
         let progress = twin.borrow_and_update().clone();
         match &progress {
@@ -45,7 +45,13 @@ pub(crate) async fn for_local<L>(
                 let context = "waiting for the store to answer a claim of the same command";
                 return Waited::Stalled(store::Error::new(Kind::Unavailable, context));
             }
-            Progress::Claiming => {}
+            // Whatever its payload: nothing is bound before the transaction has ended, and it may be rolled back.
+            Progress::Transaction if node.clock.uptime() >= until => {
+                let subject = Subject::under(command.id, command);
+                let answer = telling::answer(node, &subject, Found::Nothing, Reply::InProgress);
+                return Waited::Answered(answer);
+            }
+            Progress::Claiming | Progress::Transaction => {}
             Progress::Running(Standing { id, record }) | Progress::Unsure(Standing { id, record }) => {
                 ran = true;
                 // As of its own last write: while it runs, its owner is alive.
@@ -75,7 +81,7 @@ pub(crate) async fn for_local<L>(
             Progress::Left if ran => return Waited::AskTheStore,
             Progress::Left => return Waited::NeverRan,
         }
-        let by = if ran { until } else { claimed_by };
+        let by = if ran || matches!(progress, Progress::Transaction) { until } else { claimed_by };
         let span = by.saturating_sub(node.clock.uptime());
         tokio::select! {
             biased;

@@ -50,7 +50,7 @@ impl WriteWatch {
                 state.failing.take().map(|_| News::Writes)
             }
             // That says something about the entry, and nothing about the store.
-            Err(error) if error.kind() == Kind::TooLarge => None,
+            Err(error) if error.kind() == Kind::TooLarge || error.is_entry_locked() => None,
             Err(error) => {
                 let kind = error.kind();
                 // One that took long may have been begun before others that succeeded.
@@ -97,6 +97,11 @@ mod tests {
         assert_eq!(watch.note(S(15), Ok(())), Some(News::Writes));
         assert_eq!((watch.note(S(16), Ok(())), watch.refusing(S(20))), (None, None));
         assert_eq!(fails(21, Kind::TooLarge), None, "an entry that is too large is no fault of the store");
+        assert_eq!(
+            watch.note(S(22), Err(&Error::entry_locked("writing"))),
+            None,
+            "nor is one that is locked"
+        );
         assert_eq!(watch.refusing(S(30)), None);
         assert_eq!((watch.note(S(40), Ok(())), fails(31, Kind::Ambiguous)), (None, Some(News::Refuses)));
         assert_eq!(

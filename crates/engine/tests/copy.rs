@@ -185,6 +185,19 @@ async fn the_time_goes_along_without_the_uptime_it_was_measured_by() {
 }
 
 #[tokio::test]
+async fn a_copy_is_another_store_with_an_id_of_its_own() {
+    let world = World::new().await;
+    let source = world.engine(&world.source).await.expect("an engine");
+    let source_id = source.store_id().await.expect("an answer");
+    source.shutdown(Duration::from_secs(5)).await;
+    let report = world.copy().await.expect("copied");
+    assert!(!report.settings.iter().any(|name| name == "store-id"), "{report:?}");
+    assert_eq!(setting(&*world.target, "store-id").await, None);
+    let target = world.engine(&world.target).await.expect("a node starts on the copy");
+    assert_ne!(target.store_id().await.expect("an answer"), source_id);
+}
+
+#[tokio::test]
 async fn an_interrupted_copy_keeps_nodes_away_and_is_completed_by_another() {
     let world = World::new().await;
     let inserted = AtomicU64::new(0);

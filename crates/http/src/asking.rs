@@ -155,7 +155,7 @@ impl Asking {
     ) -> Result<Taken, Problem> {
         let max = self.ready.terms.request_bytes_max;
         let asked = Asked::new(parts, &self.target, operation, whole, max);
-        let turn = match asked.decoded_max() {
+        let turn = match asked.decoding_bytes_max() {
             Some(bytes) => {
                 let client = self.shared.client_of(parts);
                 Some(self.shared.room.turn(client, bytes).await.map_err(|_| busy())?)

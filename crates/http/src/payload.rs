@@ -66,9 +66,13 @@ impl Asked {
     }
 
     /// The most bytes that are held to undo the body's content encoding; `None` where it has none.
-    pub(crate) fn decoded_max(&self) -> Option<usize> {
-        let is_encoded = self.headers.contains_key(CONTENT_ENCODING) && !self.body.is_empty();
-        is_encoded.then(|| self.limits.decoded_max(self.body.len()))
+    pub(crate) fn decoding_bytes_max(&self) -> Option<usize> {
+        if !self.headers.contains_key(CONTENT_ENCODING) {
+            return None;
+        }
+        let (kind, coding) = (self.lines(&CONTENT_TYPE), self.lines(&CONTENT_ENCODING));
+        let request = Request { content_type: &kind, content_encoding: &coding, ..self.request() };
+        Some(request.decoding_bytes_max(&self.limits)).filter(|bytes| *bytes > 0)
     }
 
     /// Takes the request apart under the terms of its route, off the threads that other requests wait for where that may

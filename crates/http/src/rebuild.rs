@@ -126,7 +126,7 @@ impl Terms {
         let kept = self.kept.of(&head.headers, body.len(), false);
         let kept = kept.into_iter().map(|(name, value)| (name, value.to_vec()));
         let headers = kept.chain([(FOUND, b"true".to_vec())]).collect();
-        Outcome { status, headers, body: outcome::Body::Kept(body), trailers: Fields::default() }
+        Outcome { headers, body: outcome::Body::Kept(body), ..Outcome::not_retained(status) }
     }
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn minimal(status: Status, headers: &HeaderMap, resource: Option<Stri
     });
     let resource = resource.map(|name| (RESOURCE.to_owned(), name.into_bytes()));
     let headers: Fields = kept.chain(resource).collect();
-    Outcome { status, headers, body: outcome::Body::NotRetained, trailers: Fields::default() }
+    Outcome { headers, ..Outcome::not_retained(status) }
 }
 
 /// Whether a stored field is a header, and not a note of Semel's own.

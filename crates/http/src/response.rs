@@ -20,6 +20,7 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use semel::Ended;
 use semel::core::classify::{Answer, Ending, Steer};
+use semel::core::labels::Labels;
 use semel::core::outcome::{Fields, Outcome, Status};
 use semel::core::policy::Class;
 use std::borrow::Cow;
@@ -127,6 +128,7 @@ fn kept(
         headers: terms.kept.of(&parts.headers, whole.data.len(), bodiless).into_iter().collect(),
         body: semel::core::outcome::Body::Kept(by_itself(&whole.data)),
         trailers: whole.trailers.as_ref().map_or_else(Fields::default, trailers),
+        labels: Labels::default(),
     }
 }
 

@@ -4,6 +4,16 @@
 
 use semel_core::store::Clock;
 use semel_core::time::Time;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long this process has used the crate, by a clock that is never set.
+pub(crate) fn uptime() -> Duration {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    #[expect(clippy::disallowed_methods, reason = "this is the file that reads the clock")]
+    let now = Instant::now();
+    now.saturating_duration_since(*BEGIN.get_or_init(|| now))
+}
 
 /// The machine's wall clock.
 #[derive(Debug, Clone, Copy, Default)]

@@ -223,6 +223,7 @@ fn settings(chance: &mut Chance, skew: Duration) -> Settings {
         wait: millis(chance.between(0, 2_000)),
         finish_wait: millis(1_000),
         store_timeout: millis(1_000),
+        request_timeout: millis(1_000),
         retry_after: millis(500),
         poll_min: millis(20),
         poll_max: millis(250),

@@ -1,7 +1,7 @@
 //! Sweeper, reconciler, operator, and the change of the hashing secret.
 
 use super::store::apply;
-use super::{Context, Step, outcome, time};
+use super::{Context, Step, is_local, outcome, time};
 use crate::world::{Cell, Chore, Message, Phase, Question, World};
 use semel_core::machine::{self, Due, Verdict};
 use semel_core::record::{Doubt, Record, State};
@@ -156,7 +156,9 @@ fn old_secret_is_dropped(world: &World, context: &mut Context<'_>) {
         .workers
         .iter()
         .all(|worker| worker.moving && (worker.cell == 1 || matches!(worker.phase, Phase::Idle)));
-    if confirmed && matches!(world.cells[0], Cell::Empty | Cell::Moved) {
+    // A change of the secret waits longer than a transaction takes from its last write to its end.
+    let commits = is_local(context.config) && !world.limbo.is_empty();
+    if confirmed && !commits && matches!(world.cells[0], Cell::Empty | Cell::Moved) {
         let mut next = world.clone();
         next.old_secret_dropped = true;
         next.cells[0] = Cell::Empty;

@@ -16,7 +16,7 @@ use crate::world::{Budget, Cell, Clock, Held, Observer, Phase, Worker, World, sm
 use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{Begin, Command, Stamp};
-use semel_core::outcome::{Body, Fields, Outcome, Status};
+use semel_core::outcome::{Body, Outcome, Status};
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, Token};
 use semel_core::time::{Now, Time, Trust};
@@ -35,7 +35,7 @@ pub(crate) enum Step {
     TrustGrows,
     NothingIsDatedAhead,
     Request { worker: usize, payload: u8, begin: Begin },
-    LocalRequestFails { worker: usize, payload: u8 },
+    LocalRequestIsRefused { worker: usize, payload: u8 },
     StoreAcknowledges(usize),
     StoreAppliesButAcknowledgementIsLost(usize),
     WriteIsDropped(usize),
@@ -85,7 +85,7 @@ impl Step {
         matches!(
             self,
             Self::Request { .. }
-                | Self::LocalRequestFails { .. }
+                | Self::LocalRequestIsRefused { .. }
                 | Self::RereadAfterDoubt(_)
                 | Self::Start(_)
                 | Self::Renew(_)
@@ -256,10 +256,8 @@ pub(crate) fn outcome(token: u8) -> Outcome {
     };
     let index = usize::from(token);
     Outcome {
-        status: Status::Http(200),
-        headers: Fields::default(),
         body: Body::Kept(bytes::Bytes::from_static(&NAMES[index..=index])),
-        trailers: Fields::default(),
+        ..Outcome::not_retained(Status::Http(200))
     }
 }
 

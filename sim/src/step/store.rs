@@ -55,9 +55,14 @@ pub(super) fn commit(
     config: &Config,
 ) -> Result<bool, Violation> {
     let applied = apply(world, cell, message, protocol, config)?;
-    let Message::Swap(write) = message else { return Ok(applied) };
+    let Some(write) = message.write() else { return Ok(applied) };
+    if applied && world.observer.told_rolled_back == Some(small(write.next.token())) {
+        return Err(Violation::RolledBackCommitted);
+    }
     let State::Succeeded { outcome, .. } = write.next.state() else { return Ok(applied) };
-    if is_local(config) && (applied || protocol.has(Bug::EffectOutsideTransaction)) {
+    let is_refusal_ignored = protocol.has(Bug::EffectOutsideTransaction)
+        || protocol.has(Bug::LocalConflictIgnored) && write.expect == Expect::Absent;
+    if is_local(config) && (applied || is_refusal_ignored) {
         let token = small(write.next.token());
         debug_assert_eq!(effect_of(outcome), Some(token), "a transaction tells of its own effect");
         let fence = u16::try_from(write.next.fence()).unwrap_or(u16::MAX);
@@ -79,6 +84,7 @@ pub(super) fn apply(
     let applies = match message {
         Message::Swap(write) => protocol.met(&write.expect, found),
         Message::Remove(record) => protocol.met(&Expect::unchanged(record), found),
+        Message::Move(write) => protocol.met(&write.expect, found) && matches!(world.cells[0], Cell::Empty),
         Message::Marker => matches!(world.cells[cell], Cell::Empty),
     };
     if !applies {
@@ -96,7 +102,10 @@ pub(super) fn apply(
     match message {
         Message::Remove(_) => world.cells[cell] = Cell::Empty,
         Message::Marker => world.cells[cell] = Cell::Moved,
-        Message::Swap(write) => {
+        Message::Swap(write) | Message::Move(write) => {
+            if let Message::Move(_) = message {
+                world.cells[0] = Cell::Moved;
+            }
             observe(world, replaced.as_deref(), &write.next, config);
             world.cells[cell] = Cell::Record(Arc::new(write.next.clone()));
         }
@@ -106,7 +115,7 @@ pub(super) fn apply(
 
 fn nothing_stale(message: &Message, replaced: &Record) -> Result<(), Violation> {
     let expected = match message {
-        Message::Swap(write) => write.expect,
+        Message::Swap(write) | Message::Move(write) => write.expect,
         Message::Remove(record) => Expect::unchanged(record),
         Message::Marker => return Ok(()),
     };
@@ -130,7 +139,7 @@ fn final_stays_final(
         _ => return Ok(()),
     };
     let becomes_tombstone =
-        matches!(message, Message::Swap(write) if matches!(write.next.state(), State::Expired { .. }));
+        message.write().is_some_and(|write| matches!(write.next.state(), State::Expired { .. }));
     let kept = if becomes_tombstone { config.ttl } else { config.retention() };
     // By the first clock that says so.
     if world.now + config.skew >= settled_at + kept { Ok(()) } else { Err(Violation::FinalOutcomeChanged) }

@@ -6,8 +6,7 @@ use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::{Violation, attempt_stands};
 use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
-use semel_core::classify::Ending;
-use semel_core::machine::{self, Begin, Decision, Found, Route, Stage, Ticket, Write};
+use semel_core::machine::{self, Begin, Decision, Found, LocalEnding, Route, Stage, Ticket, Write};
 use semel_core::outcome::Outcome;
 use semel_core::policy::Class;
 use semel_core::record::{Record, State};
@@ -67,7 +66,7 @@ fn requests(world: &World, worker: usize, context: &mut Context<'_>) {
             && let Some(mut next) = request(world, worker, number, Begin::Processing, true, context)
         {
             next.budget.answer_faults -= 1;
-            context.push(Step::LocalRequestFails { worker, payload: number }, Ok(next));
+            context.push(Step::LocalRequestIsRefused { worker, payload: number }, Ok(next));
         }
     }
 }
@@ -78,17 +77,23 @@ fn request(
     worker: usize,
     number: u8,
     begin: Begin,
-    fails: bool,
+    refuses: bool,
     context: &Context<'_>,
 ) -> Option<World> {
     let mut next = world.clone();
     let me = &mut next.workers[worker];
     let stage = if me.moving { Stage::Moving } else { Stage::Announced };
+    let mut moves = false;
     me.cell = match context.protocol.route(stage, world.cells[0].found()) {
         _ if !context.config.rotation => 0,
         _ if world.old_secret_dropped => 1,
         Route::Old => 0,
         Route::New => 1,
+        // Marker and record are in the same transaction.
+        Route::PlantMarker if is_local(context.config) => {
+            moves = true;
+            1
+        }
         Route::PlantMarker => {
             me.cell = 0;
             me.phase = Phase::Writing(Purpose::PlantMarker, Message::Marker);
@@ -104,22 +109,22 @@ fn request(
     let decision = context.protocol.decide(found, &context.command(&payload), ticket, stamp);
     let (purpose, write) = match decision {
         Decision::Run(claim) if is_local(context.config) => {
-            // Claim, effect and outcome are one transaction: only its end is ever seen.
-            let ending = if fails {
-                me.held = Held::NotApplied;
-                Ending::InDoubt
+            // Claim, effect and outcome are one transaction: only its end is ever seen. One that fails leaves nothing.
+            let ending = if refuses {
+                me.held = Held::Declined;
+                LocalEnding::Refused(Outcome::http(0, [("", ""); 0], ""))
             } else {
                 me.held = Held::Done(small(me.token));
-                Ending::Succeeded(outcome(small(me.token)))
+                LocalEnding::Succeeded(outcome(small(me.token)))
             };
-            let ended = context.protocol.finish(&claim.next, me.token, ending, stamp).ok()?;
-            (Purpose::Finish, Write { expect: claim.expect, next: ended.next })
+            (Purpose::Finish, context.protocol.commit_local(&claim, ending, stamp).ok()?)
         }
         Decision::Run(write) => (Purpose::Claim, *write),
         Decision::MarkUnknown(write) => (Purpose::MarkUnknown, *write),
         Decision::Answer(_) | Decision::Follow => return None,
     };
-    me.phase = Phase::Writing(purpose, Message::Swap(Arc::new(write)));
+    let write = Arc::new(write);
+    me.phase = Phase::Writing(purpose, if moves { Message::Move(write) } else { Message::Swap(write) });
     context.date(&mut next, worker);
     Some(next)
 }
@@ -194,7 +199,7 @@ fn acknowledged(
             world.workers[worker].dated_at = world.workers[worker].dating_at;
             Phase::Owning(Arc::new(write.next.clone()))
         }
-        (Purpose::Finish, Message::Swap(write), true) => {
+        (Purpose::Finish, Message::Swap(write) | Message::Move(write), true) => {
             world.workers[worker].begun += u8::from(write.next.policy().class == Class::Local);
             acknowledge(world, &write.next);
             Phase::Idle
@@ -221,7 +226,7 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
     let me = &world.workers[worker];
     let found = world.cells[me.cell].found();
     let mut next = world.clone();
-    let Message::Swap(write) = message else {
+    let Some(write) = message.write() else {
         next.workers[worker].phase = Phase::Idle;
         return context.push(Step::RereadAfterDoubt(worker), Ok(next));
     };
@@ -276,7 +281,14 @@ fn reread_finish(
         return Ok(next);
     }
     if is_local(context.config) {
-        // Rolled back, as far as it can tell: the next request decides from what stands there.
+        // Whoever has the lock knows that the transaction is over, and rolled back. While it may still commit, it holds the
+        // lock, and its client is told that nobody can tell yet.
+        let token = next.workers[worker].token;
+        let is_over =
+            |(_, message): &(usize, Message)| message.write().is_none_or(|write| write.next.token() != token);
+        if context.protocol.has(Bug::DoubtSettledWithoutLock) && !next.limbo.iter().all(is_over) {
+            next.observer.told_rolled_back = Some(small(token));
+        }
         next.workers[worker].begun += 1;
         next.workers[worker].phase = Phase::Idle;
         return Ok(next);

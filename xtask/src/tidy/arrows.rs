@@ -14,6 +14,7 @@ const STORES_AND_SHELLS: &[&str] = &[
     "semel-http",
     "semel-messaging",
     "semel-client",
+    "semel-tx",
 ];
 
 /// What each crate may depend on. The core knows nobody; a store needs only the core; only the gateway wires parts.
@@ -24,6 +25,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("semel-redis", &["semel-core"]),
     ("semel-cassandra", &["semel-core"]),
     ("semel-http", &["semel-core", "semel"]),
+    // In the application's own transaction: the store's rows, and the engine that judges them.
+    ("semel-tx", &["semel-core", "semel", "semel-sql"]),
     ("semel-messaging", &["semel-core", "semel", "semel-sql"]),
     ("semel-client", &["semel-core"]),
     ("semel-gateway", STORES_AND_SHELLS),

@@ -4,14 +4,14 @@
 //! kept; an odd one must be understood. Tags ascend, so that there is one order and none comes twice.
 
 use super::read::Reader;
-use super::{Error, Newer};
+use super::{Error, Newer, labels};
+use crate::labels::Labels;
 use bytes::Bytes;
 
-/// Reads to the end. All extensions that may be ignored, as they stand; this format knows none by itself.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Bytes, Error> {
-    let start = reader.at();
-    let mut last = None;
-    let mut unknown = None;
+/// Reads to the end: the labels, which come first, and all other extensions that may be ignored, as they stand.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<(Labels, Bytes), Error> {
+    let (mut start, mut last, mut unknown) = (reader.at(), None, None);
+    let mut known = Labels::default();
     while reader.left() > 0 {
         let at = reader.at();
         let tag = reader.varint()?;
@@ -19,6 +19,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Bytes, Error> {
             return Err(Error::Damaged { at, what: "the extensions are out of order" });
         }
         last = Some(tag);
+        if tag == labels::TAG {
+            known = labels::read(reader)?;
+            start = reader.at();
+            continue;
+        }
         reader.slice()?;
         if tag % 2 == 1 {
             unknown = unknown.or(Some(tag));
@@ -26,6 +31,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Bytes, Error> {
     }
     match unknown {
         Some(tag) => Err(Error::Newer(Newer::Extension(tag))),
-        None => Ok(reader.since(start)),
+        None => Ok((known, reader.since(start))),
     }
 }

@@ -21,6 +21,7 @@
 mod error;
 mod extension;
 mod history;
+mod labels;
 mod outcome;
 mod policy;
 mod read;

@@ -67,7 +67,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Error> {
         SEALED => Body::Sealed(reader.bytes()?),
         _ => return Err(Error::Damaged { at, what: "a body both kept and sealed" }),
     };
-    Ok(Outcome { status, headers, body, trailers })
+    Ok(Outcome { headers, body, trailers, ..Outcome::not_retained(status) })
 }
 
 fn write_fields(fields: &Fields, out: &mut Vec<u8>) {

@@ -1,11 +1,13 @@
 //! A record, written and read back, field by field.
 
 use super::read::Reader;
-use super::{Error, extension, history, policy, state, write};
+use super::{Error, extension, history, labels, policy, state, write};
 use crate::fingerprint::Fingerprint;
 use crate::id::{CallerHash, KeyHash, OperationId};
+use crate::labels::Labels;
 use crate::policy::{AfterExpiry, Class, PolicySettings};
 use crate::record::{Record, StateName, Token};
+use bytes::Bytes;
 use std::sync::Arc;
 
 const STATE_BITS: u8 = 0b0000_0111;
@@ -27,6 +29,7 @@ pub(super) fn size_hint(record: &Record) -> usize {
         + policy::size_hint(&record.policy)
         + state::size_hint(&record.state)
         + history::size_hint(&record.history)
+        + labels::size_hint(&record.labels)
         + record.extensions.len()
 }
 
@@ -51,6 +54,7 @@ pub(super) fn write(record: &Record, out: &mut Vec<u8>) {
     if record.generation != 0 {
         write::varint(out, record.generation.into());
     }
+    labels::write(&record.labels, out);
     out.extend_from_slice(&record.extensions);
 }
 
@@ -67,7 +71,7 @@ pub(super) fn read(reader: &mut Reader<'_>, later: bool) -> Result<Record, Error
     let state_name = StateName::from_number(head & STATE_BITS)
         .ok_or(Error::Damaged { at, what: "unknown state of the record" })?;
     let terms = terms(head).ok_or(Error::Damaged { at, what: "unknown guarantee class" })?;
-    Ok(Record {
+    let mut record = Record {
         operation_id,
         key_hash,
         caller_hash,
@@ -86,8 +90,11 @@ pub(super) fn read(reader: &mut Reader<'_>, later: bool) -> Result<Record, Error
         state: state::read(state_name, reader)?,
         history: history::read(reader)?,
         generation: if later { read_generation(reader)? } else { 0 },
-        extensions: extension::read(reader)?,
-    })
+        labels: Labels::default(),
+        extensions: Bytes::new(),
+    };
+    (record.labels, record.extensions) = extension::read(reader)?;
+    Ok(record)
 }
 
 fn read_generation(reader: &mut Reader<'_>) -> Result<u32, Error> {

@@ -3,13 +3,14 @@
 //! What lives here: the order in which the parts of a request are hashed. What must never: HTTP types. Callers hand
 //! in text and bytes, so that the same fingerprint comes out of a gateway, a library and a command line.
 
-use super::encoding::{self, Decoded};
+use super::encoding::{self, Coding, Decoder, Pieces};
 use super::error::{Error, ErrorKind};
 use super::media_type::{Kind, MediaType};
 use super::pointer::Pointer;
 use super::selection::{Selection, is_known};
-use super::sink::{Hasher, Sink};
+use super::sink::{Hasher, Nowhere, Sink};
 use super::{Fingerprint, form, json, multipart};
+use std::borrow::Cow;
 
 /// No honest content type comes near it; a dishonest one would be taken apart into many times its size.
 const CONTENT_TYPE_BYTES_MAX: usize = 8 * 1024;
@@ -17,20 +18,21 @@ const CONTENT_TYPE_BYTES_MAX: usize = 8 * 1024;
 /// How much a body may come to once its content encoding is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes a body may have, decoded; also the most that is ever allocated to hold it. A longer one is
+    /// The most bytes a body may have, decoded; also the most that is ever allocated to hold it, besides a
+    /// decoder's window. A longer one is
     /// [`TooLarge`](ErrorKind::TooLarge), compressed or not.
     pub decoded_body_bytes_max: usize,
 }
 
-/// 10 MiB.
 impl Limits {
-    /// The most bytes that are held to decode a body of `encoded` bytes. A body of which more would come is refused: above 1 MiB,
-    /// one that expands more than a hundred times.
+    /// The most bytes that may come of a body of `encoded` bytes. One of which more would come is refused: above 1 MiB, one that
+    /// expands more than a hundred times.
     pub fn decoded_max(&self, encoded: usize) -> usize {
         encoding::decoded_max(encoded, self.decoded_body_bytes_max)
     }
 }
 
+/// 10 MiB.
 impl Default for Limits {
     fn default() -> Self {
         Self { decoded_body_bytes_max: 10 * 1024 * 1024 }
@@ -117,10 +119,9 @@ impl<'a> Request<'a> {
         }
         body.write_type(&mut hasher);
         self.write_headers(selection, &mut hasher);
-        hasher.count(body.decoded.left().len());
-        body.decoded.left().iter().for_each(|coding| hasher.field(coding));
-        hasher.push(body.tag as u8);
-        body.write(selection, &mut hasher)?;
+        hasher.count(body.codings_left.len());
+        body.codings_left.iter().for_each(|coding| hasher.field(coding));
+        body.write(selection, &mut hasher, true)?;
         Ok(hasher.finish())
     }
 
@@ -129,7 +130,7 @@ impl<'a> Request<'a> {
     /// JSON and form bodies are text; the rest may be anything. Fails as [`fingerprint`](Self::fingerprint) does.
     pub fn canonical_body(&self, selection: &Selection, limits: &Limits) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
-        self.understand(selection, *limits)?.write(selection, &mut bytes)?;
+        self.understand(selection, *limits)?.write(selection, &mut bytes, false)?;
         Ok(bytes)
     }
 
@@ -152,12 +153,30 @@ impl<'a> Request<'a> {
         let body = self.understand(&Selection::default(), *limits)?;
         match body.tag {
             Tag::Empty => Ok(json::Scalar::Absent),
-            Tag::Json | Tag::JsonPlaces => json::scalar_at(body.decoded.bytes(), pointer),
+            Tag::Json | Tag::JsonPlaces => json::scalar_at(body.content.bytes(), pointer),
+            Tag::Exact if body.is_empty()? => Ok(json::Scalar::Absent),
             Tag::Exact | Tag::Form | Tag::Multipart => {
                 let problem = "it is not JSON, by its content type or its content encoding";
                 Err(Error::new(ErrorKind::NotJson, "body", problem))
             }
         }
+    }
+
+    /// The most bytes that taking this request's fingerprint holds to undo its content encoding; 0 where there is none to undo.
+    ///
+    /// A body whose bytes count as they are is decoded as a stream: that takes the decoder's window and nothing besides. JSON and
+    /// forms take what comes of them too, and more than a hundred times the body, above 1 MiB, may not.
+    pub fn decoding_bytes_max(&self, limits: &Limits) -> usize {
+        let bytes_max = limits.decoded_body_bytes_max;
+        let Ok(Coding::Known(decoder)) = encoding::coding(self.content_encoding, self.body, bytes_max) else {
+            return 0;
+        };
+        let held = decoder.bytes_max(self.body.len(), bytes_max);
+        let kind = self.content_type.first().and_then(|line| MediaType::parse(line));
+        if kind.as_ref().map_or(Kind::Other, MediaType::kind) == Kind::Other {
+            return held;
+        }
+        held.saturating_add(encoding::decoded_max(self.body.len(), bytes_max))
     }
 
     /// Undoes the content encoding and settles how the body is to be hashed.
@@ -175,17 +194,29 @@ impl<'a> Request<'a> {
             _ => return Err(Error::new(ErrorKind::Malformed, "Content-Type", "it was sent more than once")),
         };
         let media = content_type.and_then(MediaType::parse);
-        let decoded = encoding::decode(self.content_encoding, self.body, limits.decoded_body_bytes_max)?;
-        let tag = match media.as_ref().map_or(Kind::Other, MediaType::kind) {
-            _ if decoded.bytes().is_empty() => Tag::Empty,
-            _ if !decoded.left().is_empty() => Tag::Exact,
+        let kind = media.as_ref().map_or(Kind::Other, MediaType::kind);
+        let bytes_max = limits.decoded_body_bytes_max;
+        let (content, codings_left) = match encoding::coding(self.content_encoding, self.body, bytes_max)? {
+            Coding::None => (Content::Whole(Cow::Borrowed(self.body)), Vec::new()),
+            Coding::Unknown(names) => (Content::Whole(Cow::Borrowed(self.body)), names),
+            // Its bytes count as they are: nobody needs more than one piece of them at a time.
+            Coding::Known(decoder) if kind == Kind::Other => {
+                (Content::Encoded { body: self.body, decoder, bytes_max }, Vec::new())
+            }
+            Coding::Known(decoder) => {
+                (Content::Whole(Cow::Owned(decoder.whole(self.body, bytes_max)?)), Vec::new())
+            }
+        };
+        let tag = match kind {
+            _ if matches!(&content, Content::Whole(bytes) if bytes.is_empty()) => Tag::Empty,
+            _ if !codings_left.is_empty() => Tag::Exact,
             Kind::Json if selection.include().is_empty() => Tag::Json,
             Kind::Json => Tag::JsonPlaces,
             Kind::Form => Tag::Form,
             Kind::Multipart => Tag::Multipart,
             Kind::Other => Tag::Exact,
         };
-        Ok(Body { content_type, media, decoded, tag })
+        Ok(Body { content_type, media, content, codings_left, tag })
     }
 
     fn write_headers<S: Sink>(&self, selection: &Selection, sink: &mut S) {
@@ -199,12 +230,66 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A body that is decoded, and how it counts.
+/// A body, and how it counts.
 struct Body<'a> {
     content_type: Option<&'a [u8]>,
     media: Option<MediaType>,
-    decoded: Decoded<'a>,
+    content: Content<'a>,
+    /// The codings still on the body: none, or all of those named where one of them is unknown.
+    codings_left: Vec<Vec<u8>>,
+    /// Of content that is decoded as it is written, this is [`Exact`](Tag::Exact) also where nothing comes of it.
     tag: Tag,
+}
+
+/// What a body comes to once its coding is undone.
+enum Content<'a> {
+    Whole(Cow<'a, [u8]>),
+    /// It is decoded as it is written.
+    Encoded {
+        body: &'a [u8],
+        decoder: Decoder,
+        bytes_max: usize,
+    },
+}
+
+impl Content<'_> {
+    /// The bytes of one that is whole.
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Whole(bytes) => bytes,
+            Self::Encoded { .. } => &[],
+        }
+    }
+}
+
+/// Writes what is decoded as it comes, behind the tag that says whether anything does.
+struct Writing<'a, S> {
+    sink: &'a mut S,
+    /// As it was before the first piece.
+    before: S,
+    is_tagged: bool,
+    is_empty: bool,
+}
+
+impl<'a, S: Sink> Writing<'a, S> {
+    fn new(sink: &'a mut S, is_tagged: bool) -> Self {
+        Self { before: sink.clone(), sink, is_tagged, is_empty: true }
+    }
+}
+
+impl<S: Sink> Pieces for Writing<'_, S> {
+    fn piece(&mut self, bytes: &[u8]) {
+        if self.is_empty && self.is_tagged {
+            self.sink.push(Tag::Exact as u8);
+        }
+        self.is_empty = false;
+        self.sink.write(bytes);
+    }
+
+    fn restart(&mut self) {
+        self.is_empty = true;
+        self.sink.clone_from(&self.before);
+    }
 }
 
 impl Body<'_> {
@@ -228,9 +313,35 @@ impl Body<'_> {
         }
     }
 
-    /// Writes the canonical body.
-    fn write<S: Sink>(&self, selection: &Selection, sink: &mut S) -> Result<(), Error> {
-        let bytes = self.decoded.bytes();
+    /// Whether nothing comes of it. Fails where it cannot be decoded.
+    fn is_empty(&self) -> Result<bool, Error> {
+        match &self.content {
+            Content::Whole(bytes) => Ok(bytes.is_empty()),
+            Content::Encoded { body, decoder, bytes_max } => {
+                let mut nowhere = Nowhere;
+                let mut writing = Writing::new(&mut nowhere, false);
+                decoder.stream(body, *bytes_max, &mut writing)?;
+                Ok(writing.is_empty)
+            }
+        }
+    }
+
+    /// Writes the canonical body, behind its tag where it is to have one.
+    fn write<S: Sink>(&self, selection: &Selection, sink: &mut S, is_tagged: bool) -> Result<(), Error> {
+        let bytes = match &self.content {
+            Content::Whole(bytes) => bytes,
+            Content::Encoded { body, decoder, bytes_max } => {
+                let mut writing = Writing::new(sink, is_tagged);
+                decoder.stream(body, *bytes_max, &mut writing)?;
+                if writing.is_empty && is_tagged {
+                    sink.push(Tag::Empty as u8);
+                }
+                return Ok(());
+            }
+        };
+        if is_tagged {
+            sink.push(self.tag as u8);
+        }
         match self.tag {
             Tag::Empty => Ok(()),
             Tag::Exact => {

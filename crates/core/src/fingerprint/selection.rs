@@ -93,6 +93,14 @@ impl Default for Selection {
 }
 
 impl Selection {
+    /// How many bytes of memory it takes besides itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let text = |text: &String| size_of::<String>() + text.len();
+        let pointers = self.include.iter().chain(&self.exclude).map(text).sum::<usize>();
+        // Taken apart, a pointer takes about twice as much again.
+        self.headers.iter().map(text).sum::<usize>() + 3 * pointers
+    }
+
     /// Adds request headers whose values count. Refuses names that must never be in a fingerprint.
     pub fn with_headers<I>(mut self, names: I) -> Result<Self, SelectionError>
     where

@@ -1,13 +1,13 @@
 //! Where canonical bytes go: into a hash, or into memory for people to read.
 //!
-//! What lives here: the two sinks. What must never: knowing what is written.
+//! What lives here: the sinks. What must never: knowing what is written.
 
 use sha2::{Digest, Sha256};
 
 use super::Fingerprint;
 
 /// Takes canonical bytes in order.
-pub(super) trait Sink {
+pub(super) trait Sink: Clone {
     fn write(&mut self, bytes: &[u8]);
 
     /// One byte; the common case of punctuation.
@@ -35,10 +35,21 @@ impl Sink for Vec<u8> {
     }
 }
 
+/// Where bytes go that nobody needs.
+#[derive(Clone, Copy)]
+pub(super) struct Nowhere;
+
+impl Sink for Nowhere {
+    fn write(&mut self, _: &[u8]) {}
+
+    fn push(&mut self, _: u8) {}
+}
+
 /// Large enough that the hash works on many blocks at a time, small enough for any stack.
 const BUFFER_BYTES: usize = 2048;
 
 /// Hashes what it is given, through a small buffer, since most writes are a few bytes long.
+#[derive(Clone)]
 pub(super) struct Hasher {
     hash: Sha256,
     buffer: [u8; BUFFER_BYTES],

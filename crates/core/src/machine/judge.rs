@@ -6,6 +6,7 @@ use super::dates::{
 use super::{Command, Expect, Found, Stamp, Write, remember, rules, verdict};
 use crate::fingerprint::ErrorKind;
 use crate::history::History;
+use crate::labels::Labels;
 use crate::outcome::Outcome;
 use crate::policy::{Class, Policy, PolicySettings};
 use crate::record::{Proof, Record, State, Token};
@@ -297,6 +298,7 @@ fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Rec
         earlier_doubt: false,
         state: begun(ticket.begin, &command.policy, stamp.now.at),
         history: History::default(),
+        labels: Labels::default(),
         extensions: bytes::Bytes::new(),
     };
     remember(&mut record, stamp);

@@ -18,12 +18,13 @@
 //! What can be seen of them in an old record and its successor is checked on the way out of every transition: [`Rule`].
 //!
 //! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are
-//! the owner's; [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated
+//! the owner's; [`commit_local`] is all of them at once, where the effect is in the same transaction as its record; [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated
 //! ahead, and [`reconcile`], [`postpone`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
 
 mod command;
 mod dates;
 mod judge;
+mod local;
 mod owner;
 mod retention;
 mod rotation;
@@ -33,6 +34,7 @@ mod verdict;
 pub use command::Command;
 pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, repeat_within, written_ahead_by};
 pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
+pub use local::{LocalEnding, commit_local};
 pub use owner::{
     abandon, claim_landed, contradicts, finish, held_for, is_held, landed, lease_left, may_send, outlived,
     overtaken, renew, start,
@@ -165,6 +167,8 @@ pub enum Refusal {
     NotStarted,
     /// The record is in a state that this transition does not start from.
     WrongState,
+    /// The record was claimed under another class than `local`, and keeps it: its effect is in no transaction with it.
+    NotLocal,
     /// The outcome is final, or the attempt was ended before.
     Settled,
     /// The owner's lease is still alive. Unless it is renewed, it is dead from this moment on.
@@ -193,6 +197,7 @@ impl Refusal {
             Self::Superseded
             | Self::NotStarted
             | Self::WrongState
+            | Self::NotLocal
             | Self::Settled
             | Self::InDoubt
             | Self::ClockNotTrusted
@@ -207,6 +212,7 @@ impl fmt::Display for Refusal {
             Self::Superseded => f.write_str("the record belongs to another attempt by now"),
             Self::NotStarted => f.write_str("the attempt was never started, so it has no outcome"),
             Self::WrongState => f.write_str("the record's state does not allow this"),
+            Self::NotLocal => f.write_str("the record was claimed under another class than `local`"),
             Self::Settled => f.write_str("the record is settled already"),
             Self::LeaseAlive(_) => f.write_str("the owner's lease is still alive"),
             Self::QuietUntil(time) => {
@@ -236,21 +242,25 @@ fn written(record: &Record, state: State, stamp: Stamp<'_>) -> Record {
     next.version += 1;
     next.created_at = dates::first_date(record, stamp.now);
     next.updated_at = stamp.now.at;
-    next.state = state;
+    next.set_state_with_labels(state);
     remember(&mut next, stamp);
     next
 }
 
 fn remember(record: &mut Record, stamp: Stamp<'_>) {
-    let to = record.state_name();
-    let entry = history::Entry {
+    let entry = history_entry(record, stamp);
+    record.history.push(entry, record.policy.history_entries_max);
+}
+
+/// What history remembers of a record that has just got its state.
+fn history_entry(record: &Record, stamp: Stamp<'_>) -> history::Entry {
+    history::Entry {
         attempt: record.attempt,
-        to,
+        to: record.state_name(),
         at: stamp.now.at,
         who: stamp.who.into(),
         why: stamp.why.into(),
-    };
-    record.history.push(entry, record.policy.history_entries_max);
+    }
 }
 
 #[cfg(test)]

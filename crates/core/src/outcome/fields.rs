@@ -56,6 +56,11 @@ impl Fields {
         &self.packed
     }
 
+    /// Has them in memory of their own.
+    pub(crate) fn detach(&mut self) {
+        self.packed = Bytes::copy_from_slice(&self.packed);
+    }
+
     /// A block of `count` fields that the codec has checked.
     pub(crate) fn from_packed(packed: Bytes, count: usize) -> Self {
         Self { packed, count }

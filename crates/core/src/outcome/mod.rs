@@ -7,6 +7,7 @@ mod fields;
 
 pub use fields::Fields;
 
+use crate::labels::{self, Labels};
 use bytes::Bytes;
 use std::fmt;
 
@@ -69,6 +70,8 @@ pub struct Outcome {
     pub body: Body,
     /// Trailers in order (gRPC).
     pub trailers: Fields,
+    /// What the handler says about it. Goes to the record when the outcome is stored, and is not part of what is replayed.
+    pub labels: Labels,
 }
 
 impl Outcome {
@@ -84,17 +87,52 @@ impl Outcome {
             headers,
             body: Body::Kept(body.into()),
             trailers: Fields::default(),
+            labels: Labels::default(),
         }
     }
 
     /// A value returned by work in the same process, in whatever encoding the caller chose.
     pub fn value(bytes: impl Into<Bytes>) -> Self {
         let body = Body::Kept(bytes.into());
-        Self { status: Status::Value, headers: Fields::default(), body, trailers: Fields::default() }
+        Self { body, ..Self::not_retained(Status::Value) }
+    }
+
+    /// How many bytes of memory it takes besides itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let body = match &self.body {
+            Body::Kept(bytes) | Body::Sealed(bytes) => bytes.len(),
+            Body::NotRetained => 0,
+        };
+        body + self.headers.packed().len() + self.trailers.packed().len()
+    }
+
+    /// Has it in memory of its own.
+    pub(crate) fn detach(&mut self) {
+        if let Body::Kept(bytes) | Body::Sealed(bytes) = &mut self.body {
+            *bytes = Bytes::copy_from_slice(bytes);
+        }
+        self.headers.detach();
+        self.trailers.detach();
     }
 
     /// An outcome that is known to have happened and of which nothing else is known.
     pub fn not_retained(status: Status) -> Self {
-        Self { status, headers: Fields::default(), body: Body::NotRetained, trailers: Fields::default() }
+        let (headers, trailers) = (Fields::default(), Fields::default());
+        Self { status, headers, body: Body::NotRetained, trailers, labels: Labels::default() }
+    }
+
+    /// Names what was created or changed: `about("order", "7")`. At most 255 bytes of each are kept.
+    #[must_use]
+    pub fn about(mut self, resource_type: &str, resource_id: &str) -> Self {
+        self.labels.resource_type = labels::label(resource_type);
+        self.labels.resource_id = labels::label(resource_id);
+        self
+    }
+
+    /// Names why it was refused: `error_code("OUT_OF_STOCK")`. At most 255 bytes are kept.
+    #[must_use]
+    pub fn error_code(mut self, error_code: &str) -> Self {
+        self.labels.error_code = labels::label(error_code);
+        self
     }
 }

@@ -90,6 +90,18 @@ pub trait Delegate: Send + Sync + 'static {
     fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         self.inner().changed(id)
     }
+
+    fn wake(&self, id: CommandId) {
+        self.inner().wake(id);
+    }
+
+    fn doubt(&self, id: CommandId) {
+        self.inner().doubt(id);
+    }
+
+    fn is_in_doubt(&self, id: CommandId) -> bool {
+        self.inner().is_in_doubt(id)
+    }
 }
 
 impl<D: Delegate> Store for D {
@@ -165,5 +177,17 @@ impl<D: Delegate> Store for D {
 
     fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         Delegate::changed(self, id)
+    }
+
+    fn wake(&self, id: CommandId) {
+        Delegate::wake(self, id);
+    }
+
+    fn doubt(&self, id: CommandId) {
+        Delegate::doubt(self, id);
+    }
+
+    fn is_in_doubt(&self, id: CommandId) -> bool {
+        Delegate::is_in_doubt(self, id)
     }
 }

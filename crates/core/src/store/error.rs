@@ -56,13 +56,20 @@ impl fmt::Display for Kind {
 pub struct Error {
     kind: Kind,
     context: String,
+    is_entry_locked: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     /// An error of `kind` that came up while doing what `context` says.
     pub fn new(kind: Kind, context: impl Into<String>) -> Self {
-        Self { kind, context: context.into(), source: None }
+        Self { kind, context: context.into(), is_entry_locked: false, source: None }
+    }
+
+    /// Somebody else has kept the entry locked, past the store's patience. Nothing was written; trying again may help. Unlike other errors
+    /// of the kind [`Unavailable`](Kind::Unavailable) it says nothing about the store as a whole.
+    pub fn entry_locked(context: impl Into<String>) -> Self {
+        Self { is_entry_locked: true, ..Self::new(Kind::Unavailable, context) }
     }
 
     /// With what lies behind it.
@@ -75,6 +82,11 @@ impl Error {
     /// What the error leaves open.
     pub const fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Whether it concerns a single entry, which somebody else has [locked](Self::entry_locked).
+    pub const fn is_entry_locked(&self) -> bool {
+        self.is_entry_locked
     }
 
     /// Whether the write may have been applied after all.
@@ -91,6 +103,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let meaning = match self.kind {
+            Kind::Unavailable if self.is_entry_locked => {
+                "somebody else has locked the entry; nothing was written"
+            }
             Kind::Unavailable => "the store cannot be reached; nothing was written",
             Kind::Ambiguous => "the answer was lost",
             Kind::Full => "there is no room left; nothing was written",

@@ -220,6 +220,24 @@ pub trait Store: Send + Sync + 'static {
         let _ = id;
         None
     }
+
+    /// Somebody has written under `id` past the store, in a transaction of their own that has committed: whoever waits for
+    /// [a change](Self::changed) there is woken, on this node and on others, where the store can tell them.
+    fn wake(&self, id: CommandId) {
+        let _ = id;
+    }
+
+    /// Somebody has asked a transaction of their own, which writes under `id`, to commit, and got no answer. Where a write that is
+    /// visible may still be lost, everything that the store reads under `id` from now on is proven to be durable first.
+    fn doubt(&self, id: CommandId) {
+        let _ = id;
+    }
+
+    /// Whether what somebody else reads under `id` may still be lost, until a [`get`](Self::get) that begins afterwards has succeeded.
+    fn is_in_doubt(&self, id: CommandId) -> bool {
+        let _ = id;
+        false
+    }
 }
 
 #[cfg(test)]

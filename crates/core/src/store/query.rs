@@ -25,6 +25,12 @@ pub struct Filter {
     pub updated_before: Option<Time>,
     /// With an operation id that begins so.
     pub ids: Option<OperationIds>,
+    /// Whose outcome is about this kind of thing.
+    pub resource_type: Option<String>,
+    /// Whose outcome is about the thing of this id.
+    pub resource_id: Option<String>,
+    /// Whose outcome has this error code.
+    pub error_code: Option<String>,
     /// The newest of them first, where the store can [list](super::Capabilities::order) the oldest first. Leaves nothing out.
     pub newest_first: bool,
 }
@@ -42,6 +48,9 @@ impl Filter {
 
     /// Whether `record` is wanted. What every store's query means.
     pub fn wants(&self, record: &Record) -> bool {
+        fn labelled(wanted: Option<&str>, is: Option<&str>) -> bool {
+            wanted.is_none_or(|wanted| is == Some(wanted))
+        }
         fn same<T: PartialEq>(wanted: Option<&T>, is: &T) -> bool {
             wanted.is_none_or(|wanted| wanted == is)
         }
@@ -52,6 +61,9 @@ impl Filter {
             && self.updated_from.is_none_or(|from| record.updated_at() >= from)
             && self.updated_before.is_none_or(|before| record.updated_at() < before)
             && self.ids.is_none_or(|ids| ids.has(&record.operation_id()))
+            && labelled(self.resource_type.as_deref(), record.labels().resource_type.as_deref())
+            && labelled(self.resource_id.as_deref(), record.labels().resource_id.as_deref())
+            && labelled(self.error_code.as_deref(), record.labels().error_code.as_deref())
     }
 }
 

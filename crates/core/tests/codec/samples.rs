@@ -105,10 +105,10 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
         Ending::NotApplied(Some(Outcome::http(401, [("", ""); 0], "no"))),
     );
     let grpc = Outcome {
-        status: Status::Grpc(0),
         headers: Fields::from_iter([("content-type", "application/grpc")]),
         body: Body::Kept(Bytes::from_static(b"\0\0\0\0\x02\x08\x07")),
         trailers: Fields::from_iter([("grpc-status", b"0".as_slice()), ("x-bin", b"\xff\0")]),
+        ..Outcome::not_retained(Status::Grpc(0))
     };
     let dead_claim = claim(Policy::new(Class::External), Begin::Claimed);
     let expired = next(machine::expire(&succeeded(charged()), stamp(after(90_000))));

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | the hashing secret's state | copied as it is, and last: nodes start on a store that has it |
 //! | registrations of nodes | not copied: they are about the source |
+//! | the store's id | not copied: two stores would pass for one |
 //! | the time that nodes last went by | copied, so that a target whose clock is behind is noticed; without the uptime of the machine that wrote it |
 //! | everything else | copied as it is |
 
 use super::Error;
 use crate::secrets::{self, Copying, Registered};
+use crate::store_id::StoreId;
 use crate::time;
 use bytes::Bytes;
 use semel_core::id::CommandId;
@@ -90,7 +92,7 @@ pub(super) async fn open_gate(
     let now = target.get(CommandId::from_bytes([0; 32])).await.map_err(Error::Target)?.now;
     let mut copied = Vec::new();
     for (name, value) in &source.0 {
-        if name == secrets::STATE || secrets::registered(name, value).is_some() {
+        if name == secrets::STATE || name == StoreId::SETTING || secrets::registered(name, value).is_some() {
             continue;
         }
         let value = if name == time::MARK { time::carried_over(value, now) } else { value.to_vec() };

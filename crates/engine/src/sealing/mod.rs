@@ -88,6 +88,7 @@ impl KeyRing {
             headers: Fields::default(),
             body: Body::Sealed(sealed),
             trailers: Fields::default(),
+            labels: outcome.labels.clone(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::observe::{Call, Event};
 use crate::settings::ClockSettings;
 use crate::tasks::Closing;
 use semel_core::id::CommandId;
-use semel_core::store::{Error, Store};
+use semel_core::store::{Error, Kind, Store};
 use semel_core::time::Time;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -120,13 +120,18 @@ pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     if !node.time.has_to_catch_up(begun) {
         return Ok(());
     }
-    let mut tried_at = node.heartbeat.caught_up.lock().await;
-    if *tried_at >= begun || !node.time.has_to_catch_up(node.clock.uptime()) {
-        return Ok(());
-    }
-    let caught_up = beat(node).await;
-    *tried_at = node.clock.uptime();
-    caught_up
+    let asking = async {
+        let mut tried_at = node.heartbeat.caught_up.lock().await;
+        if *tried_at >= begun || !node.time.has_to_catch_up(node.clock.uptime()) {
+            return Ok(());
+        }
+        let caught_up = beat(node).await;
+        *tried_at = node.clock.uptime();
+        caught_up
+    };
+    // A request waits for this. Whoever comes next asks again.
+    let late = || Err(Error::new(Kind::Unavailable, "waiting to learn the time that others go by"));
+    node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(late)
 }
 
 /// Yields whether anything was written: not by a node that does not trust its clock.

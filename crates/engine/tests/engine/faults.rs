@@ -3,7 +3,7 @@
 use super::world::{World, charge, forever, intent, intent_under, never, secs};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Error, Failed, GivenUp, NoValue, RunError};
+use semel::{Error, Failed, GivenUp, NoValue, RunError, Settings};
 use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -164,7 +164,7 @@ async fn a_store_that_never_answers_is_given_up_on() {
 #[tokio::test]
 async fn a_store_that_answers_no_write_is_given_up_on_after_one() {
     let world = World::new();
-    let engine = world.engine().await;
+    let engine = world.engine_with(|builder| builder.settings(Settings::default())).await;
     let never_opened = Arc::new(Gate::new());
     let gate = Arc::clone(&never_opened);
     world.fate(move |call| match call.question {
@@ -175,10 +175,30 @@ async fn a_store_that_answers_no_write_is_given_up_on_after_one() {
         let engine = engine.clone();
         async move { engine.run(intent("k", "5"), never).await }
     });
-    world.pass(secs(11)).await;
-    assert!(call.is_finished(), "a call to the store may take 10 s, and one was enough");
+    world.pass(secs(2)).await;
+    assert!(call.is_finished(), "what a request waits for may take 1 s, and one call was enough");
     let told = call.await.expect("no panic");
     assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })), "{told:?}");
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_late_is_stored_again_and_not_lost() {
+    let world = World::new();
+    let engine = world.engine_with(|builder| builder.settings(Settings::default())).await;
+    let never_opened = Arc::new(Gate::new());
+    let (gate, is_due) = (Arc::clone(&never_opened), AtomicBool::new(true));
+    world.fate(move |call| match call.question {
+        Question::Swap if is_due.swap(false, Ordering::SeqCst) => Fault::DelayBefore(gate.pause()),
+        _ => Fault::Pass,
+    });
+    let call = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(intent("k", "5"), charge).await }
+    });
+    world.pass(secs(3)).await;
+    assert!(call.is_finished(), "the lost call was given up after 1 s, and the next one was answered");
+    let done = call.await.expect("no panic").expect("a value");
+    assert_eq!((done.value, done.stored, world.record().await.attempt()), (1, true, 1));
 }
 
 #[tokio::test]

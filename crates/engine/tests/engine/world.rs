@@ -64,6 +64,8 @@ impl World {
         // One clock for everybody: leases end when they end.
         let mut settings = Settings::default();
         settings.clock.skew = Duration::ZERO;
+        // What a request waits for is tried by itself; here a late store is late for all.
+        settings.request_timeout = settings.store_timeout;
         let builder = Engine::builder(store).settings(settings).observer(Seen(Arc::clone(&self.seen))).on(
             Arc::new(self.clock.clone()),
             Arc::new(SystemRandom),

@@ -61,6 +61,12 @@ pub(super) struct Wanted {
     /// With an operation id that begins so: 4 digits at least. Hyphens may be left out.
     #[param(min_length = 4, max_length = 36, pattern = "^[0-9a-fA-F-]{4,36}$")]
     id: Option<String>,
+    /// Whose outcome is about this kind of thing, in the words of the service.
+    resource_type: Option<String>,
+    /// Whose outcome is about the thing of this id.
+    resource_id: Option<String>,
+    /// Whose outcome has this error code.
+    error_code: Option<String>,
     /// The newest first, where the store can. The oldest come first otherwise.
     newest_first: Option<bool>,
     /// Where the last page ended: its `next`.
@@ -114,15 +120,17 @@ pub(super) async fn list(
     if !(1..=LIMIT.1).contains(&limit) {
         return Err(Problem::invalid(format!("limit has to be one from 1 to {}.", LIMIT.1)));
     }
-    let keys = keys(&shared, &wanted)?;
+    let (keys, asked_after) = (keys(&shared, &wanted)?, wanted.after.clone());
+    // What is wrong is told also where no record can be wanted.
+    let mut filter = filter(wanted)?;
     if keys.is_empty() {
         return Ok(json(StatusCode::OK, &Found { records: Vec::new(), unreadable: Vec::new(), next: None }));
     }
-    let (index, after) = match wanted.after.as_deref() {
+    let (index, after) = match asked_after.as_deref() {
         None | Some("") => (0, None),
         Some(text) => place(text, keys.len()).ok_or_else(no_such_place)?,
     };
-    let filter = filter(wanted, keys[index])?;
+    filter.key = keys[index];
     let asked = shared.engine.store().page(&filter, after.as_ref(), limit);
     let page = match tokio::time::timeout(PAGE_WITHIN, asked).await {
         Ok(Ok(page)) => page,
@@ -176,7 +184,7 @@ fn keys(shared: &Shared, wanted: &Wanted) -> Result<Vec<Option<KeyHash>>, Proble
     Ok(hashes.into_iter().map(Some).collect())
 }
 
-fn filter(wanted: Wanted, key: Option<KeyHash>) -> Result<Filter, Problem> {
+fn filter(wanted: Wanted) -> Result<Filter, Problem> {
     let unfit = || Problem::invalid("callerHash has to be 8 to 64 hexadecimal digits.");
     let caller =
         wanted.caller_hash.map(|digits| Callers::beginning(&digits).ok_or_else(unfit)).transpose()?;
@@ -184,10 +192,13 @@ fn filter(wanted: Wanted, key: Option<KeyHash>) -> Result<Filter, Problem> {
         state: wanted.state.map(Into::into),
         operation: wanted.operation,
         caller,
-        key,
+        key: None,
         updated_from: wanted.updated_from.map(|text| moment("updatedFrom", &text)).transpose()?,
         updated_before: wanted.updated_before.map(|text| moment("updatedBefore", &text)).transpose()?,
         ids: wanted.id.map(|text| OperationIds::beginning(&text).ok_or_else(no_such_id)).transpose()?,
+        resource_type: wanted.resource_type,
+        resource_id: wanted.resource_id,
+        error_code: wanted.error_code,
         newest_first: wanted.newest_first.unwrap_or(false),
     })
 }

@@ -104,6 +104,15 @@ pub(super) struct Listed {
     /// How the outcome came to be unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     doubt: Option<Doubted>,
+    /// What kind of thing the outcome is about, in the words of the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_type: Option<String>,
+    /// Which one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_id: Option<String>,
+    /// Why it was refused, in the words of the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_code: Option<String>,
 }
 
 /// How an outcome came to be unknown.
@@ -141,8 +150,15 @@ impl Listed {
             can_resolve: machine::may_resolve(record, now).is_ok(),
             quiet_until: machine::denial_refused_until(record, now).map(rfc3339::text),
             doubt: doubted(record),
+            resource_type: label(record.labels().resource_type.as_deref()),
+            resource_id: label(record.labels().resource_id.as_deref()),
+            error_code: label(record.labels().error_code.as_deref()),
         }
     }
+}
+
+fn label(label: Option<&str>) -> Option<String> {
+    label.map(str::to_owned)
 }
 
 fn doubted(record: &Record) -> Option<Doubted> {

@@ -71,6 +71,8 @@ impl Local {
         let settings = Settings {
             sweep: Sweep { every: Duration::ZERO, ..Sweep::default() },
             cache_bytes_max: 0,
+            // No client waits for it.
+            request_timeout: Settings::default().store_timeout,
             ..Settings::default()
         };
         let mut builder = Engine::builder(Arc::clone(&store)).settings(settings).name(named(who));

@@ -36,8 +36,8 @@ pub(super) struct Gateway {
 pub(super) struct Place {
     #[command(flatten)]
     gateway: Gateway,
-    /// Open the store itself instead, sqlite:PATH, also while gateways run on it: this process is then one more node,
-    /// which sweeps nothing
+    /// Open the store itself instead, such as `sqlite:PATH` or `postgres://USER@HOST/DATABASE`, also while gateways run on it: this process is
+    /// then one more node, which sweeps nothing
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<stores::Url>,
     /// With --store: the gateway's configuration file, for the secret that keys are hashed with and the keys that stored answers

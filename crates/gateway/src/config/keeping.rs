@@ -18,6 +18,7 @@ const WITHDRAW: &str = "withdraw";
 pub(super) fn store(table: &Table<'_, '_>, keeping: &mut Keeping) -> stores::Url {
     let settings = &mut keeping.settings;
     settings.store_timeout = table.limit("timeout").unwrap_or(settings.store_timeout);
+    settings.request_timeout = table.limit("request_timeout").unwrap_or(settings.request_timeout);
     settings.finish_wait = table.duration("finish_wait").unwrap_or(settings.finish_wait);
     settings.retry_after = table.limit("retry_after").unwrap_or(settings.retry_after);
     settings.cache_bytes_max = table.size("cache_max").unwrap_or(settings.cache_bytes_max);

@@ -5,9 +5,9 @@
 
 use super::body::Body;
 use super::proxies::Proxies;
-use super::requests::{Place, Requests};
+use super::requests::{Arrival, Place, Requests};
 use super::taking::Taking;
-use crate::wire::{Allowance, Exchange, Rate, Refusal, Running, is_disguised};
+use crate::wire::{Allowance, Exchange, HeadRoom, Rate, Refusal, Running, is_disguised};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -53,6 +53,7 @@ pub(super) struct Line {
     pub(super) exchange: Arc<Exchange>,
     /// For the requests of all connections.
     pub(super) requests: Arc<Requests>,
+    pub(super) heads: HeadRoom,
     pub(super) proxies: Proxies,
     /// Where refusals are explained.
     pub(super) prefix: Arc<str>,
@@ -112,8 +113,10 @@ where
         check_target(&request).and_then(|()| one_host(&request)).and_then(|()| one_length(&request));
     let place = checked.and_then(|()| {
         let client = line.proxies.client(line.peer.address.ip(), request.headers());
-        let has_body = !request.body().is_end_stream();
-        line.requests.take(client, has_body).map_err(|_| Refusal::Busy)
+        let arrival = arrival(&request, &line.exchange);
+        let mut head = line.heads.place();
+        head.resize(head_bytes(&request)).map_err(|_| Refusal::Busy)?;
+        line.requests.take(client, arrival, head).map_err(|_| Refusal::Busy)
     });
     let place = match place {
         Ok(place) => place,
@@ -150,6 +153,21 @@ where
             .decide(status == StatusCode::SWITCHING_PROTOCOLS || (is_connect && status.is_success()));
     }
     Ok(response.map(|body| Answer::new(body, running, Some(place))))
+}
+
+/// What has come of its body. Of HTTP/2, where others come in between, nobody knows.
+fn arrival(request: &Request<Body>, exchange: &Exchange) -> Arrival {
+    let is_whole =
+        request.body().is_end_stream() || (request.version() != Version::HTTP_2 && exchange.is_whole());
+    if is_whole { Arrival::Whole } else { Arrival::Partial }
+}
+
+/// What a request's head takes while the request runs.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    const PER_LINE: usize = 128;
+    let lines = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + PER_LINE);
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    target + lines.sum::<usize>()
 }
 
 /// Whether the scanner waits for a decision after this request; it judges by the same.

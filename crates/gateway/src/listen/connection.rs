@@ -10,7 +10,7 @@ use super::places::{Connection, Place};
 use super::requests::Requests;
 use super::taking::Streams;
 use super::tls::Credentials;
-use crate::wire::{Exchange, Protocol, Scanner, Stream};
+use crate::wire::{BUFFER_BYTES, Exchange, HeadRoom, Protocol, Scanner, Stream};
 use http::{Request, Response};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -34,8 +34,13 @@ const RESET_STREAMS_MAX: usize = 100;
 const ERROR_STREAMS_MAX: usize = 256;
 /// What is written between two looks at a connection on which nothing is being answered: pings, and answers to pings.
 const CHATTER_BYTES: u64 = 1024;
-/// Room behind a head, for the body that follows it.
-const BODY_BUFFER: usize = 64 * 1024;
+/// What heads of more than a few KiB take together: those that are still coming, and those of requests that run.
+const HEADS_BYTES: usize = 32 << 20;
+/// What a client of HTTP/2 may send of its bodies before anybody reads them: in one stream, and in all of a connection.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 128 * 1024;
+/// What waits for a client of HTTP/2 in one stream, beyond the piece that is being written.
+const STREAM_SEND_BYTES: usize = 32 * 1024;
 
 /// What all connections of one socket share.
 pub(super) struct Server {
@@ -43,8 +48,10 @@ pub(super) struct Server {
     tls: Option<Credentials>,
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
-    /// For the requests of all connections.
+    /// For the requests of all connections,
     requests: Arc<Requests>,
+    /// and their heads.
+    heads: HeadRoom,
 }
 
 /// A service as connections call it.
@@ -77,7 +84,8 @@ impl Server {
         let mut http1 = http1::Builder::new();
         // Heads are timed by the stream below, which knows the idle from the slow.
         http1.timer(TokioTimer::new()).header_read_timeout(None);
-        http1.max_buf_size(options.head_bytes_max.saturating_add(BODY_BUFFER));
+        // Also what waits for a client that does not read; beyond a head there is room for a piece of the body.
+        http1.max_buf_size(options.head_bytes_max.saturating_add(BUFFER_BYTES));
         if options.headers_max > 100 {
             http1.max_headers(options.headers_max);
         }
@@ -89,10 +97,14 @@ impl Server {
             .max_header_list_size(u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX))
             .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
             .max_local_error_reset_streams(ERROR_STREAMS_MAX)
+            .max_send_buf_size(STREAM_SEND_BYTES)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         let requests = Requests::new(options.requests_max);
-        Self { options, tls, http1, http2, requests }
+        let heads = HeadRoom::new(HEADS_BYTES);
+        Self { options, tls, http1, http2, requests, heads }
     }
 
     /// Serves one connection until it ends or is cut off.
@@ -120,13 +132,16 @@ impl Server {
         place: Place,
         end: &mut watch::Receiver<End>,
     ) {
-        let Some(tls) = &self.tls else { return self.scanned(service, tcp, (peer, None), place, end).await };
+        let Some(tls) = &self.tls else {
+            return Box::pin(self.scanned(service, tcp, (peer, None), place, end)).await;
+        };
         peer.is_tls = true;
-        match timeout(self.options.handshake_timeout, tls.acceptor().accept(tcp)).await {
+        // On the heap, as all that not every connection needs: there are thousands of them.
+        match Box::pin(timeout(self.options.handshake_timeout, tls.acceptor().accept(tcp))).await {
             Ok(Ok(stream)) => {
                 let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let certificate = shown.map(|shown| ClientCertificate(shown.as_ref().into()));
-                self.scanned(service, stream, (peer, certificate), place, end).await;
+                Box::pin(self.scanned(service, stream, (peer, certificate), place, end)).await;
             }
             Ok(Err(error)) => tracing::debug!(peer = %peer.address, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(peer = %peer.address, "TLS handshake took too long"),
@@ -144,24 +159,36 @@ impl Server {
         S: Service,
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let connection = place.connection();
+        let (connection, others) = (place.connection(), place.others());
         let exchange = Arc::clone(connection.exchange());
         let (scanner, patience) = (Scanner::new(self.options.limits()), self.options.patience());
-        let prefix = self.options.prefix.get();
-        let mut stream =
-            Stream::new(io, scanner, Arc::clone(&exchange), patience, Arc::clone(&prefix), place);
+        let (prefix, head_place) = (self.options.prefix.get(), self.heads.place());
+        let mut stream = Stream::new(
+            io,
+            scanner,
+            Arc::clone(&exchange),
+            patience,
+            Arc::clone(&prefix),
+            (place, head_place),
+        );
         let protocol = tokio::select! {
             biased;
             protocol = stream.protocol() => protocol,
             () = connection.told_to_go() => Err(std::io::ErrorKind::Interrupted.into()),
             () = told(end, End::Soon) => Err(std::io::ErrorKind::Interrupted.into()),
         };
-        let (requests, proxies) = (Arc::clone(&self.requests), self.options.proxies.clone());
+        let (requests, heads) = (Arc::clone(&self.requests), self.heads.clone());
+        let proxies = self.options.proxies.clone();
         let (body_timeout, rate_min) = (self.options.body_timeout, self.options.rate_min);
-        let line = Line { peer, certificate, exchange, requests, proxies, prefix, body_timeout, rate_min };
+        let line =
+            Line { peer, certificate, exchange, requests, heads, proxies, prefix, body_timeout, rate_min };
         match protocol {
-            Ok(Protocol::Http1) => self.http1(service, stream, line, &connection, end).await,
-            Ok(Protocol::Http2) => self.http2(service, stream, line, &connection, end).await,
+            // On the heap from here on: before, a connection takes far less.
+            Ok(Protocol::Http1) => Box::pin(self.http1(service, stream, line, &connection, end)).await,
+            Ok(Protocol::Http2) if !others.admit_http2(&connection) => {
+                tracing::debug!(peer = %peer.address, "as many connections speak HTTP/2 as may");
+            }
+            Ok(Protocol::Http2) => Box::pin(self.http2(service, stream, line, &connection, end)).await,
             Err(error) => tracing::trace!(peer = %peer.address, %error, "ended before a request"),
         }
     }
@@ -178,7 +205,8 @@ impl Server {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let peer = line.peer.address;
-        let service = service_fn(move |request| answer(service.clone(), line.clone(), request));
+        // On the heap, while there is one: the library makes room for it with the connection, and most connections are idle.
+        let service = service_fn(move |request| Box::pin(answer(service.clone(), line.clone(), request)));
         let connection = self.http1.serve_connection(TokioIo::new(stream), service).with_upgrades();
         let mut connection = pin!(connection);
         let result = tokio::select! {
@@ -208,8 +236,8 @@ impl Server {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (peer, exchange) = (line.peer.address, Arc::clone(&line.exchange));
-        // The streams of HTTP/2 are tasks of their own, and take what they need with them.
-        let service = service_fn(move |request| answer(service.clone(), line.clone(), request));
+        // The streams of HTTP/2 are tasks of their own, and take what they need with them. On the heap, until the response has begun.
+        let service = service_fn(move |request| Box::pin(answer(service.clone(), line.clone(), request)));
         let connection = self.http2.serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let result = tokio::select! {

@@ -26,7 +26,11 @@ pub(super) struct Places {
 struct Open {
     connections: HashMap<u64, Arc<Connection>>,
     opened: u64,
+    http2_max: usize,
 }
+
+/// Of so many places, one may be a connection of HTTP/2: what its client sends before anybody reads it takes far more memory.
+const HTTP2_SHARE: usize = 8;
 
 /// A connection that has a place.
 pub(super) struct Connection {
@@ -35,8 +39,12 @@ pub(super) struct Connection {
     exchange: Arc<Exchange>,
     /// It may be told to go once: not twice, and not any more once it speaks another protocol.
     may_go: AtomicBool,
+    is_http2: AtomicBool,
     go: Notify,
 }
+
+/// The open connections of a socket, for one of them.
+pub(super) struct Others(Arc<Mutex<Open>>);
 
 /// A connection's place, until it is dropped.
 pub(super) struct Place {
@@ -48,7 +56,8 @@ pub(super) struct Place {
 
 impl Places {
     pub(super) fn new(total: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(total)), open: Arc::default(), total }
+        let open = Open { http2_max: total.div_ceil(HTTP2_SHARE), ..Open::default() };
+        Self { free: Arc::new(Semaphore::new(total)), open: Arc::new(Mutex::new(open)), total }
     }
 
     /// A place for a connection from `address`, as soon as there is one. Where all are taken, a connection goes on which nothing is
@@ -68,6 +77,7 @@ impl Places {
             network: network(address),
             exchange: Arc::default(),
             may_go: AtomicBool::new(true),
+            is_http2: AtomicBool::new(false),
             go: Notify::new(),
         });
         let mut open = lock(&self.open);
@@ -79,18 +89,7 @@ impl Places {
     }
 
     fn make_room(&self) {
-        let open = lock(&self.open);
-        let mut held: HashMap<IpAddr, usize> = HashMap::new();
-        for connection in open.connections.values() {
-            *held.entry(connection.network).or_default() += 1;
-        }
-        let idle = open.connections.iter().filter(|(_, connection)| connection.may_go());
-        let goes =
-            idle.max_by_key(|(number, connection)| (held[&connection.network], std::cmp::Reverse(**number)));
-        if let Some((_, connection)) = goes {
-            connection.may_go.store(false, Ordering::Release);
-            connection.go.notify_one();
-        }
+        lock(&self.open).end_one(|_| true);
     }
 
     /// How many are taken.
@@ -102,6 +101,36 @@ impl Places {
     pub(super) async fn all_left(&self) {
         let all = u32::try_from(self.total).unwrap_or(u32::MAX);
         let _ = self.free.acquire_many(all).await;
+    }
+}
+
+impl Open {
+    /// Has an idle connection go, of those that are `meant`: the oldest of the network that holds most places. Whether there was one.
+    fn end_one(&self, meant: impl Fn(&Connection) -> bool) -> bool {
+        let mut held: HashMap<IpAddr, usize> = HashMap::new();
+        for connection in self.connections.values() {
+            *held.entry(connection.network).or_default() += 1;
+        }
+        let idle = self.connections.iter().filter(|(_, connection)| connection.may_go() && meant(connection));
+        let goes =
+            idle.max_by_key(|(number, connection)| (held[&connection.network], std::cmp::Reverse(**number)));
+        if let Some((_, connection)) = goes {
+            connection.may_go.store(false, Ordering::Release);
+            connection.go.notify_one();
+        }
+        goes.is_some()
+    }
+}
+
+impl Others {
+    /// `connection` speaks HTTP/2. Where as many do as may, an idle one of these goes; `false` where none is idle.
+    pub(super) fn admit_http2(&self, connection: &Connection) -> bool {
+        let open = lock(&self.0);
+        let is_http2 = |connection: &Connection| connection.is_http2.load(Ordering::Relaxed);
+        let count = open.connections.values().filter(|connection| is_http2(connection)).count();
+        let is_admitted = count < open.http2_max || open.end_one(is_http2);
+        connection.is_http2.store(is_admitted, Ordering::Relaxed);
+        is_admitted
     }
 }
 
@@ -129,6 +158,11 @@ impl Connection {
 impl Place {
     pub(super) fn connection(&self) -> Arc<Connection> {
         Arc::clone(&self.connection)
+    }
+
+    /// The connections among which it has its place.
+    pub(super) fn others(&self) -> Others {
+        Others(Arc::clone(&self.open))
     }
 }
 
@@ -186,5 +220,21 @@ mod tests {
         let (_new, ()) = tokio::join!(wanted, goes);
         assert!(one.connection().may_go() && third.connection().may_go());
         assert_eq!(places.taken(), 4);
+    }
+
+    #[tokio::test]
+    async fn an_eighth_of_the_places_may_speak_http2_and_idle_ones_make_room() {
+        let places = Places::new(16);
+        let first = places.take(address("192.0.2.1")).await;
+        let second = places.take(address("192.0.2.2")).await;
+        let third = places.take(address("192.0.2.3")).await;
+        let others = first.others();
+        assert!(others.admit_http2(&first.connection()) && others.admit_http2(&second.connection()));
+        let running = [first.connection().exchange().begin(), second.connection().exchange().begin()];
+        assert!(!others.admit_http2(&third.connection()), "both are busy");
+        drop(running);
+        assert!(others.admit_http2(&third.connection()));
+        first.connection().told_to_go().await;
+        assert!(second.connection().may_go());
     }
 }

@@ -3,7 +3,8 @@
 //! What lives here: the requests of all connections, by their clients. What must never: a request that is ended after anything of
 //! it was handed on.
 
-use std::collections::HashMap;
+use crate::wire::HeadPlace;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,16 +23,27 @@ pub(super) struct Requests {
 
 #[derive(Debug, Default)]
 struct Running {
-    requests: HashMap<u64, Arc<Request>>,
-    /// How many each client has.
-    counts: HashMap<IpAddr, usize>,
+    clients: HashMap<IpAddr, Client>,
+    /// Those with requests that are being read, by how many they have of any kind: finding whose goes must not take longer the more
+    /// there are.
+    with_unread: BTreeSet<(usize, IpAddr)>,
+    count: usize,
     begun: u64,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    /// All of its requests.
+    count: usize,
+    unread: BTreeMap<u64, Arc<Request>>,
 }
 
 /// One request that is under way.
 #[derive(Debug)]
 struct Request {
     client: IpAddr,
+    number: u64,
+    /// Changed only under the lock of all.
     state: AtomicU8,
     go: Notify,
 }
@@ -51,8 +63,18 @@ pub(crate) struct Place(Arc<Held>);
 #[derive(Debug)]
 struct Held {
     request: Arc<Request>,
-    number: u64,
     requests: Arc<Requests>,
+    arrival: Arrival,
+    _head: HeadPlace,
+}
+
+/// What had come of a request's body when it took its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// All of it, or it has none.
+    Whole,
+    /// Not all of it, or nobody knows.
+    Partial,
 }
 
 /// There is no place for another request of this client.
@@ -66,21 +88,23 @@ impl Requests {
 
     /// A place for a request of `client`. Where there is none, a request goes whose body is still being read: of the client that
     /// has most of all, and more than this one, the one that came first.
-    pub(super) fn take(self: &Arc<Self>, client: IpAddr, has_body: bool) -> Result<Place, Full> {
+    pub(super) fn take(
+        self: &Arc<Self>,
+        client: IpAddr,
+        arrival: Arrival,
+        head: HeadPlace,
+    ) -> Result<Place, Full> {
         let mut running = self.lock();
-        let own = running.counts.get(&client).copied().unwrap_or_default();
+        let own = running.clients.get(&client).map_or(0, |client| client.count);
         let reserved = if own < (self.total / FEW).max(1) { 0 } else { self.total / RESERVED };
-        if running.requests.len() + reserved >= self.total {
+        if running.count + reserved >= self.total {
             running.end_one(own)?;
         }
-        let state = AtomicU8::new(if has_body { UNREAD } else { STAYS });
-        let request = Arc::new(Request { client, state, go: Notify::new() });
-        let number = running.begun;
-        running.begun += 1;
-        running.requests.insert(number, Arc::clone(&request));
-        *running.counts.entry(client).or_default() += 1;
+        let state = AtomicU8::new(if arrival == Arrival::Whole { STAYS } else { UNREAD });
+        let request = Arc::new(Request { client, number: running.begun, state, go: Notify::new() });
+        running.add(&request);
         drop(running);
-        Ok(Place(Arc::new(Held { request, number, requests: Arc::clone(self) })))
+        Ok(Place(Arc::new(Held { request, requests: Arc::clone(self), arrival, _head: head })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
@@ -90,46 +114,82 @@ impl Requests {
 }
 
 impl Running {
+    fn add(&mut self, request: &Arc<Request>) {
+        self.begun += 1;
+        self.count += 1;
+        self.change(request.client, |client| {
+            client.count += 1;
+            if request.is(UNREAD) {
+                client.unread.insert(request.number, Arc::clone(request));
+            }
+        });
+    }
+
     /// Has a request of somebody go who has more than one above `own`.
     fn end_one(&mut self, own: usize) -> Result<(), Full> {
-        loop {
-            let unread = self.requests.iter().filter(|(_, request)| request.is_unread());
-            let most = unread.max_by_key(|(number, request)| {
-                (self.counts.get(&request.client).copied(), std::cmp::Reverse(**number))
+        let (count, client) = *self.with_unread.last().ok_or(Full)?;
+        if count <= own + 1 {
+            return Err(Full);
+        }
+        let mut first = None;
+        self.change(client, |client| {
+            first = client.unread.pop_first().map(|(_, request)| request);
+            client.count -= usize::from(first.is_some());
+        });
+        let request = first.ok_or(Full)?;
+        self.count -= 1;
+        request.state.store(GOES, Ordering::Release);
+        request.go.notify_one();
+        Ok(())
+    }
+
+    /// Whether it stays from now on.
+    fn stay(&mut self, request: &Request) -> bool {
+        if request.is(UNREAD) {
+            request.state.store(STAYS, Ordering::Release);
+            self.change(request.client, |client| {
+                client.unread.remove(&request.number);
             });
-            let (number, request) =
-                most.map(|(number, request)| (*number, Arc::clone(request))).ok_or(Full)?;
-            if self.counts.get(&request.client).copied().unwrap_or_default() <= own + 1 {
-                return Err(Full);
-            }
-            // Its body may have come to its end in between.
-            if request.change(GOES) {
-                request.go.notify_one();
-                self.remove(number);
-                return Ok(());
-            }
+        }
+        request.is(STAYS)
+    }
+
+    /// It is over. One that was told to go counts no more since then.
+    fn remove(&mut self, request: &Request) {
+        if !request.is(GOES) {
+            self.count -= 1;
+            self.change(request.client, |client| {
+                client.count -= 1;
+                client.unread.remove(&request.number);
+            });
         }
     }
 
-    fn remove(&mut self, number: u64) {
-        let Some(request) = self.requests.remove(&number) else { return };
-        if let Some(count) = self.counts.get_mut(&request.client) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&request.client);
-            }
+    fn change(&mut self, address: IpAddr, change: impl FnOnce(&mut Client)) {
+        let client = self.clients.entry(address).or_default();
+        let before = client.rank(address);
+        change(client);
+        let after = client.rank(address);
+        if client.count == 0 {
+            self.clients.remove(&address);
+        }
+        if before != after {
+            before.map(|rank| self.with_unread.remove(&rank));
+            after.map(|rank| self.with_unread.insert(rank));
         }
     }
 }
 
-impl Request {
-    fn is_unread(&self) -> bool {
-        self.state.load(Ordering::Acquire) == UNREAD
+impl Client {
+    /// Its place among those with requests that are being read.
+    fn rank(&self, address: IpAddr) -> Option<(usize, IpAddr)> {
+        (!self.unread.is_empty()).then_some((self.count, address))
     }
+}
 
-    /// Whether it was still being read, and is `state` now.
-    fn change(&self, state: u8) -> bool {
-        self.state.compare_exchange(UNREAD, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+impl Request {
+    fn is(&self, state: u8) -> bool {
+        self.state.load(Ordering::Acquire) == state
     }
 }
 
@@ -139,10 +199,16 @@ impl Place {
         self.0.request.client
     }
 
+    /// Whether its body need not be waited for.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.0.arrival == Arrival::Whole
+    }
+
     /// It is about to be handed on, or its body has been read: nobody ends it from now on. `false` where it was told to go.
     #[must_use]
     pub(crate) fn stay(&self) -> bool {
-        self.0.request.change(STAYS) || self.0.request.state.load(Ordering::Acquire) == STAYS
+        let request = &self.0.request;
+        request.is(STAYS) || self.0.requests.lock().stay(request)
     }
 
     /// Resolves once it is to make room for another.
@@ -153,13 +219,19 @@ impl Place {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.requests.lock().remove(self.number);
+        self.requests.lock().remove(&self.request);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::HeadRoom;
+
+    fn take(requests: &Arc<Requests>, client: IpAddr, has_body: bool) -> Result<Place, Full> {
+        let arrival = if has_body { Arrival::Partial } else { Arrival::Whole };
+        requests.take(client, arrival, HeadRoom::new(0).place())
+    }
 
     fn client(number: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, number])
@@ -168,17 +240,17 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_unread_request_of_whoever_has_most_goes_for_another_client() {
         let requests = Requests::new(4);
-        let other = requests.take(client(2), true).expect("a place");
-        let runs = requests.take(client(1), true).expect("a place");
+        let other = take(&requests, client(2), true).expect("a place");
+        let runs = take(&requests, client(1), true).expect("a place");
         assert!(runs.stay());
-        let oldest = requests.take(client(1), true).expect("a place");
-        let _youngest = requests.take(client(1), true).expect("a place");
-        assert_eq!(requests.take(client(1), true).err(), Some(Full), "nobody has more than this one");
-        let new = requests.take(client(3), false).expect("a place");
+        let oldest = take(&requests, client(1), true).expect("a place");
+        let _youngest = take(&requests, client(1), true).expect("a place");
+        assert_eq!(take(&requests, client(1), true).err(), Some(Full), "nobody has more than this one");
+        let new = take(&requests, client(3), false).expect("a place");
         oldest.told_to_go().await;
         assert!(!oldest.stay(), "too late");
         drop((oldest, new));
-        assert_eq!(requests.lock().requests.len(), 3, "the one that went counts no more");
+        assert_eq!(requests.lock().count, 3, "the one that went counts no more");
         assert!(other.stay() && runs.stay());
     }
 
@@ -186,29 +258,43 @@ mod tests {
     fn nothing_goes_that_runs_or_whose_client_has_as_few() {
         let requests = Requests::new(2);
         let _runs = [
-            requests.take(client(1), false).expect("a place"),
-            requests.take(client(1), false).expect("a place"),
+            take(&requests, client(1), false).expect("a place"),
+            take(&requests, client(1), false).expect("a place"),
         ];
-        assert_eq!(requests.take(client(2), true).err(), Some(Full));
+        assert_eq!(take(&requests, client(2), true).err(), Some(Full));
         let requests = Requests::new(2);
         let _few = [
-            requests.take(client(1), true).expect("a place"),
-            requests.take(client(2), true).expect("a place"),
+            take(&requests, client(1), true).expect("a place"),
+            take(&requests, client(2), true).expect("a place"),
         ];
-        assert_eq!(requests.take(client(3), true).err(), Some(Full));
+        assert_eq!(take(&requests, client(3), true).err(), Some(Full));
+    }
+
+    #[test]
+    fn nothing_is_left_of_requests_that_ended_in_any_way() {
+        let requests = Requests::new(4);
+        let mut places: Vec<_> = (0..4).map(|_| take(&requests, client(1), true).expect("a place")).collect();
+        assert!(places[1].stay());
+        let other = take(&requests, client(2), true).expect("a place for which the first goes");
+        assert!(!places[0].stay() && places[1].stay() && places[2].stay() && other.stay());
+        assert_eq!(requests.lock().with_unread.iter().copied().collect::<Vec<_>>(), [(3, client(1))]);
+        places.swap(0, 3);
+        drop((places, other));
+        let running = requests.lock();
+        assert_eq!((running.count, running.clients.len(), running.with_unread.len()), (0, 0, 0));
     }
 
     #[test]
     fn the_last_places_are_for_clients_that_have_few() {
         let requests = Requests::new(128);
         let mut held = Vec::new();
-        while let Ok(place) = requests.take(client(1), false) {
+        while let Ok(place) = take(&requests, client(1), false) {
             held.push(place);
         }
         assert_eq!(held.len(), 112);
         for _ in 0..2 {
-            held.push(requests.take(client(2), false).expect("a place that is kept for it"));
+            held.push(take(&requests, client(2), false).expect("a place that is kept for it"));
         }
-        assert_eq!(requests.take(client(2), false).err(), Some(Full), "it has a few by now");
+        assert_eq!(take(&requests, client(2), false).err(), Some(Full), "it has a few by now");
     }
 }

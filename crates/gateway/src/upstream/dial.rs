@@ -5,6 +5,7 @@
 use super::socket::{Io, Socket};
 use super::target::{Target, Transport};
 use super::tls::{self, Offers};
+use crate::wire::poll_read_piece;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rustls::pki_types::ServerName;
@@ -108,7 +109,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(io) => Pin::new(io).poll_read(context, into),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, into),
+            Self::Tls(stream) => poll_read_piece(stream, context, into),
         }
     }
 }

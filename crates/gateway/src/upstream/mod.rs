@@ -115,7 +115,9 @@ async fn send(
     let place = request.extensions_mut().remove::<listen::Place>();
     request.extensions_mut().clear();
     let who = Who { is_protected: attempt.is_some(), client: place.as_ref().map(listen::Place::client) };
-    if attempt.is_none() {
+    // One that is here is not waited for: that would take another turn of its connection.
+    let is_whole = place.as_ref().is_some_and(listen::Place::is_whole);
+    if attempt.is_none() && !is_whole {
         begun::wait(&mut request).await.map_err(|error| Failed::new(Failure::Unreachable, error))?;
     }
     // From here on it may run, and is not given up for another.

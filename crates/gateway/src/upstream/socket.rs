@@ -3,6 +3,7 @@
 //! What lives here: counting what the system accepted, the last check before the first byte, and the look at an idle
 //! connection. What must never: a byte after [`seal`](Socket::seal).
 
+use crate::wire::poll_read_piece;
 use semel::Attempt;
 use socket2::SockRef;
 use std::io::{self, ErrorKind, IoSlice};
@@ -135,7 +136,7 @@ impl AsyncRead for Io {
     ) -> Poll<io::Result<()>> {
         // It knows from a read that filled less than there was room for that there is nothing more: the next one waits
         // without asking the system.
-        Pin::new(&mut self.get_mut().reading).poll_read(context, into)
+        poll_read_piece(&mut self.get_mut().reading, context, into)
     }
 }
 

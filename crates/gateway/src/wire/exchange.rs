@@ -1,11 +1,11 @@
-//! What the serving side of a connection tells its reading side.
+//! What the two sides of a connection tell each other.
 //!
-//! What lives here: how many requests were answered, how many bytes went out, and whether a change of protocol was granted. What must never: anything
-//! of a request.
+//! What lives here: how many requests were answered, how many bytes went out, whether a change of protocol was granted, and whether
+//! what came ends with a message. What must never: anything of a request.
 
 use futures_util::task::AtomicWaker;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Waker;
 
 const OPEN: u8 = 0;
@@ -18,6 +18,7 @@ pub(crate) struct Exchange {
     begun: AtomicU64,
     finished: AtomicU64,
     written: AtomicU64,
+    is_whole: AtomicBool,
     decision: AtomicU8,
     reader: AtomicWaker,
 }
@@ -47,6 +48,16 @@ impl Exchange {
     /// How many bytes went to the client.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
+    }
+
+    /// Whether what came so far ends with a message.
+    pub(super) fn came(&self, is_whole: bool) {
+        self.is_whole.store(is_whole, Ordering::Release);
+    }
+
+    /// Whether nothing more has to come of the request that is being begun. Only of HTTP/1.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Acquire)
     }
 
     /// Says whether the request that asked for another protocol gets it.

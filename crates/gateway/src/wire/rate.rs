@@ -34,6 +34,9 @@ impl Rate {
     }
 }
 
+/// How many windows a client that is written to may be ahead. At 1 KiB/s, 150 s: 150 KiB.
+const AHEAD: u32 = 5;
+
 /// The time that one client has left to send or take something. Waiting for it uses this up, and its bytes add to it what they
 /// may take at the least rate.
 #[derive(Debug)]
@@ -53,10 +56,10 @@ impl Allowance {
         Self { rate, silence_max, left: rate.window, left_max: rate.window, waiting: None }
     }
 
-    /// For a client that is written to. The systems on both sides report what it takes in steps of up to 64 KiB: it may be ahead
-    /// by more.
+    /// For a client that is written to. Its system reports what it takes in steps as large as its buffer, which is 128 KiB on most,
+    /// and nothing in between: it may be ahead by more than it may be behind.
     pub(crate) fn writing(rate: Rate, silence_max: Duration) -> Self {
-        Self { left_max: rate.window * 2, ..Self::reading(rate, silence_max) }
+        Self { left_max: rate.window * AHEAD, ..Self::reading(rate, silence_max) }
     }
 
     /// The client is waited for. Ready once that was for too long; where its rate does not count, only silence is.
@@ -118,7 +121,7 @@ mod tests {
         assert_eq!(allowance.left, RATE.window);
         let mut ahead = Allowance::writing(RATE, LONG);
         ahead.moved(1 << 20, true);
-        assert_eq!(ahead.left, RATE.window * 2);
+        assert_eq!(ahead.left, RATE.window * AHEAD);
     }
 
     #[tokio::test]

@@ -165,6 +165,14 @@ impl Scanner {
         }
     }
 
+    /// Lets nothing more pass, for a reason that is not in the bytes.
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        if !matches!(self.phase, Phase::Unscanned | Phase::Refused(..)) {
+            self.phase = Phase::Refused(refusal, !matches!(self.phase, Phase::Head(_)));
+            self.protocol.get_or_insert(Protocol::Http1);
+        }
+    }
+
     /// Whether the message at hand asked for another protocol, and nobody has decided yet.
     pub fn is_undecided(&self) -> bool {
         self.wants_upgrade

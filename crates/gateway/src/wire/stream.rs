@@ -9,7 +9,9 @@
 
 use super::closing::Closing;
 use super::exchange::Exchange;
+use super::head_room::HeadPlace;
 use super::patience::{Patience, ReadTimer, Wait};
+use super::piece::poll_read_piece;
 use super::rate::Allowance;
 use super::refusal::Refusal;
 use super::scanner::{Protocol, Scanner};
@@ -32,6 +34,8 @@ pub(crate) struct Stream<I> {
     /// Came, and has not been handed on; of which the first `passed` bytes may be.
     held: Vec<u8>,
     passed: usize,
+    /// For what is held.
+    head_place: HeadPlace,
     /// Requests whose answers are out to the last byte.
     answered: u64,
     read_timer: ReadTimer,
@@ -51,7 +55,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         exchange: Arc<Exchange>,
         patience: Patience,
         prefix: Arc<str>,
-        place: impl Any + Send + Sync,
+        (place, head_place): (impl Any + Send + Sync, HeadPlace),
     ) -> Self {
         Self {
             io,
@@ -59,6 +63,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             exchange,
             held: Vec::new(),
             passed: 0,
+            head_place,
             answered: 0,
             read_timer: ReadTimer::new(patience),
             taking: Allowance::writing(patience.rate, patience.write),
@@ -92,11 +97,20 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         self.held.truncate(came + count);
         ready!(read)?;
         self.scan_held();
+        self.count_held();
         Poll::Ready(Ok(count > 0))
+    }
+
+    /// Takes room for what is held.
+    fn count_held(&mut self) {
+        if self.head_place.resize(self.held.len()).is_err() {
+            self.scanner.refuse(Refusal::Busy);
+        }
     }
 
     fn scan_held(&mut self) {
         self.passed += self.scanner.scan(&self.held[self.passed..]);
+        self.exchange.came(!self.scanner.is_amid_message());
     }
 
     /// Reads straight into the reader's own buffer; what must not pass is taken out of it again.
@@ -106,12 +120,14 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<bool>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        ready!(poll_read_piece(&mut self.io, context, buffer))?;
         let came = &buffer.filled()[before..];
         let count = came.len();
         let passed = self.scanner.scan(came);
+        self.exchange.came(!self.scanner.is_amid_message());
         self.held.extend_from_slice(&came[passed..]);
         buffer.set_filled(before + passed);
+        self.count_held();
         Poll::Ready(Ok(count > 0))
     }
 
@@ -186,6 +202,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         if self.held.is_empty() {
             self.held = Vec::new();
         }
+        // What is left is less than there was.
+        let _ = self.head_place.resize(self.held.len());
     }
 
     fn poll_written(

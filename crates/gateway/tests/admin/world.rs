@@ -185,6 +185,8 @@ pub(crate) fn token(name: &str, roles: &[Role]) -> Token {
 
 async fn engine(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ring: Option<KeyRing>) -> Engine {
     let mut settings = Settings::default();
+    // The clock stands still until told; nothing here is about a store that is late.
+    settings.request_timeout = settings.store_timeout;
     settings.sweep.every = Duration::ZERO;
     // One clock for everybody, and right from the start: leases end when they end, and so do outcomes.
     (settings.clock.skew, settings.clock.settle) = (Duration::ZERO, Duration::ZERO);

@@ -138,6 +138,8 @@ fn the_page_about_security_names_every_limit_with_its_default() {
         ("upstream", "connect_timeout"),
         ("upstream", "response_timeout"),
         ("store", "cache_max"),
+        ("store", "timeout"),
+        ("store", "request_timeout"),
         ("defaults", "request_max"),
         ("defaults", "kept_max"),
         ("defaults", "wait"),

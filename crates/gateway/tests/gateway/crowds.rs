@@ -2,7 +2,7 @@
 
 use crate::world::{World, until, within};
 use semel_test_support::client::Ask;
-use semel_test_support::upstream::{Act, Seen, response};
+use semel_test_support::upstream::{Act, Gate, Seen, response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -178,4 +178,33 @@ async fn requests_that_nobody_waits_for_count_as_long_as_they_run() {
     }
     let refused = world.send(Ask::get("/")).await;
     assert_eq!((refused.status, refused.code().as_deref()), (503, Some("GATEWAY_BUSY")));
+}
+
+#[tokio::test]
+async fn a_request_whose_client_hung_up_counts_as_long_as_it_runs() {
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let script = move |seen: &Seen| {
+        let is_job = seen.line.contains(" /jobs ");
+        if is_job { Act::After(held.clone(), Box::new(charge(seen))) } else { charge(seen) }
+    };
+    let world = World::configured("[listen]\nrequests_max = 1\n", script).await;
+    let mut client = connect_from(&world, GREEDY).await;
+    client.write_all(&[head("/jobs", &key(1), 5), b"hello".to_vec()].concat()).await.expect("sent");
+    world.upstream.has_seen(1).await;
+    drop(client);
+    // It takes the gateway a moment to notice that nobody waits any more: whatever it does then, the request still runs.
+    for _ in 0..20 {
+        let refused = world.send(Ask::get("/")).await;
+        assert_eq!((refused.status, refused.code().as_deref()), (503, Some("GATEWAY_BUSY")));
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    gate.open();
+    until(async || (world.send(Ask::get("/")).await.status == 201).then_some(())).await;
+    let (_, status) =
+        status_from(&world, GREEDY, &[head("/jobs", &key(1), 5), b"hello".to_vec()].concat()).await;
+    assert_eq!(
+        (status, world.upstream.seen().iter().filter(|seen| seen.line.contains(" /jobs ")).count()),
+        (201, 1)
+    );
 }

@@ -11,6 +11,7 @@ mod crowds;
 mod desk;
 mod drain;
 mod failing;
+mod full_disk;
 mod keeping;
 mod kills;
 mod leaving;

@@ -142,7 +142,7 @@ async fn a_record_is_written_to_the_archive_before_it_is_gone() {
 async fn a_store_that_is_down_is_passed_by_only_where_the_file_says_so() {
     // Longer than the store itself waits for the lock, also where a heartbeat waits before the request: what is passed by is
     // a store that said that it wrote nothing.
-    let terms = "timeout = \"50s\"\n[[operation]]\npath = \"/logs\"\nstore_down = \"pass\"\n";
+    let terms = "timeout = \"50s\"\nrequest_timeout = \"50s\"\n[[operation]]\npath = \"/logs\"\nstore_down = \"pass\"\n";
     let world = World::configured(terms, charged).await;
     let lock = rusqlite::Connection::open(world.scratch.file()).expect("the same file");
     lock.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
@@ -152,6 +152,28 @@ async fn a_store_that_is_down_is_passed_by_only_where_the_file_says_so() {
     assert_eq!(world.calls(), 1);
     lock.execute_batch("ROLLBACK").expect("the end of it");
     assert!(world.log().contains("without protection"), "{}", world.log());
+}
+
+#[tokio::test]
+async fn a_store_that_another_process_locks_is_refused_soon() {
+    let world = World::new(&[], charged).await;
+    assert!(world.charge(7).await.is_acknowledged());
+    let lock = rusqlite::Connection::open(world.scratch.file()).expect("the same file");
+    lock.execute_batch("BEGIN IMMEDIATE").expect("somebody else's transaction");
+    let refusals = async {
+        for number in 0..3 {
+            let refused = world.send(Ask::post("/charges").key(&format!("{KEY}-{number}")).json("{}")).await;
+            world.is_problem(&refused, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
+        }
+    };
+    // A second each. It was five, and up to thirty.
+    tokio::time::timeout(std::time::Duration::from_secs(10), refusals).await.expect("all three, soon");
+    assert!(world.charge(7).await.is_replay(), "what is stored can be read");
+    assert_eq!(world.calls(), 1);
+    lock.execute_batch("ROLLBACK").expect("the end of it");
+    let again = Ask::post("/charges").key(&format!("{KEY}-0")).json("{}");
+    until(async || world.send(again.clone()).await.is_acknowledged().then_some(())).await;
+    assert_eq!(world.calls(), 2, "what was refused ran once");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use crate::world::{Client, World, get, options, within};
 use semel_gateway::listen::Options;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpSocket;
 
 async fn connect_from(world: &World, address: &str) -> Client {
@@ -118,4 +119,76 @@ async fn an_unread_body_of_whoever_has_most_makes_room_for_another_clients_reque
         gone += usize::from(answer.starts_with("HTTP/1.1 503 "));
     }
     assert_eq!(gone, 1, "one went, and the others were read to their end");
+}
+
+#[tokio::test]
+async fn a_request_whose_body_was_read_is_not_ended_for_another() {
+    let world = World::with(Options { requests_max: 3, ..options() }).await;
+    let mut running = Vec::new();
+    for _ in 0..3 {
+        let mut client = connect_from(&world, "127.0.0.1").await;
+        client.send("POST /hang HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").await;
+        running.push(client);
+    }
+    within(async {
+        while world.service.lines().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut other = connect_from(&world, "127.0.0.2").await;
+    other.send(get("/other")).await;
+    assert!(other.until("\"}").await.starts_with("HTTP/1.1 503 "), "all of them run already");
+    for client in &mut running {
+        world.service.release();
+        let answered = async {
+            let answer = client.until("\r\n\r\n").await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        };
+        // Which of them goes on is not known: all of them are let go of in the end.
+        let releasing = async {
+            loop {
+                world.service.release();
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! { () = answered => {}, () = releasing => {} }
+    }
+}
+
+#[tokio::test]
+async fn heads_that_are_long_share_an_amount_and_others_are_served_all_the_same() {
+    // 32 MiB for what each has beyond 8 KiB: 585 of these.
+    const LONG: usize = 62 * 1024;
+    let world = World::with(Options { head_timeout: std::time::Duration::from_mins(1), ..options() }).await;
+    let mut heads = Vec::new();
+    let mut refused = 0;
+    for _ in 0..800 {
+        let mut client = connect_from(&world, "127.0.0.1").await;
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(LONG))).await;
+        heads.push(client);
+    }
+    for client in &mut heads {
+        let mut status = [0; 12];
+        let waited =
+            tokio::time::timeout(std::time::Duration::from_millis(5), client.tcp.read_exact(&mut status));
+        if waited.await.is_ok_and(|read| read.is_ok()) {
+            assert_eq!(&status, b"HTTP/1.1 503");
+            refused += 1;
+        }
+    }
+    assert!((100..400).contains(&refused), "{refused} of 800");
+    let mut other = connect_from(&world, "127.0.0.2").await;
+    asks(&mut other, "/other").await;
+    drop(heads);
+    within(async {
+        loop {
+            let mut client = connect_from(&world, "127.0.0.1").await;
+            client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(LONG))).await;
+            if client.until("\r\n\r\n").await.starts_with("HTTP/1.1 200 ") {
+                break;
+            }
+        }
+    })
+    .await;
 }

@@ -228,3 +228,21 @@ async fn a_client_that_takes_a_little_all_the_time_is_let_go() {
     };
     tokio::select! { () = second => {}, () = reading => panic!("its client has not taken what was sent before") }
 }
+
+#[tokio::test]
+async fn a_client_that_reads_at_twice_the_least_rate_gets_all_although_that_is_seen_in_large_steps() {
+    const LEAST: u32 = 64 * 1024;
+    // Its system says every second or so that it took 64 KiB and more, and nothing in between.
+    let window = Duration::from_millis(300);
+    let rate_min = Rate { bytes_per_second: LEAST, window };
+    let world = World::with(Options { rate_min, ..options() }).await;
+    let mut client = world.connect().await;
+    client.send(get("/big")).await;
+    let (mut came, mut piece) = (0, vec![0; 4 * 1024]);
+    while came < 1 << 20 {
+        let count = within(client.tcp.read(&mut piece)).await.expect("it is not cut off");
+        assert!(count > 0, "it was cut off after {came} bytes");
+        came += count;
+        tokio::time::sleep(Duration::from_micros(count as u64 * 500_000 / u64::from(LEAST))).await;
+    }
+}

@@ -1,11 +1,13 @@
 //! What a `postgres:` URL says.
 
+use super::timeline::Timelines;
 use super::tls::{Tls, TlsMode};
 use semel_core::store::{Error, Kind};
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
@@ -51,6 +53,8 @@ pub(super) struct Address {
     pub(super) connections: Option<usize>,
     /// How long a statement may take before its connection is given up.
     pub(super) answer_timeout: Duration,
+    /// What has been seen of the servers; `None` where any will do.
+    pub(super) timelines: Option<Arc<Timelines>>,
 }
 
 /// Where a password stands.
@@ -118,6 +122,7 @@ impl FromStr for Address {
             schema: schema.unwrap_or_else(|| SCHEMA.to_owned()),
             connections,
             answer_timeout: timeout.unwrap_or(ANSWER_TIMEOUT),
+            timelines: Some(Arc::default()),
         })
     }
 }
@@ -261,9 +266,20 @@ impl Address {
         Ok(config)
     }
 
+    /// The same for each host alone; nothing where there is only one.
+    pub(super) fn each_host(config: &Config) -> Vec<Config> {
+        let (hosts, ports) = (config.get_hosts(), config.get_ports());
+        if hosts.len() < 2 {
+            return Vec::new();
+        }
+        let port = |number: usize| ports.get(number).or_else(|| ports.first()).copied().unwrap_or(5432);
+        hosts.iter().enumerate().map(|(number, host)| only(config, host, port(number))).collect()
+    }
+
     /// The same for whoever only looks: a standby will do.
     pub(super) fn for_reading(mut self) -> Self {
         self.config.target_session_attrs(TargetSessionAttrs::Any);
+        self.timelines = None;
         self
     }
 
@@ -315,7 +331,40 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A schema's name needs no quotes, so that it can stand in a statement as it is.
+/// The driver's settings with one of their hosts. There is no way to take a host away.
+fn only(config: &Config, host: &Host, port: u16) -> Config {
+    let mut one = Config::new();
+    match host {
+        Host::Tcp(name) => one.host(name),
+        Host::Unix(path) => one.host_path(path),
+    };
+    one.port(port).user(config.get_user().unwrap_or_default());
+    if let Some(database) = config.get_dbname() {
+        one.dbname(database);
+    }
+    if let Some(password) = config.get_password() {
+        one.password(password);
+    }
+    if let Some(name) = config.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(timeout) = config.get_connect_timeout() {
+        one.connect_timeout(*timeout);
+    }
+    if let Some(timeout) = config.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*timeout);
+    }
+    if let Some(interval) = config.get_keepalives_interval() {
+        one.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        one.keepalives_retries(retries);
+    }
+    one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
+    one.ssl_mode(config.get_ssl_mode()).target_session_attrs(config.get_target_session_attrs());
+    one
+}
+
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => name == "localhost" || name.starts_with("127.") || name == "::1",
@@ -323,7 +372,8 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-fn schema_name(name: &str) -> Result<String, String> {
+/// A schema's name needs no quotes, so that it can stand in a statement as it is.
+pub(super) fn schema_name(name: &str) -> Result<String, String> {
     let mut bytes = name.bytes();
     let is_plain = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_')
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
@@ -392,6 +442,12 @@ mod tests {
         let listening = chosen.for_listening().expect("it listens").config().expect("no password");
         assert_eq!((listening.get_ports(), listening.get_dbname()), (&[5432][..], Some("payments")));
         assert!(address("//semel@h/d?listen=off").for_listening().is_none());
+        let apart = Address::each_host(&config);
+        let ports: Vec<_> = apart.iter().map(|one| (one.get_hosts().len(), one.get_ports())).collect();
+        assert_eq!(ports, [(1, &[5433][..]), (1, &[5434][..])]);
+        assert_eq!(apart[1].get_hosts()[0], config.get_hosts()[1]);
+        assert_eq!((apart[0].get_user(), apart[0].get_ssl_mode()), (Some("semel"), SslMode::Require));
+        assert!(Address::each_host(&plain.config().expect("no password")).is_empty());
     }
 
     #[test]

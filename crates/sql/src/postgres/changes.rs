@@ -106,7 +106,7 @@ impl<'a> Changes<'a> {
 }
 
 /// Versions grow by one for every write, so that the column holds every one of them.
-fn number(version: u64) -> i64 {
+pub(super) fn number(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
 }
 

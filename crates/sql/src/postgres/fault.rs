@@ -77,7 +77,11 @@ impl Fault {
     }
 
     pub(super) fn error(&self, context: &str) -> Error {
-        Error::new(self.kind, context).because(self.cause.clone())
+        let error = match self.remedy {
+            Remedy::WaitForLock => Error::entry_locked(context),
+            _ => Error::new(self.kind, context),
+        };
+        error.because(self.cause.clone())
     }
 }
 
@@ -107,6 +111,11 @@ fn described(db: &DbError) -> String {
         );
     } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
         text.push_str("; grant the store's role USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables");
+    } else if *code == SqlState::LOCK_NOT_AVAILABLE {
+        text.push_str(
+            "; a transaction of another session holds a lock on the record or its table: find it in pg_stat_activity by \
+             pg_blocking_pids, and end it",
+        );
     } else if *code == SqlState::DISK_FULL {
         text.push_str("; free space on the database server");
     } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {

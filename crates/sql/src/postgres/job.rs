@@ -6,6 +6,7 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Error, Kind, Reading, Written};
 use sha2::{Digest, Sha256};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -29,6 +30,8 @@ pub(super) struct Job {
     pub(super) digest: Option<[u8; 8]>,
     /// How often it was in the way of another transaction.
     pub(super) repeats: u32,
+    /// Since when its row is known to be locked by somebody else, by the uptime.
+    pub(super) locked_since: Option<Duration>,
     reply: oneshot::Sender<Result<Answer, Error>>,
     /// Keeps other writes to the same id waiting until this one is answered.
     pub(super) in_flight: Option<InFlight>,
@@ -47,7 +50,10 @@ impl Job {
         };
         let digest = change.record().map(|row| digest(&row.entry));
         let operation_id = OperationId::of(&id);
-        (Self { id, operation_id, change, digest, repeats: 0, reply, in_flight: None }, answer)
+        (
+            Self { id, operation_id, change, digest, repeats: 0, locked_since: None, reply, in_flight: None },
+            answer,
+        )
     }
 
     /// Whoever asked may be gone; what was written stays written.
@@ -105,7 +111,7 @@ pub(super) fn token(unchanged: &Unchanged) -> Uuid {
     Uuid::from_u128(unchanged.token.bits())
 }
 
-fn digest(entry: &[u8]) -> [u8; 8] {
+pub(super) fn digest(entry: &[u8]) -> [u8; 8] {
     let mut first = [0; 8];
     first.copy_from_slice(&Sha256::digest(entry)[..8]);
     first

@@ -33,7 +33,9 @@ mod schema;
 mod session;
 mod store;
 mod time;
+mod timeline;
 mod tls;
+pub mod transaction;
 mod waiters;
 mod writer;
 
@@ -134,6 +136,7 @@ impl Store {
             waiters: Arc::clone(&waiters),
             doubts: Arc::clone(&doubts),
             sql: Changes::sql(&schema),
+            locked_logged_at: Mutex::default(),
         });
         let connections = address.connections_or(options.connections);
         let writer = || Writer { slot: Slot::new(&address), shared: Arc::clone(&shared) };

@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::fault::{Fault, chain};
+use super::timeline::Origin;
 use futures_util::stream::{self, StreamExt};
 use semel_core::store::{Error, Kind};
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Notification, Row};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification, Row};
 
 /// How long a server that refused a connection is not asked again.
 const PAUSE: Duration = Duration::from_millis(250);
 const CONNECTING: &str = "connecting to PostgreSQL";
 
-pub(super) type OnNotification = Box<dyn Fn(&Notification) + Send>;
+pub(super) type OnNotification = Arc<dyn Fn(&Notification) + Send + Sync>;
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// One connection. Its driver runs in a task of its own: dropping a question cancels nothing on the wire.
@@ -27,6 +28,7 @@ pub(super) struct Session {
     client: Client,
     /// The server sent a warning: a commit may have been acknowledged before its standby had it.
     warned: Arc<AtomicBool>,
+    origin: Option<Origin>,
     driver: AbortHandle,
     /// Its other end goes with the driver.
     ended: watch::Receiver<()>,
@@ -39,13 +41,33 @@ impl Drop for Session {
 }
 
 impl Session {
+    /// Connects to a server that takes writes, and to none that was replaced.
     pub(super) async fn open(address: &Address, notified: Option<OnNotification>) -> Result<Self, Error> {
         let config = address.config()?;
+        let session = Self::connect(address, &config, notified.clone()).await?;
+        let Some(timelines) = &address.timelines else { return Ok(session) };
+        let Err(cause) = timelines.admit(session.origin) else { return Ok(session) };
+        // The driver took the first host that takes writes. Its successor may be another one.
+        for host in Address::each_host(&config) {
+            if let Ok(session) = Self::connect(address, &host, notified.clone()).await
+                && timelines.admit(session.origin).is_ok()
+            {
+                return Ok(session);
+            }
+        }
+        Err(Error::new(Kind::ReadOnly, CONNECTING).because(cause))
+    }
+
+    async fn connect(
+        address: &Address,
+        config: &Config,
+        notified: Option<OnNotification>,
+    ) -> Result<Self, Error> {
         let patience = config.get_connect_timeout().copied().unwrap_or(Duration::from_secs(5));
         // The driver's own time-out is for each host, and for the TCP handshake only.
         let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(1);
         let connecting = async {
-            match address.tls()? {
+            let connected = match address.tls()? {
                 Some(tls) => config
                     .connect(tls)
                     .await
@@ -54,8 +76,12 @@ impl Session {
                     .connect(NoTls)
                     .await
                     .map(|(client, connection)| Self::drive(client, connection, notified)),
+            };
+            let mut session = connected.map_err(|error| refused(address, &error))?;
+            if address.timelines.is_some() {
+                session.origin = Origin::of(&session).await;
             }
-            .map_err(|error| refused(address, &error))
+            Ok(session)
         };
         let silent = |_| {
             Error::new(Kind::Unavailable, CONNECTING)
@@ -89,7 +115,7 @@ impl Session {
                 }
             }
         });
-        Self { client, warned, driver: driver.abort_handle(), ended }
+        Self { client, warned, origin: None, driver: driver.abort_handle(), ended }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -186,10 +212,11 @@ impl Slot {
         Self { address: Arc::clone(address), held: Arc::default() }
     }
 
-    /// A connection that has not broken as far as is known. Those who ask at the same time share one attempt.
+    /// A connection that has not broken as far as is known, to a server that was not replaced as far as is known. Those who ask at the
+    /// same time share one attempt.
     pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
         let mut held = self.held.lock().await;
-        if let Some(session) = held.session.as_ref().filter(|session| !session.is_closed()) {
+        if let Some(session) = held.session.as_ref().filter(|session| self.is_good(session)) {
             return Ok(Arc::clone(session));
         }
         held.session = None;
@@ -213,6 +240,11 @@ impl Slot {
                 Err(error)
             }
         }
+    }
+
+    fn is_good(&self, session: &Session) -> bool {
+        let timelines = self.address.timelines.as_ref();
+        !session.is_closed() && !timelines.is_some_and(|timelines| timelines.has_replaced(session.origin))
     }
 
     /// Gives a connection up: it broke, hangs, or leads to a server that takes no writes.

@@ -113,6 +113,18 @@ impl store::Store for Store {
     fn changed(&self, id: CommandId) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
         self.shared.waiters.subscribe(OperationId::of(&id)).map(|changed| changed as _)
     }
+
+    fn wake(&self, id: CommandId) {
+        self.shared.waiters.changed(std::iter::once(OperationId::of(&id)));
+    }
+
+    fn doubt(&self, id: CommandId) {
+        self.shared.doubts.add(OperationId::of(&id));
+    }
+
+    fn is_in_doubt(&self, id: CommandId) -> bool {
+        self.shared.doubts.contains(OperationId::of(&id))
+    }
 }
 
 impl Store {

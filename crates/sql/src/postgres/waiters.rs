@@ -245,7 +245,7 @@ pub(super) async fn listen(waiters: Weak<Waiters>, address: Address, channel: St
         let heard = here.heard.subscribe();
         let receiver = Arc::downgrade(&here);
         drop(here);
-        let notified = Box::new(move |notification: &tokio_postgres::Notification| {
+        let notified = Arc::new(move |notification: &tokio_postgres::Notification| {
             if let Some(waiters) = receiver.upgrade() {
                 waiters.receive(notification.payload());
             }

@@ -8,8 +8,11 @@ use super::queue::{BatchSize, Queue};
 use super::session::Slot;
 use super::time::ServerTime;
 use super::waiters::Waiters;
+use crate::clock::uptime;
 use semel_core::store::{Error, Kind, Written};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tracing::warn;
 
 /// What one statement writes.
 const BATCH: BatchSize = BatchSize { rows_max: 128, bytes_max: 4 << 20 };
@@ -21,6 +24,11 @@ const LOCK_WAIT: &str = "50ms";
 const LOCK_WAIT_IN_PART: &str = "2ms";
 /// How long a write waits alone.
 const LOCK_WAIT_ALONE: &str = "2s";
+/// How long after its row was found locked a write is tried without waiting, for the last time: where many rows are locked, each caller
+/// hears why well before the engine gives the store up.
+const LOCKED_FOR_MAX: Duration = Duration::from_secs(4);
+/// How often it is logged that rows are locked.
+const LOCKED_LOGGED_EVERY: Duration = Duration::from_mins(1);
 /// How often a write is tried again that was in the way of another transaction.
 const REPEATS_MAX: u32 = 5;
 const WRITING: &str = "writing to PostgreSQL";
@@ -34,6 +42,8 @@ pub(super) struct Writing {
     pub(super) waiters: Arc<Waiters>,
     pub(super) doubts: Arc<Doubts>,
     pub(super) sql: String,
+    /// When it was last logged that rows are locked.
+    pub(super) locked_logged_at: Mutex<Option<Duration>>,
 }
 
 /// One connection that writes.
@@ -53,9 +63,25 @@ impl Writer {
     /// Writes what others have locked, until that queue is closed and empty.
     pub(super) async fn run_for_locked(self) {
         while let Some(batch) = self.shared.locked.next_batch(ALONE).await {
-            if let Err((batch, fault)) = self.send(batch, LOCK_WAIT_ALONE).await {
+            let is_late = |job: &Job| {
+                job.locked_since.is_some_and(|since| uptime().saturating_sub(since) >= LOCKED_FOR_MAX)
+            };
+            let lock_wait = if batch.iter().any(is_late) { LOCK_WAIT_IN_PART } else { LOCK_WAIT_ALONE };
+            if let Err((batch, fault)) = self.send(batch, lock_wait).await {
+                if fault.remedy == Remedy::WaitForLock {
+                    self.log_locked(&fault);
+                }
                 report(batch, &fault);
             }
+        }
+    }
+
+    /// Of thousands of writes, one line a minute.
+    fn log_locked(&self, fault: &Fault) {
+        let mut logged_at = self.shared.locked_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged_at.is_none_or(|at| uptime().saturating_sub(at) >= LOCKED_LOGGED_EVERY) {
+            *logged_at = Some(uptime());
+            warn!(error = %fault.error(WRITING), "records are locked in the database; requests for them are refused with 503");
         }
     }
 
@@ -84,7 +110,8 @@ impl Writer {
     }
 
     /// Leaves a write to the connections for locked rows, so that it delays nobody else.
-    fn wait_for_lock(&self, job: Job) {
+    fn wait_for_lock(&self, mut job: Job) {
+        job.locked_since.get_or_insert_with(uptime);
         // Where it is closed or full, dropping the write tells its caller.
         drop(self.shared.locked.push(job));
     }

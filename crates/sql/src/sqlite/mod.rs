@@ -25,10 +25,13 @@
 
 mod answers;
 mod backend;
+mod brackets;
 mod checkpoint;
 mod fault;
 mod files;
+mod guard;
 mod hazards;
+mod local;
 mod open;
 mod options;
 mod pen;
@@ -41,10 +44,12 @@ mod scan;
 mod schema;
 mod store;
 mod tally;
+pub mod transaction;
 mod write;
 mod writer;
 
 pub use backend::Backend;
+pub use local::{Put, Step, WorkOutcome};
 pub use options::Options;
 pub use read_only::ReadOnlyStore;
 
@@ -58,7 +63,7 @@ use semel_core::store::{Error, Kind};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ThreadId};
 use tokio::sync::{Semaphore, watch};
 use write::{Job, Said, Work};
 use writer::Writer;
@@ -89,6 +94,8 @@ pub struct Store {
     /// To read entries: twice as many as there are readers, so that none of them waits for what was read to be decoded.
     turns: Semaphore,
     pulse: Arc<Pulse>,
+    /// The thread that writes. Whoever waits for it there waits for ever.
+    writer: ThreadId,
     /// The thread that ends last.
     keeper: Mutex<Option<JoinHandle<()>>>,
     /// Its other end goes with that thread.
@@ -136,7 +143,7 @@ impl Store {
             pulse: pulse.clone(),
             files: files.clone(),
         };
-        threads.start("semel-write", move || writer.run(|said| drop(ready.send(said))))?;
+        let writer = threads.start("semel-write", move || writer.run(|said| drop(ready.send(said))))?;
         for connection in readers {
             let reader = Reader { connection, clock: clock.clone() };
             let questions = questions.clone();
@@ -161,7 +168,7 @@ impl Store {
             thread::Builder::new().name("semel-checkpoint".to_owned()).spawn(keep).map_err(no_thread)?
         };
         let keeper = Mutex::new(Some(keeper));
-        Ok(Self { file, files, writes, questions, long_questions, turns, pulse, keeper, ended })
+        Ok(Self { file, files, writes, questions, long_questions, turns, pulse, writer, keeper, ended })
     }
 
     /// Lets no more questions in, and ends once every write that was accepted is answered and the file is closed.
@@ -188,6 +195,10 @@ impl Store {
     /// Has `work` done, and waits until it is durable.
     async fn write(&self, work: Work) -> Result<Said, Error> {
         self.files.check_open()?;
+        if thread::current().id() == self.writer {
+            let cause = "it was called from inside the work of a local command, which it would wait for";
+            return Err(Error::new(Kind::Unfit, "writing to the SQLite store").because(cause));
+        }
         let (job, answer) = Job::new(work);
         self.writes.push(job)?;
         // Taken by a writer that failed in the middle: whether it came to commit is not known.
@@ -244,9 +255,11 @@ struct Threads {
 }
 
 impl Threads {
-    fn start(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        self.started.push(thread::Builder::new().name(name.to_owned()).spawn(work).map_err(no_thread)?);
-        Ok(())
+    fn start(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<ThreadId, Error> {
+        let started = thread::Builder::new().name(name.to_owned()).spawn(work).map_err(no_thread)?;
+        let id = started.thread().id();
+        self.started.push(started);
+        Ok(id)
     }
 }
 

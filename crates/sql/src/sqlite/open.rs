@@ -20,6 +20,10 @@ const OPENING: &str = "opening the SQLite store";
 
 /// How long somebody else's lock is waited for before the answer is "unavailable", and how often it is tried.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
+/// The same for a write once the store is open: requests wait for it, and give up soon after. What is given up here was surely not
+/// written; what they give up may still arrive.
+const WRITE_WAIT: Duration = Duration::from_millis(700);
+const WRITE_TRIES: u128 = WRITE_WAIT.as_millis() / BUSY_STEP.as_millis();
 const BUSY_STEP: Duration = Duration::from_millis(1);
 const BUSY_TRIES: u128 = BUSY_WAIT.as_millis() / BUSY_STEP.as_millis();
 /// How long writing pauses for readers that keep the log from beginning anew.
@@ -268,11 +272,25 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
 /// Another process has the lock: waits a little, and says whether to try again. Evenly, where SQLite's own handler waits
 /// longer each time: a process that has waited long would be the one that asks least often.
 fn wait_for_others(tries: i32) -> bool {
-    let again = u128::from(tries.unsigned_abs()) < BUSY_TRIES;
+    wait_up_to(BUSY_TRIES, tries)
+}
+
+/// The same, where requests wait for the write.
+fn wait_to_write(tries: i32) -> bool {
+    wait_up_to(WRITE_TRIES, tries)
+}
+
+fn wait_up_to(tries_max: u128, tries: i32) -> bool {
+    let again = u128::from(tries.unsigned_abs()) < tries_max;
     if again {
         std::thread::sleep(BUSY_STEP);
     }
     again
+}
+
+/// Has the connection that writes wait no longer for others than requests wait for it.
+pub(super) fn write_impatiently(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(wait_to_write))
 }
 
 /// Runs `work` on a connection that gives up soon where somebody is in its way.
@@ -285,6 +303,6 @@ pub(super) fn briefly<T>(
     }
     connection.busy_handler(Some(wait))?;
     let result = work();
-    connection.busy_handler(Some(wait_for_others))?;
+    write_impatiently(connection)?;
     result
 }

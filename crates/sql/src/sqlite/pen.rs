@@ -10,6 +10,7 @@ use super::write::{Place, Said, Standing, Work};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 use semel_core::codec;
+use semel_core::machine::{Expect, Found};
 use semel_core::record::{Entry, Record};
 use semel_core::store::{Change, Kind, Setting};
 use semel_core::time::Time;
@@ -113,10 +114,21 @@ impl<'c> Pen<'c> {
             Work::Change { place, change } => self.write(*place, change, now),
             Work::Set { name, expect, next } => self.set(name, expect.as_deref(), next.as_deref()),
             Work::Inspect => self.inspect(),
+            Work::Local(_) => unreachable!("work is run by the writer"),
         }
     }
 
-    fn write(&mut self, place: Place, change: &Change<Row>, now: Time) -> rusqlite::Result<Said> {
+    /// Whether what is expected stands there; a fault where that cannot be said.
+    pub(super) fn meets(&mut self, place: Place, expect: &Expect) -> rusqlite::Result<Result<bool, Fault>> {
+        let stored = match self.standing(place)? {
+            Ok(stored) => stored,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let entry = stored.map(|stored| codec::decode(&stored.bytes));
+        Ok(Ok(expect.met_by(entry.as_ref().map_or(Found::Nothing, codec::found))))
+    }
+
+    pub(super) fn write(&mut self, place: Place, change: &Change<Row>, now: Time) -> rusqlite::Result<Said> {
         match change {
             Change::Insert(row) => self.insert(place, row, now),
             Change::InsertMarker => self.insert(place, &Row::marker(), now),

@@ -1,6 +1,7 @@
 //! What is asked of the writer, and what it says.
 
 use super::fault::Fault;
+use super::local::{LocalWork, WorkOutcome};
 use super::row::Row;
 use bytes::Bytes;
 use semel_core::codec;
@@ -23,7 +24,7 @@ pub(super) struct Job {
 pub(super) type Answer = oneshot::Receiver<Result<Said, Error>>;
 
 /// Where an entry stands: its id, and what the index knows it by.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) id: CommandId,
     pub(super) operation_id: OperationId,
@@ -47,6 +48,8 @@ pub(super) enum Work {
     },
     /// What this very connection is set to.
     Inspect,
+    /// Work of the application's own, with its record.
+    Local(LocalWork),
 }
 
 /// What came of it. Told only once it is durable.
@@ -59,6 +62,8 @@ pub(super) enum Said {
         synchronous: i64,
         journal_mode: String,
     },
+    /// What came of the application's own work.
+    Ran(WorkOutcome),
     /// This one failed and changed nothing, and the others need not care.
     Failed(Fault),
 }
@@ -119,6 +124,11 @@ impl Job {
         drop(self.reply.send(said));
     }
 
+    /// Whether it is work of the application's own.
+    pub(super) fn is_local(&self) -> bool {
+        matches!(self.work, Work::Local(_))
+    }
+
     /// Whether anybody still waits for the answer. A write that has not begun may be left undone where nobody does.
     pub(super) fn is_awaited(&self) -> bool {
         !self.reply.is_closed()
@@ -129,7 +139,8 @@ impl Job {
         match &self.work {
             Work::Change { change, .. } => change.record().map_or(0, |row| row.entry.len()),
             Work::Set { next, .. } => next.as_ref().map_or(0, Vec::len),
-            Work::Inspect => 0,
+            // What it will write nobody knows yet.
+            Work::Inspect | Work::Local(_) => 0,
         }
     }
 }

@@ -5,14 +5,20 @@
 //! What must never: an answer before the commit, or without the check that follows it; encoding, or anything else that a caller's own task can do.
 
 use super::answers;
+use super::brackets::Brackets;
 use super::checkpoint::Pulse;
 use super::fault::Fault;
 use super::files::OpenFiles;
+use super::guard::Guard;
+use super::local::{Ran, WorkOutcome};
+use super::open::write_impatiently;
 use super::pen::Pen;
 use super::queue::Queue;
 use super::write::{Job, Said, Work};
-use rusqlite::Connection;
+use crate::clock;
+use rusqlite::{Connection, ffi};
 use semel_core::store::{Clock, Kind};
+use semel_core::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +32,9 @@ const COMPANY_MIN: usize = 8;
 const LINGER: Duration = Duration::from_micros(200);
 /// One damaged page spoils what touches it and not the whole batch; many, and the file is not worth the trouble.
 const OFFENDERS_MAX: usize = 8;
+/// How long the application's own work may take together before what there is becomes a batch: everybody in it waits.
+const WORK_MAX: Duration = Duration::from_millis(250);
+const WRITING: &str = "writing to the SQLite store";
 
 pub(super) struct Writer {
     pub(super) connection: Connection,
@@ -42,6 +51,10 @@ enum Failure {
     All(Fault),
     /// As before, and the connection is stuck in its transaction.
     Stuck(Fault),
+    /// This work spoilt the transaction. It is rolled back, and can be written without it.
+    Spoilt(usize, WorkOutcome),
+    /// Some work left a deferred foreign key violated, so that nothing could be committed.
+    Violated(String),
 }
 
 impl Writer {
@@ -52,10 +65,13 @@ impl Writer {
         let mut batch = Vec::new();
         // Whatever ends this thread, a panic included: nobody shall wait for it.
         let _guard = Abandon(&queue);
-        let mut pen = match Pen::new(&connection) {
-            Ok(pen) => pen,
+        let mut writer = match BatchWriter::new(&connection, clock, files) {
+            Ok(writer) => writer,
             Err(error) => return ready(Err(error)),
         };
+        if let Err(error) = write_impatiently(&connection) {
+            return ready(Err(error));
+        }
         ready(Ok(()));
         let mut company = 0;
         while queue.gather(&mut batch, BATCH_COUNT_MAX, BATCH_BYTES_MAX, Job::weight) {
@@ -65,7 +81,7 @@ impl Writer {
             }
             company = batch.len().max(company - company / 4);
             batch.retain(Job::is_awaited);
-            if !serve(&connection, &mut pen, &*clock, &files, &mut batch) {
+            if !serve(&mut writer, &mut batch) {
                 return;
             }
             pulse.wrote();
@@ -74,99 +90,175 @@ impl Writer {
     }
 }
 
+/// How a batch was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Served {
+    /// Everybody is answered.
+    All,
+    /// One of them spoils the transaction for the others, and it is not to be said which: those who are left are to be written apart.
+    Apart,
+    /// Everybody is answered, and the connection is of no more use.
+    Stuck,
+}
+
 /// Writes a batch and answers everybody in it. `false` where the connection is of no more use.
-fn serve(
-    connection: &Connection,
-    pen: &mut Pen<'_>,
-    clock: &dyn Clock,
-    files: &OpenFiles,
-    batch: &mut Vec<Job>,
-) -> bool {
+fn serve(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> bool {
+    match serve_together(writer, batch) {
+        Served::All => return true,
+        Served::Stuck => return false,
+        Served::Apart => {}
+    }
+    // The store's own writes together, as ever, and each piece of work alone: what it does then concerns nobody else.
+    let (works, mut others): (Vec<_>, Vec<_>) = batch.drain(..).partition(Job::is_local);
+    let mut is_stuck = serve_together(writer, &mut others) == Served::Stuck;
+    for work in works {
+        batch.push(work);
+        is_stuck = is_stuck || serve_together(writer, batch) == Served::Stuck;
+    }
+    !is_stuck
+}
+
+fn spoilt() -> Fault {
+    Fault::new(Kind::Unavailable, WRITING, "the transaction was spoilt by the store's own writes")
+}
+
+fn serve_together(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> Served {
     let mut offenders = 0;
-    loop {
-        match write(connection, pen, clock, files, batch) {
+    while !batch.is_empty() {
+        match writer.write(batch) {
             Ok(said) => {
-                answers::tell(batch.drain(..).zip(said));
-                return true;
+                let count = said.len();
+                answers::tell(batch.drain(..count).zip(said));
             }
+            Err(Failure::Spoilt(index, outcome)) => {
+                batch.remove(index).answer(Ok(Said::Ran(outcome)));
+                if batch.iter().any(Job::is_local) {
+                    return Served::Apart;
+                }
+            }
+            Err(Failure::Violated(why)) => match &batch[..] {
+                [job] if job.is_local() => {
+                    let outcome = WorkOutcome::Violated(why);
+                    batch.drain(..).for_each(|job| job.answer(Ok(Said::Ran(outcome.clone()))));
+                }
+                _ if batch.iter().any(Job::is_local) => return Served::Apart,
+                _ => batch.drain(..).for_each(|job| job.answer(Err(spoilt().error()))),
+            },
             Err(Failure::Offender(index, fault)) if offenders < OFFENDERS_MAX => {
                 offenders += 1;
                 batch.remove(index).answer(Err(fault.error()));
             }
             Err(Failure::Offender(_, fault) | Failure::All(fault)) => {
                 batch.drain(..).for_each(|job| job.answer(Err(fault.error())));
-                return true;
             }
             Err(Failure::Stuck(fault)) => {
                 batch.drain(..).for_each(|job| job.answer(Err(fault.error())));
-                return false;
+                return Served::Stuck;
             }
         }
     }
+    Served::All
 }
 
-/// One transaction. Everything that was said in it counts only if this returns `Ok`.
-fn write(
-    connection: &Connection,
-    pen: &mut Pen<'_>,
-    clock: &dyn Clock,
-    files: &OpenFiles,
-    batch: &[Job],
-) -> Result<Vec<Said>, Failure> {
-    const WRITING: &str = "writing to the SQLite store";
-    if batch.is_empty() {
-        return Ok(Vec::new());
+/// What the thread writes with.
+struct BatchWriter<'c> {
+    brackets: Brackets<'c>,
+    pen: Pen<'c>,
+    guard: Arc<Guard>,
+    clock: Arc<dyn Clock>,
+    files: Arc<OpenFiles>,
+}
+
+impl<'c> BatchWriter<'c> {
+    fn new(
+        connection: &'c Connection,
+        clock: Arc<dyn Clock>,
+        files: Arc<OpenFiles>,
+    ) -> rusqlite::Result<Self> {
+        // First: it has every statement prepared anew.
+        let guard = Guard::on(connection)?;
+        let (brackets, pen) = (Brackets::new(connection)?, Pen::new(connection)?);
+        Ok(Self { brackets, pen, guard, clock, files })
     }
-    files.check_open().map_err(Failure::All)?;
-    if batch.iter().all(|job| matches!(job.work, Work::Inspect)) {
-        // Nothing is written: whoever only looks need not wait for the lock, nor have those wait who come next.
-        let looked: rusqlite::Result<Vec<_>> =
-            batch.iter().map(|job| pen.apply(&job.work, clock.now())).collect();
-        return looked.map_err(|error| Failure::All(Fault::nothing_written(WRITING, &error)));
+
+    /// One transaction, of the whole batch or, where work takes its time, of its beginning. Everything that was said in it counts only
+    /// if this returns `Ok`.
+    fn write(&mut self, batch: &[Job]) -> Result<Vec<Said>, Failure> {
+        self.files.check_open().map_err(Failure::All)?;
+        if batch.iter().all(|job| matches!(job.work, Work::Inspect)) {
+            // Nothing is written: whoever only looks need not wait for the lock, nor have those wait who come next.
+            let looked: rusqlite::Result<Vec<_>> =
+                batch.iter().map(|job| self.pen.apply(&job.work, self.clock.now())).collect();
+            return looked.map_err(|error| Failure::All(Fault::nothing_written(WRITING, &error)));
+        }
+        self.brackets.begin().map_err(|error| {
+            Failure::All(Fault::nothing_written("beginning to write to the SQLite store", &error))
+        })?;
+        self.pen.begin();
+        // Now that nobody else can write: between this moment and the commit nothing changes but by this batch.
+        let now = self.clock.now();
+        let said = self.apply(batch, now)?;
+        if let Err(error) = self.pen.finish() {
+            return Err(self.all(Fault::nothing_written(WRITING, &error)));
+        }
+        if let Err(error) = self.brackets.commit() {
+            // A failed commit can leave the transaction open.
+            let rolled_back = self.brackets.roll_back();
+            if rolled_back && is_violation(&error) {
+                return Err(Failure::Violated(error.to_string()));
+            }
+            let fault = Fault::of_commit(&error, rolled_back);
+            return Err(if rolled_back { Failure::All(fault) } else { Failure::Stuck(fault) });
+        }
+        self.pen.committed();
+        // Only now: a file that was taken away before the commit has it, and nobody will find it there.
+        self.files.check_commit().map_err(Failure::All)?;
+        Ok(said)
     }
-    execute(connection, "BEGIN IMMEDIATE").map_err(|error| {
-        Failure::All(Fault::nothing_written("beginning to write to the SQLite store", &error))
-    })?;
-    pen.begin();
-    // Now that nobody else can write: between this moment and the commit nothing changes but by this batch.
-    let now = clock.now();
-    let mut said = Vec::with_capacity(batch.len());
-    for (index, job) in batch.iter().enumerate() {
-        match pen.apply(&job.work, now) {
-            Ok(answer) => said.push(answer),
-            Err(error) => {
-                let fault = Fault::nothing_written(WRITING, &error);
-                return Err(match (roll_back(connection), fault.kind) {
-                    (false, _) => Failure::Stuck(fault),
-                    (true, Kind::Unfit | Kind::TooLarge) => Failure::Offender(index, fault),
-                    (true, _) => Failure::All(fault),
-                });
+
+    fn apply(&mut self, batch: &[Job], now: Time) -> Result<Vec<Said>, Failure> {
+        let (mut said, mut worked) = (Vec::with_capacity(batch.len()), Duration::ZERO);
+        for (index, job) in batch.iter().enumerate() {
+            let applied = match &job.work {
+                Work::Local(_) if worked >= WORK_MAX => break,
+                Work::Local(work) => {
+                    let begun = clock::uptime();
+                    let ran = work.run(&mut self.brackets, &mut self.pen, &self.guard, now);
+                    worked += clock::uptime().saturating_sub(begun);
+                    match ran {
+                        Ok(Ran::Said(said)) => Ok(said),
+                        Ok(Ran::Spoilt(outcome)) if self.brackets.roll_back() => {
+                            return Err(Failure::Spoilt(index, outcome));
+                        }
+                        Ok(Ran::Spoilt(_)) => return Err(Failure::Stuck(spoilt())),
+                        Err(error) => Err(error),
+                    }
+                }
+                work => self.pen.apply(work, now),
+            };
+            match applied {
+                Ok(answer) => said.push(answer),
+                Err(error) => {
+                    let fault = Fault::nothing_written(WRITING, &error);
+                    return Err(match (self.brackets.roll_back(), fault.kind) {
+                        (false, _) => Failure::Stuck(fault),
+                        (true, Kind::Unfit | Kind::TooLarge) => Failure::Offender(index, fault),
+                        (true, _) => Failure::All(fault),
+                    });
+                }
             }
         }
+        Ok(said)
     }
-    if let Err(error) = pen.finish() {
-        let fault = Fault::nothing_written(WRITING, &error);
-        return Err(if roll_back(connection) { Failure::All(fault) } else { Failure::Stuck(fault) });
+
+    fn all(&mut self, fault: Fault) -> Failure {
+        if self.brackets.roll_back() { Failure::All(fault) } else { Failure::Stuck(fault) }
     }
-    if let Err(error) = execute(connection, "COMMIT") {
-        // A failed commit can leave the transaction open.
-        let rolled_back = roll_back(connection);
-        let fault = Fault::of_commit(&error, rolled_back);
-        return Err(if rolled_back { Failure::All(fault) } else { Failure::Stuck(fault) });
-    }
-    pen.committed();
-    // Only now: a file that was taken away before the commit has it, and nobody will find it there.
-    files.check_commit().map_err(Failure::All)?;
-    Ok(said)
 }
 
-fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute([]).map(drop)
-}
-
-/// Some errors have rolled back already. Says whether the transaction is over.
-fn roll_back(connection: &Connection) -> bool {
-    connection.is_autocommit() || (execute(connection, "ROLLBACK").is_ok() && connection.is_autocommit())
+/// Whether a commit was refused because of a deferred foreign key. Nothing was written then.
+fn is_violation(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_CONSTRAINT_FOREIGNKEY)
 }
 
 struct Abandon<'a>(&'a Queue<Job>);

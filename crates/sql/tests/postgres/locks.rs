@@ -51,3 +51,41 @@ async fn a_locked_row_delays_only_writes_to_it() {
     let written = timeout(Duration::from_secs(30), waiting).await.expect("a bounded wait").expect("no panic");
     assert!(is_done(&written.expect("an answer")), "as soon as the lock is gone it is written");
 }
+
+/// Many records are locked at once: each caller hears why, in time, and that it is not the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_locked_rows_are_reported_as_locked_within_seconds() {
+    let schema = Schema::new();
+    let store =
+        Arc::new(Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens"));
+    for number in 0..OTHERS {
+        assert!(is_done(
+            &store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
+        ));
+    }
+    let person = connect().await;
+    let lock = format!("BEGIN; SELECT 1 FROM {}.records FOR UPDATE", schema.name);
+    person.batch_execute(&lock).await.expect("locked");
+    let mut waiting = JoinSet::new();
+    for number in 0..OTHERS {
+        let store = Arc::clone(&store);
+        waiting.spawn(async move {
+            let claim = claimed(number);
+            store.write(id(number), Change::Replace(Unchanged::of(&claim), &renewed(&claim))).await
+        });
+    }
+    let told = timeout(Duration::from_secs(9), waiting.join_all()).await;
+    for written in told.expect("within the time that the engine gives a store") {
+        let refused = written.expect_err("locked");
+        assert!(refused.is_entry_locked() && !refused.is_ambiguous(), "{refused}");
+        let text = refused.to_string();
+        assert!(
+            text.contains("somebody else has locked the entry") && text.contains("pg_blocking_pids"),
+            "{text}"
+        );
+    }
+    person.batch_execute("COMMIT").await.expect("unlocked");
+    let claim = claimed(3);
+    let written = store.write(id(3), Change::Replace(Unchanged::of(&claim), &renewed(&claim))).await;
+    assert!(is_done(&written.expect("an answer")));
+}

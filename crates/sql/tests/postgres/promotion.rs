@@ -3,7 +3,7 @@
 use crate::records::{claimed, finished, id, is_done};
 use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
-use semel_core::store::{Change, Severity, Store as _};
+use semel_core::store::{Change, Kind, Severity, Store as _};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use std::time::Duration;
@@ -91,6 +91,58 @@ async fn a_promoted_asynchronous_standby_loses_only_what_it_had_not_replayed() {
         hazards.iter().all(|hazard| hazard.code != "postgres-asynchronous-standby"),
         "no standby follows any more"
     );
+}
+
+/// The old primary comes back as if nothing had happened, and takes writes: it is the first host of the URL.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_was_replaced_is_not_believed() {
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "promotion-old");
+    let mut primary = PostgresServer::start(folder.join("primary"));
+    let mut standby = primary.standby(folder.join("standby"));
+    // A role without any rights but those that the guide names.
+    primary.sql("CREATE ROLE guest LOGIN");
+    let url = |user: &str| {
+        let (one, other) = (primary.port(), standby.port());
+        format!("postgres://{user}@127.0.0.1:{one},127.0.0.1:{other}/semel?connect_timeout=2&timeout=2")
+    };
+    let (owners, guests) = (url("semel"), url("guest"));
+    Store::open(&owners, Options::default()).await.expect("the primary takes writes").close().await;
+    primary.sql(
+        "GRANT USAGE ON SCHEMA semel TO guest; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA semel TO guest",
+    );
+    let store = Store::open(&guests, Options::default()).await.expect("the primary takes writes");
+    acknowledged(&store, &primary, 1).await;
+    standby.catch_up(&primary);
+    primary.kill();
+    standby.promote();
+    assert_eq!(state_of(&store, 1).await, Some(StateName::Succeeded));
+    acknowledged(&store, &standby, 2).await;
+
+    primary.restart();
+    assert_eq!(primary.sql("SELECT pg_is_in_recovery()").trim(), "f", "it takes writes");
+    // Every connection is opened anew.
+    standby.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guest'");
+    for number in 0..50 {
+        assert_eq!(state_of(&store, 2).await, Some(StateName::Succeeded), "{number}");
+    }
+    for number in 100..130 {
+        let claim = claimed(number);
+        while store.write(id(number), Change::Insert(&claim)).await.is_err() {}
+    }
+    let count = "SELECT count(*) FROM semel.records";
+    assert_eq!((primary.sql(count).trim(), standby.sql(count).trim()), ("1", "32"));
+
+    // The new primary is gone as well: nothing is better than the old one.
+    standby.kill();
+    let refused = store.get(id(1)).await.expect_err("nobody is believed");
+    assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
+    let told = refused.to_string();
+    assert!(told.contains("timeline 1, and timeline 2 has been seen") && told.contains("stop it"), "{told}");
+    let refused = store.write(id(200), Change::Insert(&claimed(200))).await.expect_err("nobody is believed");
+    assert!(!refused.is_ambiguous(), "{refused}");
+    // A node that has not seen the new primary cannot know.
+    let fresh = Store::open(&guests, Options::default()).await.expect("it takes writes");
+    assert_eq!(state_of(&fresh, 2).await, None);
 }
 
 /// With a standby that commits wait for, the same promotion loses nothing.

@@ -4,6 +4,7 @@ use crate::codec::write;
 use crate::fingerprint::{Fingerprint, Selection};
 use crate::history::{self, History};
 use crate::id::{CallerHash, KeyHash, OperationId};
+use crate::labels::Labels;
 use crate::outcome::{Body, Fields, Outcome, Status};
 use crate::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use crate::record::{Doubt, Proof, Record, State, StateName, Token};
@@ -94,6 +95,7 @@ pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
         headers,
         body,
         trailers,
+        labels: Labels::default(),
     })
 }
 
@@ -132,9 +134,18 @@ fn history() -> impl Strategy<Value = History> {
     (small_number(), vec(entry, 0..6)).prop_map(|(dropped, entries)| History { dropped, entries })
 }
 
+fn labels() -> impl Strategy<Value = Labels> {
+    let label = || option::of("[^\\p{Cc}]{1,20}").prop_map(|text: Option<String>| text.map(Into::into));
+    (label(), label(), label()).prop_map(|(resource_type, resource_id, error_code)| Labels {
+        resource_type,
+        resource_id,
+        error_code,
+    })
+}
+
 /// Extensions that a node may ignore.
 fn extensions() -> impl Strategy<Value = Bytes> {
-    btree_map(number().prop_map(|tag| tag & !1), bytes(), 0..3).prop_map(|extensions| {
+    btree_map(number().prop_map(|tag| (tag & !1).max(2)), bytes(), 0..3).prop_map(|extensions| {
         let mut out = Vec::new();
         for (tag, value) in extensions {
             write::varint(&mut out, tag);
@@ -151,8 +162,8 @@ prop_compose! {
         times in (time(), time(), time()),
         operation in ".{0,40}",
         generation in prop_oneof![Just(0), small_number()],
-        (earlier_doubt, policy, state, history, extensions) in
-            (any::<bool>(), policy(), state(), history(), extensions()),
+        (earlier_doubt, policy, state, history, labels, extensions) in
+            (any::<bool>(), policy(), state(), history(), labels(), extensions()),
     ) -> Record {
         let (operation_id, key_hash, caller_hash, fingerprint) = ids;
         let (version, token, attempt, fence) = counters;
@@ -175,6 +186,7 @@ prop_compose! {
             earlier_doubt,
             state,
             history,
+            labels,
             extensions,
         }
     }

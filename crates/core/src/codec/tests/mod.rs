@@ -9,6 +9,7 @@ use super::{decode, encode_record};
 use crate::fingerprint::Fingerprint;
 use crate::history::{self, History};
 use crate::id::{CallerHash, KeyHash, OperationId};
+use crate::labels::Labels;
 use crate::policy::{Class, Policy, PolicySettings};
 use crate::record::{Entry, Record, State, StateName, Token};
 use crate::time::Time;
@@ -49,6 +50,7 @@ fn small(state: State) -> Record {
         earlier_doubt: false,
         state,
         history: History { dropped: 0, entries: vec![entry] },
+        labels: Labels::default(),
         extensions: Bytes::new(),
     }
 }

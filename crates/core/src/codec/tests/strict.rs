@@ -2,6 +2,7 @@
 
 use super::{claimed, content, record, sealed, small};
 use crate::codec::{Error, decode, encode_record};
+use crate::labels::Labels;
 use crate::outcome::{Body, Outcome, Status};
 use crate::record::{Doubt, Proof, Record, State};
 use crate::time::Time;
@@ -215,7 +216,7 @@ fn a_record_of_the_first_generation_has_one_spelling() {
         "an extension without a length"
     );
     assert_eq!(replaced(KIND, &[2]), Err((at, CUT_SHORT)));
-    let extended = Record { extensions: Bytes::from_static(&[0, 1, 9]), ..record };
+    let extended = Record { extensions: Bytes::from_static(&[2, 1, 9]), ..record };
     assert_eq!(super::record(&encode_record(&extended).into()), extended);
 }
 
@@ -247,8 +248,25 @@ fn a_wrong_checksum_is_damage_whatever_else_is_there() {
 fn bytes_that_follow_a_record_are_damage_or_extensions() {
     let end = content(&claimed()).len();
     assert_eq!(reading(&claimed(), end..end, &[0]), Err((end + 1, CUT_SHORT)));
-    let kept = sealed([&content(&claimed())[..], &[0, 0]].concat());
-    assert_eq!(record(&kept).extensions, [0, 0].as_slice());
+    let kept = sealed([&content(&claimed())[..], &[2, 0]].concat());
+    assert_eq!(record(&kept).extensions, [2, 0].as_slice());
+}
+
+#[test]
+fn labels_have_one_spelling_and_come_before_what_is_not_known() {
+    let end = content(&claimed()).len();
+    let labels = Labels { resource_id: Some("7".into()), ..Labels::default() };
+    let extensions = Bytes::from_static(&[2, 1, 9]);
+    let labelled = Record { labels, extensions, ..claimed() };
+    assert_eq!(content(&labelled)[end..], [0, 4, 0, 1, b'7', 0, 2, 1, 9]);
+    assert_eq!(record(&encode_record(&labelled).into()), labelled);
+    let with = |bytes: &[u8]| reading(&claimed(), end..end, bytes);
+    assert_eq!(with(&[0, 3, 0, 0, 0]), Err((end + 1, "labels that say nothing are left out")));
+    assert_eq!(with(&[0, 5, 0, 1, b'7', 0, 0]), Err((end + 1, "the labels are not as long as they say")));
+    assert_eq!(with(&[0, 3, 0, 1, b'7', 0]), Err((end + 1, "the labels are not as long as they say")));
+    assert_eq!(with(&[0, 9, 0]), Err((end + 1, ANNOUNCED)));
+    let long = [&[0, 0x83, 2, 0x80, 2][..], &[b'a'; 256], &[0, 0]].concat();
+    assert_eq!(with(&long), Err((end + 3, "a label is too long")));
 }
 
 #[test]

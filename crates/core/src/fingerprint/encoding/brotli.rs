@@ -4,7 +4,10 @@ use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, Sta
 
 use super::{Error, Output, PIECE_BYTES, corrupt};
 
-pub(super) fn decode(body: &[u8], output: &mut Output) -> Result<(), Error> {
+/// The largest window that the format has.
+pub(super) const WINDOW_BYTES_MAX: usize = 16 << 20;
+
+pub(super) fn decode(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
     let alloc = StandardAlloc::default;
     let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
     let mut piece = vec![0; PIECE_BYTES];

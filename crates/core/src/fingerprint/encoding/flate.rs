@@ -7,8 +7,11 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::{Error, MEMBERS_MAX, Output, PIECE_BYTES, corrupt};
 
+/// The window of the format, and what its decoder holds besides.
+pub(super) const WINDOW_BYTES: usize = 64 * 1024;
+
 /// One gzip member after the other, to the end of the body. Check sums and lengths are verified.
-pub(super) fn gzip(body: &[u8], output: &mut Output) -> Result<(), Error> {
+pub(super) fn gzip(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
     let mut rest = body;
     let mut piece = vec![0; PIECE_BYTES];
     for _ in 0..MEMBERS_MAX {
@@ -32,14 +35,14 @@ pub(super) fn gzip(body: &[u8], output: &mut Output) -> Result<(), Error> {
 }
 
 /// The zlib format, as the standard has it, or the bare stream that some senders make of it.
-pub(super) fn deflate(body: &[u8], output: &mut Output) -> Result<(), Error> {
+pub(super) fn deflate(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
     let zlib = matches!(body, [cmf, flg, ..]
         if cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)).is_multiple_of(31));
     if zlib {
         match inflate(Decompress::new(true), body, output) {
             // A bare stream may happen to start like a zlib header; what does not decode as one is tried bare.
             Err(error) if error.kind() == super::ErrorKind::Malformed => {
-                output.bytes.clear();
+                output.restart();
                 inflate(Decompress::new(false), body, output).map_err(|_| error)
             }
             result => result,
@@ -49,7 +52,7 @@ pub(super) fn deflate(body: &[u8], output: &mut Output) -> Result<(), Error> {
     }
 }
 
-fn inflate(mut state: Decompress, body: &[u8], output: &mut Output) -> Result<(), Error> {
+fn inflate(mut state: Decompress, body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = position(state.total_in());

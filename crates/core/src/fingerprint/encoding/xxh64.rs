@@ -12,48 +12,111 @@ fn round(lane: u64, word: u64) -> u64 {
     lane.wrapping_add(word.wrapping_mul(P2)).rotate_left(31).wrapping_mul(P1)
 }
 
-pub(super) fn xxh64(data: &[u8]) -> u64 {
-    let (stripes, _) = data.as_chunks::<32>();
-    let mut rest = &data[stripes.len() * 32..];
-    let mut hash = if stripes.is_empty() {
-        P5
-    } else {
-        let mut lanes = [P1.wrapping_add(P2), P2, 0, 0_u64.wrapping_sub(P1)];
-        for stripe in stripes {
-            let (words, _) = stripe.as_chunks::<8>();
-            for (lane, word) in lanes.iter_mut().zip(words) {
-                *lane = round(*lane, u64::from_le_bytes(*word));
+const STRIPE_BYTES: usize = 32;
+
+/// The sum of what came so far.
+pub(super) struct Xxh64 {
+    lanes: [u64; 4],
+    /// What came since the last whole stripe.
+    rest: [u8; STRIPE_BYTES],
+    rest_len: usize,
+    total: u64,
+}
+
+impl Default for Xxh64 {
+    fn default() -> Self {
+        let lanes = [P1.wrapping_add(P2), P2, 0, 0_u64.wrapping_sub(P1)];
+        Self { lanes, rest: [0; STRIPE_BYTES], rest_len: 0, total: 0 }
+    }
+}
+
+impl Xxh64 {
+    pub(super) fn update(&mut self, mut data: &[u8]) {
+        self.total += data.len() as u64;
+        if self.rest_len > 0 {
+            let (fill, after) = data.split_at(data.len().min(STRIPE_BYTES - self.rest_len));
+            self.rest[self.rest_len..self.rest_len + fill.len()].copy_from_slice(fill);
+            self.rest_len += fill.len();
+            data = after;
+            if self.rest_len < STRIPE_BYTES {
+                return;
             }
+            let stripe = self.rest;
+            self.stripe(&stripe);
+            self.rest_len = 0;
         }
-        let [a, b, c, d] = lanes;
-        let sum = a
-            .rotate_left(1)
-            .wrapping_add(b.rotate_left(7))
-            .wrapping_add(c.rotate_left(12))
-            .wrapping_add(d.rotate_left(18));
-        lanes.iter().fold(sum, |sum, lane| (sum ^ round(0, *lane)).wrapping_mul(P1).wrapping_add(P4))
-    };
-    hash = hash.wrapping_add(data.len() as u64);
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        hash = (hash ^ round(0, u64::from_le_bytes(*word))).rotate_left(27).wrapping_mul(P1).wrapping_add(P4);
-        rest = after;
+        let (stripes, rest) = data.as_chunks::<STRIPE_BYTES>();
+        for stripe in stripes {
+            self.stripe(stripe);
+        }
+        self.rest[..rest.len()].copy_from_slice(rest);
+        self.rest_len = rest.len();
     }
-    if let Some((word, after)) = rest.split_first_chunk::<4>() {
-        let word = u64::from(u32::from_le_bytes(*word));
-        hash = (hash ^ word.wrapping_mul(P1)).rotate_left(23).wrapping_mul(P2).wrapping_add(P3);
-        rest = after;
+
+    fn stripe(&mut self, stripe: &[u8; STRIPE_BYTES]) {
+        let (words, _) = stripe.as_chunks::<8>();
+        for (lane, word) in self.lanes.iter_mut().zip(words) {
+            *lane = round(*lane, u64::from_le_bytes(*word));
+        }
     }
-    for byte in rest {
-        hash = (hash ^ u64::from(*byte).wrapping_mul(P5)).rotate_left(11).wrapping_mul(P1);
+
+    pub(super) fn finish(&self) -> u64 {
+        let mut rest = &self.rest[..self.rest_len];
+        let mut hash = if self.total < STRIPE_BYTES as u64 {
+            P5
+        } else {
+            let [a, b, c, d] = self.lanes;
+            let sum = a
+                .rotate_left(1)
+                .wrapping_add(b.rotate_left(7))
+                .wrapping_add(c.rotate_left(12))
+                .wrapping_add(d.rotate_left(18));
+            self.lanes.iter().fold(sum, |sum, lane| (sum ^ round(0, *lane)).wrapping_mul(P1).wrapping_add(P4))
+        };
+        hash = hash.wrapping_add(self.total);
+        while let Some((word, after)) = rest.split_first_chunk::<8>() {
+            hash = (hash ^ round(0, u64::from_le_bytes(*word)))
+                .rotate_left(27)
+                .wrapping_mul(P1)
+                .wrapping_add(P4);
+            rest = after;
+        }
+        if let Some((word, after)) = rest.split_first_chunk::<4>() {
+            let word = u64::from(u32::from_le_bytes(*word));
+            hash = (hash ^ word.wrapping_mul(P1)).rotate_left(23).wrapping_mul(P2).wrapping_add(P3);
+            rest = after;
+        }
+        for byte in rest {
+            hash = (hash ^ u64::from(*byte).wrapping_mul(P5)).rotate_left(11).wrapping_mul(P1);
+        }
+        hash = (hash ^ (hash >> 33)).wrapping_mul(P2);
+        hash = (hash ^ (hash >> 29)).wrapping_mul(P3);
+        hash ^ (hash >> 32)
     }
-    hash = (hash ^ (hash >> 33)).wrapping_mul(P2);
-    hash = (hash ^ (hash >> 29)).wrapping_mul(P3);
-    hash ^ (hash >> 32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn xxh64(data: &[u8]) -> u64 {
+        cut_sum(data, data.len().max(1))
+    }
+
+    /// The sum of `data`, which comes in pieces of `cut` bytes.
+    fn cut_sum(data: &[u8], cut: usize) -> u64 {
+        let mut sum = Xxh64::default();
+        data.chunks(cut).for_each(|piece| sum.update(piece));
+        sum.finish()
+    }
+
+    #[test]
+    fn the_sum_does_not_depend_on_how_the_bytes_were_cut() {
+        let data = noise(1000);
+        for cut in [1, 7, 31, 32, 33, 64, 999] {
+            assert_eq!(cut_sum(&data, cut), xxh64(&data), "{cut}");
+        }
+    }
 
     #[test]
     fn published_values_come_out() {

@@ -5,15 +5,17 @@ use std::io::Read;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::xxh64::xxh64;
+use super::xxh64::Xxh64;
 use super::{Error, MEMBERS_MAX, Output, PIECE_BYTES, corrupt, too_large};
 
 /// The largest window that the standard lets a sender of this coding ask for.
-const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
+const WINDOW_BYTES_MAX: usize = 8 << 20;
+/// The window stands in a ring of the next power of two.
+pub(super) const HELD_BYTES_MAX: usize = 2 * WINDOW_BYTES_MAX;
 
-pub(super) fn decode(body: &[u8], output: &mut Output) -> Result<(), Error> {
+pub(super) fn decode(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {
     let mut decoder = FrameDecoder::new();
-    decoder.set_max_window_size(WINDOW_BYTES_MAX);
+    decoder.set_max_window_size(WINDOW_BYTES_MAX as u64);
     let mut rest = body;
     for _ in 0..MEMBERS_MAX {
         let start = body.len() - rest.len();
@@ -43,9 +45,10 @@ fn frame(
     body: &[u8],
     start: usize,
     rest: &mut &[u8],
-    output: &mut Output,
+    output: &mut Output<'_>,
 ) -> Result<(), Error> {
-    let before = output.bytes.len();
+    let before = output.count;
+    let mut sum = has_sum(&body[start..]).then(Xxh64::default);
     let declared = declares_size(&body[start..]).then(|| decoder.content_size());
     if declared.is_some_and(|size| size > (output.bytes_max - before) as u64) {
         return Err(too_large(output.bytes_max));
@@ -59,16 +62,20 @@ fn frame(
         loop {
             match decoder.read(&mut piece) {
                 Ok(0) => break,
-                Ok(read) => output.extend(&piece[..read])?,
+                Ok(read) => {
+                    output.extend(&piece[..read])?;
+                    if let Some(sum) = &mut sum {
+                        sum.update(&piece[..read]);
+                    }
+                }
                 Err(_) => return Err(corrupt("a zstd frame is damaged", position(rest))),
             }
         }
     }
-    let content = &output.bytes[before..];
     // A frame keeps the low half of the sum.
-    let sum = |content| xxh64(content) & u64::from(u32::MAX);
-    let sum_matches = decoder.get_checksum_from_data().is_none_or(|found| u64::from(found) == sum(content));
-    if !sum_matches || declared.is_some_and(|size| size != content.len() as u64) {
+    let sum = sum.map(|sum| sum.finish() & u64::from(u32::MAX));
+    let sum_matches = decoder.get_checksum_from_data().is_none_or(|found| Some(u64::from(found)) == sum);
+    if !sum_matches || declared.is_some_and(|size| size != (output.count - before) as u64) {
         return Err(corrupt("a zstd frame does not match its check sum or size", start));
     }
     Ok(())
@@ -77,4 +84,9 @@ fn frame(
 /// Whether the head of a frame states the size of its content: by a field of its own, or as a single segment.
 fn declares_size(frame: &[u8]) -> bool {
     frame.get(4).is_some_and(|descriptor| descriptor >> 6 != 0 || descriptor & 0x20 != 0)
+}
+
+/// Whether a sum follows the frame.
+fn has_sum(frame: &[u8]) -> bool {
+    frame.get(4).is_some_and(|descriptor| descriptor & 0x04 != 0)
 }

@@ -1,6 +1,7 @@
 //! The machine as a specification: each test is a promise, in the words of the manual.
 
 mod judge;
+mod local;
 mod operator;
 mod owner;
 mod retention;
@@ -203,6 +204,7 @@ fn a_refusal_says_what_stands_in_the_way() {
         Refusal::Superseded,
         Refusal::NotStarted,
         Refusal::WrongState,
+        Refusal::NotLocal,
         Refusal::Settled,
         Refusal::LeaseAlive(time),
         Refusal::QuietUntil(time),

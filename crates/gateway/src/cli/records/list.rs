@@ -50,6 +50,15 @@ pub(super) struct Args {
     /// With an operation id that begins so: 4 digits of it at least
     #[arg(long, value_name = "ID", value_parser = super::beginning)]
     id: Option<String>,
+    /// Whose outcome is about this kind of thing, in the words of the service: order
+    #[arg(long, value_name = "TYPE")]
+    resource_type: Option<String>,
+    /// Whose outcome is about the thing of this id
+    #[arg(long, value_name = "ID")]
+    resource_id: Option<String>,
+    /// Whose outcome has this error code, as in `OUT_OF_STOCK`
+    #[arg(long, value_name = "CODE")]
+    error_code: Option<String>,
     /// The newest first
     #[arg(long)]
     newest_first: bool,
@@ -137,6 +146,9 @@ impl Args {
             ("keyHash", &self.key_hash),
             ("updatedFrom", &since),
             ("updatedBefore", &until),
+            ("resourceType", &self.resource_type),
+            ("resourceId", &self.resource_id),
+            ("errorCode", &self.error_code),
         ];
         let mut filter = String::new();
         for (name, value) in wanted {

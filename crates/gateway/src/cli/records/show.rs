@@ -82,6 +82,14 @@ pub(super) fn told(record: &Value, now: Time, screen: Screen) -> Vec<String> {
     say("key hash", text("keyHash").to_owned());
     say("caller hash", text("callerHash").to_owned());
     say("response", response(&record["response"]));
+    for (what, names) in
+        [("resource", &["resourceType", "resourceId"][..]), ("error code", &["errorCode"][..])]
+    {
+        let said: Vec<_> = names.iter().map(|name| text(name)).filter(|said| !said.is_empty()).collect();
+        if !said.is_empty() {
+            say(what, clean(&said.join(" ")));
+        }
+    }
     if record["earlierDoubt"] == true {
         say("doubt", "an earlier attempt may have taken effect".to_owned());
     }

@@ -177,7 +177,7 @@ fn when_the_clock_is_believed_is_set_under_clock() {
 #[test]
 fn the_settings_of_engine_and_layer_are_those_of_the_file() {
     let config = parsed(
-        "[store]\ntimeout = \"3s\"\nfinish_wait = \"1s\"\nretry_after = \"4s\"\ncache_max = \"0B\"\n\
+        "[store]\ntimeout = \"3s\"\nrequest_timeout = \"2s\"\nfinish_wait = \"1s\"\nretry_after = \"4s\"\ncache_max = \"0B\"\n\
          [sweep]\nevery = \"0s\"\nchunk = 7\nrecords_per_second_max = 9\nskew = \"1s\"\nsteady_for = \"2m\"\narchive = \"a.jsonl\"\n\
          [limits]\nbodies_max = \"1GiB\"\nresponses_max = \"8MiB\"\nbody_time_max = \"10s\"\n[published]\nprefix = \"/pay\"\n\
          [upstream]\nforwarded_by = [\"10.1.0.0/16\"]\n",
@@ -185,8 +185,8 @@ fn the_settings_of_engine_and_layer_are_those_of_the_file() {
     let settings = &config.keeping.settings;
     let seconds = Duration::from_secs;
     assert_eq!(
-        (settings.store_timeout, settings.finish_wait, settings.retry_after),
-        (seconds(3), seconds(1), seconds(4))
+        (settings.store_timeout, settings.request_timeout, settings.finish_wait, settings.retry_after),
+        (seconds(3), seconds(2), seconds(1), seconds(4))
     );
     assert_eq!((settings.cache_bytes_max, settings.sweep.every), (0, Duration::ZERO));
     assert_eq!((settings.sweep.chunk, settings.sweep.records_per_second_max), (7, 9));

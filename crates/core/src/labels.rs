@@ -1,0 +1,62 @@
+//! What a handler says about its outcome, for whoever looks for the record later.
+//!
+//! What lives here: three short texts that are never sealed and never part of a replay. What must never: anything that decides.
+
+use std::sync::Arc;
+
+/// The most bytes of each. What is longer is cut at the end of a character.
+pub const LABEL_BYTES_MAX: usize = 255;
+
+/// What an outcome is about, in the words of the service. Shown and searched by operators, and readable by whoever may read the store:
+/// no secrets, and no personal data.
+///
+/// ```
+/// use semel_core::labels::Labels;
+/// use semel_core::outcome::Outcome;
+///
+/// let created = Outcome::http(201, [("location", "/orders/7")], "").about("order", "7");
+/// assert_eq!(created.labels.resource_id.as_deref(), Some("7"));
+/// let refused = Outcome::http(422, [("a", "b")], "").error_code("OUT_OF_STOCK");
+/// assert_eq!(refused.labels, Labels { error_code: Some("OUT_OF_STOCK".into()), ..Labels::default() });
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Labels {
+    /// What kind of thing the command created or changed: `order`.
+    pub resource_type: Option<Arc<str>>,
+    /// Which one.
+    pub resource_id: Option<Arc<str>>,
+    /// Why it was refused, as a word that programs compare: `OUT_OF_STOCK`.
+    pub error_code: Option<Arc<str>>,
+}
+
+impl Labels {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What it takes besides itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let texts = [&self.resource_type, &self.resource_id, &self.error_code];
+        texts.into_iter().flatten().map(|text| text.len() + 2 * size_of::<usize>()).sum()
+    }
+}
+
+/// A label of this text; none for an empty one.
+pub(crate) fn label(text: &str) -> Option<Arc<str>> {
+    let text = &text[..text.floor_char_boundary(LABEL_BYTES_MAX)];
+    (!text.is_empty()).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_cut_between_characters_and_an_empty_one_is_none() {
+        assert_eq!(label(""), None);
+        assert_eq!(label("7").as_deref(), Some("7"));
+        let long = format!("{}é", "a".repeat(LABEL_BYTES_MAX - 1));
+        assert_eq!(label(&long).as_deref(), Some(&long[..LABEL_BYTES_MAX - 1]));
+    }
+}

@@ -1,0 +1,72 @@
+//! What a `local` command stores: one write, at the end of the transaction that its effect is in.
+
+use super::{Refusal, Stamp, Write, history_entry};
+use crate::outcome::Outcome;
+use crate::policy::Class;
+use crate::record::State;
+
+/// How the transaction of a `local` command ends. There is no third way: where it fails, it is rolled back, and nothing
+/// says that it ever began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocalEnding {
+    /// The effect commits together with this outcome.
+    Succeeded(Outcome),
+    /// The command is refused for good. This commits alone, without anything that the work has written.
+    Refused(Outcome),
+}
+
+/// Claim, effect and outcome of a `local` command as the one write that its transaction makes: what [`decide`](super::decide)
+/// had claimed, ended. To be stored in the transaction that holds the effect, and nowhere else; where the store refuses it, that
+/// transaction is rolled back whole.
+///
+/// The claim itself is never stored, so that nobody ever sees a lease and there is nothing to be in doubt about: the version
+/// grows by one for the whole command.
+///
+/// ```
+/// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};
+/// # fn command(payload: &Fingerprint) -> Command<'_> {
+/// #     let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
+/// #     let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::Local).into());
+/// #     let (operation_id, fingerprint) = (OperationId::of(&id), *payload);
+/// #     let (operation, generation) = ("order".into(), 0);
+/// #     Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation }
+/// # }
+/// # fn stamp(millis: u64) -> Stamp<'static> {
+/// #     Stamp::new(Time::from_millis(millis), "worker-1", "")
+/// # }
+/// use semel_core::machine::{Begin, Decision, Expect, Found, LocalEnding, Ticket, commit_local, decide};
+/// use semel_core::outcome::Outcome;
+/// use semel_core::record::{StateName, Token};
+/// # let payload = Fingerprint::from_bytes([5; 32]);
+/// let ticket = Ticket { token: Token::from_random(7), begin: Begin::Processing };
+/// let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), ticket, stamp(0)) else { panic!() };
+/// let ending = LocalEnding::Succeeded(Outcome::http(201, [("location", "/orders/7")], ""));
+/// let write = commit_local(&claim, ending, stamp(10))?;
+/// assert_eq!((write.expect, write.next.version()), (Expect::Absent, 1));
+/// assert_eq!(write.next.state_name(), StateName::Succeeded);
+/// # Ok::<(), semel_core::machine::Refusal>(())
+/// ```
+pub fn commit_local(claim: &Write, ending: LocalEnding, stamp: Stamp<'_>) -> Result<Write, Refusal> {
+    let claimed = &claim.next;
+    // A record keeps the class that it was claimed under: an earlier attempt of another class has its effect elsewhere.
+    if claimed.policy.class != Class::Local {
+        return Err(Refusal::NotLocal);
+    }
+    if !matches!(claimed.state, State::Claimed { .. } | State::Processing { .. }) {
+        return Err(Refusal::WrongState);
+    }
+    if !stamp.now.can_claim() {
+        return Err(Refusal::ClockNotTrusted);
+    }
+    let expires_at = stamp.now.at + claimed.policy.ttl;
+    let mut next = claimed.clone();
+    next.set_state_with_labels(match ending {
+        LocalEnding::Succeeded(outcome) => State::Succeeded { outcome, expires_at },
+        LocalEnding::Refused(outcome) => State::FailedReplayable { outcome, expires_at },
+    });
+    next.updated_at = stamp.now.at;
+    next.owner_wrote_at = stamp.now.at;
+    let entry = history_entry(&next, stamp);
+    next.history.replace_last(entry, next.policy.history_entries_max);
+    Ok(Write { expect: claim.expect, next })
+}

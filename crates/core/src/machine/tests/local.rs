@@ -1,0 +1,117 @@
+//! Class `local`: one write for claim, effect and outcome.
+
+use super::*;
+use crate::store::Filter;
+
+fn claim(found: Found<'_>, token: Token, stamp: Stamp<'_>) -> Write {
+    run(decide(found, &command(Class::Local), ticket(token, Begin::Processing), stamp))
+}
+
+fn committed(claim: &Write, stamp: Stamp<'_>) -> Record {
+    commit_local(claim, LocalEnding::Succeeded(paid()), stamp).unwrap().next
+}
+
+#[test]
+fn the_first_write_of_a_local_command_is_its_outcome() {
+    let claim = claim(Found::Nothing, OWNER, at(1000));
+    let refused = Outcome::http(422, [("a", "b")], "no");
+    let endings = [
+        (LocalEnding::Succeeded(paid()), StateName::Succeeded),
+        (LocalEnding::Refused(refused), StateName::FailedReplayable),
+    ];
+    for (ending, state) in endings {
+        let write = commit_local(&claim, ending, at(2000)).unwrap();
+        assert_eq!(write.expect, Expect::Absent);
+        let record = write.next;
+        assert_eq!((record.version, record.attempt, record.state_name()), (1, 1, state));
+        assert_eq!((record.token, record.fence), (OWNER, 1000));
+        assert_eq!(record.created_at, Time::from_millis(1000));
+        let ended = Time::from_millis(2000);
+        assert_eq!((record.updated_at, record.owner_wrote_at), (ended, ended));
+        assert_eq!(record.expires_at(), Some(ended + record.policy.ttl));
+    }
+}
+
+#[test]
+fn history_tells_of_the_one_write_and_of_no_claim() {
+    let record = committed(&claim(Found::Nothing, OWNER, at(1000)), at(2000));
+    let entries: Vec<_> = record.history.entries().iter().map(|entry| (entry.to, entry.at)).collect();
+    assert_eq!(entries, [(StateName::Succeeded, Time::from_millis(2000))]);
+    assert_eq!(record.history.dropped(), 0);
+}
+
+#[test]
+fn a_local_commit_replaces_exactly_the_record_that_was_read() {
+    // Left behind by an attempt that ended without effect, or by a version that stored claims.
+    let left = [not_applied(Class::Local), processing(Class::Local), claimed(Class::Local)];
+    for old in left {
+        let claim = claim(Found::Record(&old), OTHER, at(1000 + LEASE));
+        let write = commit_local(&claim, LocalEnding::Succeeded(paid()), at(2000 + LEASE)).unwrap();
+        assert_eq!(write.expect, Expect::unchanged(&old));
+        assert_eq!((write.next.version, write.next.attempt), (old.version + 1, 2));
+        assert!(write.next.fence > old.fence && write.next.token != old.token);
+        assert!(!write.next.earlier_doubt);
+    }
+}
+
+#[test]
+fn a_record_of_another_class_is_not_ended_in_a_transaction() {
+    for class in [Class::External, Class::Downstream] {
+        let old = not_applied(class);
+        let claim = claim(Found::Record(&old), OTHER, at(3000));
+        let ended = commit_local(&claim, LocalEnding::Succeeded(paid()), at(4000));
+        assert_eq!(ended, Err(Refusal::NotLocal), "{class}");
+    }
+}
+
+#[test]
+fn what_is_no_claim_is_not_ended_again() {
+    let claim = claim(Found::Nothing, OWNER, at(1000));
+    let ended = commit_local(&claim, LocalEnding::Succeeded(paid()), at(2000)).unwrap();
+    let again = commit_local(&ended, LocalEnding::Succeeded(paid()), at(2000));
+    assert_eq!(again, Err(Refusal::WrongState));
+}
+
+#[test]
+fn a_local_outcome_is_not_dated_by_a_clock_that_is_not_trusted() {
+    let claim = claim(Found::Nothing, OWNER, at(1000));
+    let mut stamp = at(2000);
+    stamp.now.trust = crate::time::Trust::Untrusted;
+    assert_eq!(commit_local(&claim, LocalEnding::Succeeded(paid()), stamp), Err(Refusal::ClockNotTrusted));
+}
+
+#[test]
+fn a_committed_local_outcome_is_replayed_and_binds_its_payload() {
+    let record = committed(&claim(Found::Nothing, OWNER, at(1000)), at(2000));
+    let same =
+        decide(Found::Record(&record), &command(Class::Local), ticket(OTHER, Begin::Processing), at(3000));
+    assert_eq!(same, Decision::Answer(Reply::Replay(&paid())));
+    let other = command_under(policy(Class::Local), &DIFFERENT);
+    let other = decide(Found::Record(&record), &other, ticket(OTHER, Begin::Processing), at(3000));
+    assert_eq!(other, Decision::Answer(Reply::Mismatch));
+}
+
+#[test]
+fn labels_go_beside_the_final_outcome_and_nowhere_else() {
+    let labelled = || paid().about("order", "7").error_code("NONE");
+    let claim = claim(Found::Nothing, OWNER, at(1000));
+    let record = commit_local(&claim, LocalEnding::Succeeded(labelled()), at(2000)).unwrap().next;
+    assert_eq!(record.labels, labelled().labels);
+    assert!(
+        matches!(&record.state, State::Succeeded { outcome, .. } if *outcome == paid()),
+        "replayed without"
+    );
+    let wanted =
+        Filter { resource_type: Some("order".into()), resource_id: Some("7".into()), ..Filter::default() };
+    assert!(wanted.wants(&record));
+    assert!(!Filter { resource_id: Some("8".into()), ..wanted.clone() }.wants(&record));
+    assert!(!Filter { error_code: Some("OTHER".into()), ..Filter::default() }.wants(&record));
+    assert!(!wanted.wants(&committed(&claim, at(2000))), "a record without labels");
+    // What ended without effect may be tried again, and its words would be those of the next attempt.
+    let ending = Ending::NotApplied(Some(labelled()));
+    let failed = finish(&processing(Class::External), OWNER, ending, at(2000)).unwrap().next;
+    assert!(failed.labels.is_empty());
+    assert!(
+        matches!(&failed.state, State::FailedNotReplayable { outcome: Some(outcome), .. } if outcome.labels.is_empty())
+    );
+}

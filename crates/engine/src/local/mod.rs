@@ -1,0 +1,311 @@
+//! Commands of class `local`: their record is written in the transaction that their effect is in.
+//!
+//! What lives here: everything about such a command that is not the database: who it is, which twin runs it, what was read
+//! means, what is to be written, and who is told afterwards. The crate `semel-tx` has the transactions, and is the only
+//! one meant to call this. What must never: SQL, or a judgement that is not [`machine`](semel_core::machine)'s.
+
+mod ending;
+pub(crate) mod inside;
+mod judge;
+mod unanswered;
+
+pub use ending::{LocalWrites, MarkerWrite, Unwritable, without_body};
+pub use inside::inside_work;
+pub use judge::{LocalAttempt, LocalJudgement, LocalLook};
+pub use semel_core::machine::LocalEnding;
+pub use unanswered::Unanswered;
+
+use crate::answer::{Answer, Error};
+use crate::backoff::Backoff;
+use crate::engine::Engine;
+use crate::intent::Intent;
+use crate::node::Node;
+use crate::observe::Event;
+use crate::recognise::Recognised;
+use crate::running::{Place, Progress};
+use crate::secrets::View;
+use crate::spans::span;
+use crate::tasks::Closing;
+use crate::telling::{self, Subject};
+use crate::wait::{self, Waited};
+use crate::{claim, time};
+use semel_core::id::{CommandId, OperationId};
+use semel_core::machine::{Found, Reply};
+use semel_core::scope::{EventId, NameError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+/// What is known of an attempt of a local command while its transaction is open. Handed to the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Local {
+    /// The public name of the command, the same on every attempt and replay.
+    pub operation_id: OperationId,
+    /// Which attempt it is. One that was rolled back left no record, and is not counted.
+    pub attempt: u32,
+    /// Grows with every attempt.
+    pub fence: u64,
+}
+
+impl Local {
+    /// The id of an event that this command causes: the same on every attempt.
+    pub fn event_id(&self, name: &str) -> Result<EventId, NameError> {
+        self.operation_id.event_id(name)
+    }
+}
+
+/// What came of entering a local command.
+pub enum Entered {
+    /// No twin of this process runs it: it is to be looked for in the database.
+    Mine(LocalCommand),
+    /// A twin ran it, or its outcome is known.
+    Answered(Answer),
+}
+
+/// Why work that ran in a transaction was given up. The transaction is to be rolled back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// It took longer than the policy's work deadline.
+    Overran,
+    /// The engine shuts down.
+    Closing,
+}
+
+/// A local command that this process has to run, or to find out about. While it is held, twins in this process wait for it.
+pub struct LocalCommand {
+    node: Arc<Node>,
+    recognised: Recognised,
+    place: Place,
+    wait_until: Duration,
+    backoff: Backoff,
+}
+
+/// For how long the engine waits for its database, and by which clock.
+#[derive(Clone)]
+pub struct Patience {
+    node: Arc<Node>,
+}
+
+impl Patience {
+    pub(crate) fn of(node: &Arc<Node>) -> Self {
+        Self { node: Arc::clone(node) }
+    }
+
+    /// The clock that [`LocalLook::asked`] is told by.
+    pub fn uptime(&self) -> Duration {
+        self.node.clock.uptime()
+    }
+
+    /// How long an answer of the database is waited for where it decides something.
+    pub fn store_timeout(&self) -> Duration {
+        self.node.settings.store_timeout
+    }
+
+    /// What `future` yields, unless that takes longer than `span`.
+    pub async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
+        self.node.within(span, future).await
+    }
+
+    /// What `future` yields, unless that takes longer than the [store's timeout](Self::store_timeout).
+    pub async fn bounded<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        self.within(self.store_timeout(), future).await
+    }
+}
+
+impl std::fmt::Debug for Patience {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Patience({:?})", self.store_timeout())
+    }
+}
+
+/// Whether whoever enters waits for twins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// For as long as the intent allows.
+    Allowed,
+    /// Not at all: the caller holds a transaction open.
+    Never,
+}
+
+impl Engine {
+    /// Recognises a local command and enters it among those that this process runs, once none of its twins here does.
+    pub async fn enter_local(&self, intent: Intent, waiting: Waiting) -> Result<Entered, Error> {
+        let node = &self.node;
+        if node.tasks.is(Closing::Draining) {
+            return Err(Error::Closing);
+        }
+        let recognised = Recognised::local(node, intent)?;
+        if let Some(answer) = self.known_outcome(&recognised) {
+            return Ok(Entered::Answered(answer));
+        }
+        let wait = recognised.intent.wait.unwrap_or(node.settings.wait);
+        let wait = if waiting == Waiting::Allowed { wait } else { Duration::ZERO };
+        let wait_until = node.clock.uptime() + wait;
+        let command = recognised.command();
+        let place = loop {
+            let twin = match node.running.enter(recognised.id()) {
+                Ok(place) => break place,
+                Err(twin) => twin,
+            };
+            let waited = wait::for_local(node, &command, twin, wait_until);
+            match waited.instrument(span!("wait")).await {
+                Waited::Answered(answer) => return Ok(Entered::Answered(answer)),
+                Waited::Stalled(error) => return Err(Error::LostSight(error)),
+                Waited::NeverRan => {}
+                Waited::AskTheStore => {
+                    let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
+                    let waited = wait::for_remote(node, &command, shown, None, wait_until);
+                    let answer = waited.instrument(span!("wait")).await.map_err(Error::LostSight)?;
+                    return Ok(Entered::Answered(answer));
+                }
+            }
+        };
+        place.show(Progress::Transaction);
+        drop(command);
+        time::catch_up(node).await?;
+        let backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
+        let node = Arc::clone(node);
+        Ok(Entered::Mine(LocalCommand { node, recognised, place, wait_until, backoff }))
+    }
+}
+
+impl LocalCommand {
+    /// Goes by the hashing secrets of this moment: to be called before each look, since a change of them decides where to look.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        self.recognised = self.recognised.again(&self.node)?;
+        Ok(())
+    }
+
+    /// Whether this node still goes by the secrets that the command was looked for under, and knows it.
+    fn is_view_current(&self) -> bool {
+        let stage = |view: &View| {
+            let outgoing = view.outgoing.as_ref();
+            (view.current.generation, outgoing.map(|outgoing| (outgoing.old.generation, outgoing.stage)))
+        };
+        let uptime = self.node.clock.uptime();
+        let view = self.node.secrets.view().ok().filter(|view| view.check(uptime).is_ok());
+        view.is_some_and(|view| stage(&view) == stage(&self.recognised.view))
+    }
+
+    /// The public name of the command, as the secret in use has it.
+    pub fn operation_id(&self) -> OperationId {
+        self.recognised.command().operation_id
+    }
+
+    /// The id whose lock is taken, and under which is looked first: while the hashing secret is being replaced, the id that
+    /// the old one gives the command. Nodes at different stages of the change agree on it.
+    pub fn arbiter(&self) -> CommandId {
+        let commands = self.recognised.commands();
+        commands.old.map_or(commands.current.id, |old| old.id)
+    }
+
+    /// The id that is to be looked under as well: that of the new secret, while the old one is being replaced.
+    pub fn moved_to(&self) -> Option<CommandId> {
+        let commands = self.recognised.commands();
+        commands.old.map(|_| commands.current.id)
+    }
+
+    /// The [arbiter](Self::arbiter), and what is looked under [as well](Self::moved_to).
+    pub fn ids(&self) -> (CommandId, Option<CommandId>) {
+        (self.arbiter(), self.moved_to())
+    }
+
+    /// How long the database is waited for.
+    pub fn patience(&self) -> Patience {
+        Patience::of(&self.node)
+    }
+
+    /// Waits a moment before the lock is tried again: until somebody wrote there, as far as the store can tell, or for a span
+    /// that grows. `false`, at once, where the intent's wait is over. Nothing of the database may be held meanwhile.
+    pub async fn pause(&mut self) -> bool {
+        let node = &self.node;
+        let left = self.wait_until.saturating_sub(node.clock.uptime());
+        if left.is_zero() {
+            return false;
+        }
+        let nap = node.clock.sleep(self.backoff.next_span(node.random.bits()).min(left));
+        match node.store.changed(self.arbiter()) {
+            Some(changed) => tokio::select! {
+                biased;
+                () = changed => {}
+                () = nap => {}
+            },
+            None => nap.await,
+        }
+        true
+    }
+
+    /// Waits a moment before the work is run again, whatever the intent's wait.
+    pub async fn back_off(&mut self) {
+        let span = self.backoff.next_span(self.node.random.bits());
+        self.node.clock.sleep(span).await;
+    }
+
+    /// What a caller is told whose wait is over while somebody else has the lock.
+    pub fn in_progress(&self) -> Answer {
+        let command = self.recognised.command();
+        let subject = Subject::under(command.id, &command);
+        telling::answer(&self.node, &subject, Found::Nothing, Reply::InProgress)
+    }
+
+    /// Runs `work` in a task of the engine's own, so that a caller that goes away leaves nothing half done. `None` where the task
+    /// was torn down with its runtime: nobody can tell what became of it.
+    pub async fn conduct<T, F>(
+        self,
+        work: impl FnOnce(Self) -> F + Send + 'static,
+    ) -> Result<Option<T>, Error>
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
+        let spawn = Arc::clone(&self.node.spawn);
+        let (reply, answered) = oneshot::channel();
+        let task = async move {
+            let _guard = guard;
+            drop(reply.send(work(self).await));
+        };
+        spawn.spawn(Box::pin(task.instrument(tracing::Span::current())));
+        Ok(answered.await.ok())
+    }
+
+    /// What the work yields, unless its deadline or the engine's end comes first.
+    pub async fn until_interrupted<T>(
+        &self,
+        attempt: &LocalAttempt,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interrupted> {
+        let node = &self.node;
+        let interrupted = tokio::select! {
+            biased;
+            done = work => return Ok(done),
+            () = node.tasks.closed(Closing::Now) => Interrupted::Closing,
+            () = node.clock.sleep(attempt.work_deadline()) => Interrupted::Overran,
+        };
+        if interrupted == Interrupted::Overran {
+            self.overran(attempt);
+        }
+        Err(interrupted)
+    }
+
+    /// The work took too long. Its transaction is to be rolled back.
+    pub fn overran(&self, attempt: &LocalAttempt) {
+        let (operation_id, operation) = attempt.name();
+        self.node.observe(&Event::Overran { operation_id, operation });
+    }
+
+    /// The work panicked. Its transaction is to be rolled back.
+    pub fn panicked(&self, attempt: &LocalAttempt) {
+        let (operation_id, operation) = attempt.name();
+        self.node.observe(&Event::Panicked { operation_id, operation });
+    }
+}
+
+impl std::fmt::Debug for LocalCommand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let operation_id = self.recognised.command().operation_id;
+        f.debug_struct("LocalCommand").field("operation_id", &operation_id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,57 @@
+//! Commits without an answer.
+
+use super::{LocalCommand, LocalWrites, Patience};
+use crate::finishing::Finishing;
+use semel_core::id::CommandId;
+use semel_core::store::Store;
+use std::sync::Arc;
+
+/// A commit that was asked for and not answered yet. If whoever waits for the answer goes away, or never gets one, the store knows
+/// that what is read of the command has to be [confirmed](Patience::has_confirmed).
+#[must_use = "dropped, the commit counts as in doubt"]
+pub struct Unanswered {
+    store: Arc<dyn Store>,
+    ids: [Option<CommandId>; 2],
+}
+
+impl Unanswered {
+    /// The database has said what became of it.
+    pub fn answered(mut self) {
+        self.ids = [None; 2];
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.ids.into_iter().flatten().for_each(|id| self.store.doubt(id));
+    }
+}
+
+impl std::fmt::Debug for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unanswered").finish_non_exhaustive()
+    }
+}
+
+impl LocalCommand {
+    /// The transaction with these writes is about to be committed.
+    pub fn committing(&self, writes: &LocalWrites) -> Unanswered {
+        let ids = [Some(writes.id), writes.marker.map(|marker| marker.id)];
+        Unanswered { store: Arc::clone(&self.node.store), ids }
+    }
+}
+
+impl Finishing {
+    /// The transaction with this ending is about to be committed.
+    pub fn committing(&self) -> Unanswered {
+        let ids = [Some(self.id()), None];
+        Unanswered { store: Arc::clone(&self.ownership.node.store), ids }
+    }
+}
+
+impl Patience {
+    /// Whether what was read under `id` before this call is known to outlive the server that answered.
+    pub async fn has_confirmed(&self, id: CommandId) -> bool {
+        !self.node.store.is_in_doubt(id) || self.node.get(id).await.is_ok()
+    }
+}

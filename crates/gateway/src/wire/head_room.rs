@@ -1,0 +1,76 @@
+//! Room for the heads of requests.
+//!
+//! What lives here: one amount for all connections of a socket, for heads that are still coming and for those of requests that run.
+//! What must never: a wait; who finds no room is refused before anything was run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What each head may take besides: as much as nearly all of them.
+const FREE_BYTES: usize = 8 * 1024;
+
+/// What all heads share.
+#[derive(Debug, Clone)]
+pub(crate) struct HeadRoom(Arc<AtomicUsize>);
+
+/// What one head holds, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HeadPlace {
+    room: HeadRoom,
+    bytes: usize,
+}
+
+/// There is none for a head of this length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoHeadRoom;
+
+impl HeadRoom {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// A place for one head, as yet without bytes.
+    pub(crate) fn place(&self) -> HeadPlace {
+        HeadPlace { room: self.clone(), bytes: 0 }
+    }
+}
+
+impl HeadPlace {
+    /// Makes it as large as a head of `bytes` needs.
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), NoHeadRoom> {
+        let wanted = bytes.saturating_sub(FREE_BYTES);
+        if let Some(more) = wanted.checked_sub(self.bytes) {
+            let take = |free: usize| free.checked_sub(more);
+            let taken = self.room.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+            taken.map_err(|_| NoHeadRoom)?;
+        } else {
+            self.room.0.fetch_add(self.bytes - wanted, Ordering::AcqRel);
+        }
+        self.bytes = wanted;
+        Ok(())
+    }
+}
+
+impl Drop for HeadPlace {
+    fn drop(&mut self) {
+        self.room.0.fetch_add(self.bytes, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_heads_share_one_amount_and_short_ones_take_nothing_of_it() {
+        let room = HeadRoom::new(10_000);
+        let (mut long, mut other) = (room.place(), room.place());
+        assert_eq!(long.resize(FREE_BYTES + 9_000), Ok(()));
+        assert_eq!(other.resize(FREE_BYTES + 1_001), Err(NoHeadRoom));
+        assert_eq!(other.resize(FREE_BYTES), Ok(()));
+        assert_eq!(long.resize(FREE_BYTES + 4_000), Ok(()), "it gives back what it does not need");
+        assert_eq!(other.resize(FREE_BYTES + 6_000), Ok(()));
+        drop(long);
+        assert_eq!(other.resize(FREE_BYTES + 10_000), Ok(()));
+    }
+}

@@ -1,0 +1,132 @@
+//! Which servers are believed after a fail-over.
+//!
+//! A promotion begins a new timeline. A server on an older one is a primary that was replaced: what was acknowledged since is
+//! not on it, and a claim of today would be granted there a second time. A store goes by what it has seen itself since it was opened.
+
+use super::session::Session;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing::{info, warn};
+
+/// The timeline that the server writes to, and which cluster it belongs to. `NULL` on a standby, and for what may not be read.
+const WHERE_IT_IS: &str = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
+     ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END, \
+     CASE WHEN pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') \
+     THEN (SELECT system_identifier FROM pg_catalog.pg_control_system()) END";
+
+/// Where a server that takes writes stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// What all servers of one cluster share: a primary, its standbys and their copies.
+    cluster: Option<i64>,
+    timeline: u32,
+}
+
+impl Origin {
+    /// `None` where the server does not say: it is a standby, or does not show its log.
+    pub(super) async fn of(session: &Session) -> Option<Self> {
+        let rows = session.query(WHERE_IT_IS, &[]).await.ok()?;
+        let row = rows.first()?;
+        let segment: Option<String> = row.try_get(0).ok()?;
+        let timeline = u32::from_str_radix(segment?.get(..8)?, 16).ok()?;
+        Some(Self { cluster: row.try_get(1).ok().flatten(), timeline })
+    }
+
+    /// Two clusters have nothing to do with each other. What cannot be read is taken for the same.
+    fn is_of_another_cluster_than(self, other: Self) -> bool {
+        self.cluster.zip(other.cluster).is_some_and(|(one, other)| one != other)
+    }
+}
+
+/// What a store has seen of its servers.
+#[derive(Debug, Default)]
+pub(super) struct Timelines(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    latest: Option<Origin>,
+    /// What was last refused, so that it is logged once.
+    refused: Option<Origin>,
+}
+
+impl Timelines {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a server that takes writes, or says why it must not be used.
+    pub(super) fn admit(&self, origin: Option<Origin>) -> Result<(), String> {
+        let Some(origin) = origin else { return Ok(()) };
+        let mut seen = self.seen();
+        let Some(latest) = seen.latest else {
+            seen.latest = Some(origin);
+            return Ok(());
+        };
+        let cause = if origin.is_of_another_cluster_than(latest) {
+            "the server belongs to another database cluster than the one that the store was opened on, and does not have its records; \
+             correct the hosts in the store's URL, or restart the gateway if the database was moved there"
+                .to_owned()
+        } else if origin.timeline < latest.timeline {
+            format!(
+                "the server is a primary that was replaced: it writes to timeline {}, and timeline {} has been seen. What was \
+                 acknowledged since then is not on it; stop it, or make it a standby of the new primary",
+                origin.timeline, latest.timeline
+            )
+        } else {
+            if origin.timeline > latest.timeline {
+                info!(
+                    from = latest.timeline,
+                    to = origin.timeline,
+                    "PostgreSQL was failed over to another server"
+                );
+            }
+            seen.latest = Some(Origin { cluster: origin.cluster.or(latest.cluster), ..origin });
+            seen.refused = None;
+            return Ok(());
+        };
+        if seen.refused != Some(origin) {
+            seen.refused = Some(origin);
+            warn!("a PostgreSQL server is not used: {cause}");
+        }
+        Err(cause)
+    }
+
+    /// Whether a later timeline has been seen since a connection was opened.
+    pub(super) fn has_replaced(&self, origin: Option<Origin>) -> bool {
+        let Some(origin) = origin else { return false };
+        self.seen().latest.is_some_and(|latest| origin.timeline < latest.timeline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(cluster: i64, timeline: u32) -> Origin {
+        Origin { cluster: (cluster != 0).then_some(cluster), timeline }
+    }
+
+    #[test]
+    fn only_the_latest_timeline_is_believed() {
+        let timelines = Timelines::default();
+        assert!(timelines.admit(None).is_ok(), "a server that does not say");
+        assert!(timelines.admit(Some(origin(7, 3))).is_ok());
+        assert!(timelines.admit(Some(origin(7, 3))).is_ok());
+        assert!(timelines.admit(Some(origin(7, 4))).is_ok() && timelines.has_replaced(Some(origin(7, 3))));
+        let refused = timelines.admit(Some(origin(7, 3))).expect_err("replaced");
+        assert!(refused.contains("timeline 3") && refused.contains("timeline 4"), "{refused}");
+        assert!(timelines.admit(Some(origin(0, 3))).is_err(), "the cluster cannot be read");
+        assert!(timelines.admit(Some(origin(0, 5))).is_ok() && timelines.admit(Some(origin(7, 4))).is_err());
+        assert!(!timelines.has_replaced(Some(origin(7, 5))) && !timelines.has_replaced(None));
+    }
+
+    #[test]
+    fn another_cluster_is_refused_whatever_its_timeline() {
+        let timelines = Timelines::default();
+        assert!(timelines.admit(Some(origin(7, 3))).is_ok());
+        for timeline in [1, 3, 9] {
+            let refused = timelines.admit(Some(origin(8, timeline))).expect_err("another cluster");
+            assert!(refused.contains("another database cluster"), "{refused}");
+        }
+        assert!(timelines.admit(Some(origin(7, 3))).is_ok(), "and changes nothing");
+    }
+}

@@ -1,0 +1,158 @@
+//! Work of the application's own, in the batch that its record is written in.
+//!
+//! What lives here: one piece of work in its savepoint, from the check of what stands there to the write of the record.
+//! What must never: a record without the work that it speaks of, work without its record, or a neighbour in the batch that pays for
+//! either.
+
+use super::brackets::Brackets;
+use super::guard::Guard;
+use super::pen::Pen;
+use super::write::{Place, Said, Work};
+use super::{ENTRY_BYTES_MAX, Store};
+use crate::columns::{self, Row};
+use rusqlite::Connection;
+use semel_core::id::CommandId;
+use semel_core::machine::Expect;
+use semel_core::record::Record;
+use semel_core::store::{Change, Error};
+use semel_core::time::Time;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// A change of one entry, ready to be written.
+#[derive(Debug)]
+pub struct Put {
+    place: Place,
+    change: Change<Row>,
+}
+
+impl Put {
+    /// Refused where the record is too large, or belongs under another id.
+    pub fn of(id: CommandId, change: Change<&Record>) -> Result<Self, Error> {
+        let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
+        Ok(Self { place: Place::of(id), change })
+    }
+}
+
+/// What is to become of what the work wrote.
+#[derive(Debug)]
+pub enum Step {
+    /// It is committed together with these entries, or not at all.
+    Keep(Vec<Put>),
+    /// It is undone, and these entries are committed without it.
+    Replace(Vec<Put>),
+    /// It is undone.
+    Undo,
+}
+
+/// What came of work in a batch. Told once the batch is on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkOutcome {
+    /// What the last [step](Step) said was done, at this time.
+    Committed(Time),
+    /// What the work wrote was undone, as it asked for.
+    Undone,
+    /// Something else stands there than was expected. The work was not run, or was undone.
+    Conflict,
+    /// The work panicked, and was undone.
+    Panicked,
+    /// A statement of the work ran longer than the limit, and the work was undone.
+    Overran,
+    /// The work, or a trigger, rolled the transaction back. Nothing of it was committed.
+    RolledBack,
+    /// The work left a deferred foreign key violated, and was undone.
+    Violated(String),
+}
+
+/// Work that waits for its batch.
+pub(super) struct LocalWork {
+    expects: Vec<(Place, Expect)>,
+    limit: Duration,
+    work: Box<dyn Fn(&Connection) -> Step + Send>,
+}
+
+/// How one piece of work left the batch.
+pub(super) enum Ran {
+    /// The rest of the batch is as it was before.
+    Said(Said),
+    /// The whole transaction is gone, or has to be: the others are to be written without this one.
+    Spoilt(WorkOutcome),
+}
+
+impl Store {
+    /// Runs `work` on the thread that writes, in a savepoint of the next batch, where under each of these ids stands what is expected.
+    /// What it wrote and the entries of its [step](Step) are durable, both, once this answers [`WorkOutcome::Committed`].
+    ///
+    /// It may be run several times, and only the last one counts. Everybody else who writes waits meanwhile: a statement that lasts
+    /// longer than `limit` is interrupted. It may not begin or end a transaction, attach a file, set a pragma, make temporary
+    /// objects, or change the store's tables; the connection's hooks are the store's.
+    ///
+    /// An error leaves open what became of it only where it [is ambiguous](Error::is_ambiguous).
+    pub async fn run_in_batch(
+        &self,
+        expects: impl IntoIterator<Item = (CommandId, Expect)>,
+        limit: Duration,
+        work: impl Fn(&Connection) -> Step + Send + 'static,
+    ) -> Result<WorkOutcome, Error> {
+        let expects = expects.into_iter().map(|(id, expect)| (Place::of(id), expect)).collect();
+        match self.write(Work::Local(LocalWork { expects, limit, work: Box::new(work) })).await? {
+            Said::Ran(outcome) => Ok(outcome),
+            other => unreachable!("work is not answered {other:?}"),
+        }
+    }
+}
+
+impl LocalWork {
+    /// Runs in the open transaction of a batch. An error leaves the transaction in doubt: it has to be rolled back.
+    pub(super) fn run(
+        &self,
+        brackets: &mut Brackets<'_>,
+        pen: &mut Pen<'_>,
+        guard: &Guard,
+        now: Time,
+    ) -> rusqlite::Result<Ran> {
+        for (place, expect) in &self.expects {
+            match pen.meets(*place, expect)? {
+                Ok(true) => {}
+                Ok(false) => return Ok(Ran::Said(Said::Ran(WorkOutcome::Conflict))),
+                Err(fault) => return Ok(Ran::Said(Said::Failed(fault))),
+            }
+        }
+        brackets.mark()?;
+        let watch = guard.watch(self.limit);
+        let step = catch_unwind(AssertUnwindSafe(|| (self.work)(brackets.connection())));
+        drop(watch);
+        let undone = match (&step, guard.has_interrupted()) {
+            (Err(_), _) => Some(WorkOutcome::Panicked),
+            // Whatever the work made of it.
+            (_, true) => Some(WorkOutcome::Overran),
+            (Ok(Step::Undo), _) => Some(WorkOutcome::Undone),
+            _ => None,
+        };
+        if brackets.is_over() {
+            return Ok(Ran::Spoilt(undone.unwrap_or(WorkOutcome::RolledBack)));
+        }
+        if let Some(outcome) = undone {
+            brackets.undo()?;
+            brackets.release()?;
+            return Ok(Ran::Said(Said::Ran(outcome)));
+        }
+        let puts = match step {
+            Ok(Step::Keep(puts)) => puts,
+            Ok(Step::Replace(puts)) => {
+                brackets.undo()?;
+                puts
+            }
+            // Judged above.
+            Ok(Step::Undo) | Err(_) => Vec::new(),
+        };
+        for Put { place, change } in &puts {
+            if !matches!(pen.write(*place, change, now)?, Said::Done(_)) {
+                return Ok(Ran::Spoilt(WorkOutcome::Conflict));
+            }
+        }
+        brackets.release()?;
+        Ok(Ran::Said(Said::Ran(WorkOutcome::Committed(now))))
+    }
+}

@@ -1,0 +1,157 @@
+//! Why a local command has no answer.
+
+use semel::StoreId;
+use semel_core::id::OperationId;
+use std::fmt;
+
+/// Any error of the work.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a local command has no answer. Unless it says otherwise, nothing of the command is in the database.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine did not let it run.
+    Engine(semel::Error),
+    /// The pool leads to another database than the engine's store is in, so that no transaction there could hold its record.
+    OtherStore {
+        /// The engine's store.
+        engine: StoreId,
+        /// The store that the pool leads to; `None` where there is none.
+        pool: Option<StoreId>,
+    },
+    /// The work failed, and its transaction was rolled back.
+    Work(BoxError),
+    /// The work panicked, and its transaction was rolled back.
+    Panicked,
+    /// The work took longer than its policy allows, and its transaction was rolled back.
+    Overran,
+    /// The engine shuts down; the transaction was rolled back.
+    Closing,
+    /// The work ended the transaction by itself, or left another open in it. What it committed has no record.
+    TransactionLeft(OperationId),
+    /// The work ended the transaction by itself. Everything was rolled back.
+    TransactionEnded(OperationId),
+    /// The work left a deferred foreign key violated, so that it could not be committed. It was rolled back.
+    Violated(String),
+    /// The database did not do what it was asked to. The transaction was rolled back.
+    Database(sqlx::Error),
+    /// The database answered what makes no sense. The transaction was rolled back.
+    Store(semel_core::store::Error),
+    /// Somebody else wrote the command's record meanwhile, or the transaction's snapshot is older than that. The transaction was
+    /// rolled back; a new one sees the record.
+    StaleSnapshot,
+    /// Somebody else has settled the attempt, or its record is gone: nothing of it can be stored any more. The transaction was
+    /// rolled back.
+    Overtaken(OperationId),
+    /// The clock is not trusted, so that an outcome cannot be dated. The transaction was rolled back.
+    ClockNotTrusted,
+    /// Nobody can tell whether the transaction has committed, and the database could not be asked. A retry with the *same* key finds
+    /// out; the work is not run again before it is known that it was rolled back.
+    CommitInDoubt {
+        /// The public name of the command.
+        operation_id: OperationId,
+        /// What happened to the commit.
+        source: BoxError,
+    },
+}
+
+impl Error {
+    /// Whether the same call, with the same key, may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.is_retryable(),
+            Self::OtherStore { .. }
+            | Self::TransactionLeft(_)
+            | Self::TransactionEnded(_)
+            | Self::Violated(_)
+            | Self::Overtaken(_) => false,
+            Self::Store(error) => error.is_retryable(),
+            // Only the work knows; nothing stands in the way.
+            Self::Work(_)
+            | Self::Panicked
+            | Self::Overran
+            | Self::Closing
+            | Self::Database(_)
+            | Self::StaleSnapshot
+            | Self::ClockNotTrusted
+            | Self::CommitInDoubt { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine(error) => error.fmt(f),
+            Self::OtherStore { engine, pool: Some(pool) } => write!(
+                f,
+                "nothing was run: the pool leads to the database of store {pool}, and the engine works on store {engine}. \
+                 Connect both to the same database"
+            ),
+            Self::OtherStore { engine, pool: None } => write!(
+                f,
+                "nothing was run: the pool leads to a database without the tables of store {engine}, which the engine works on. \
+                 Connect both to the same database; where the tables are in another schema than `semel`, name it with \
+                 Database::schema"
+            ),
+            Self::Work(error) => write!(f, "the work failed and its transaction was rolled back: {error}"),
+            Self::Panicked => f.write_str("the work panicked and its transaction was rolled back"),
+            Self::Overran => {
+                f.write_str("the work took longer than its deadline and its transaction was rolled back")
+            }
+            Self::Closing => f.write_str("the engine is shutting down; the transaction was rolled back"),
+            Self::TransactionLeft(operation_id) => write!(
+                f,
+                "the work of operation {operation_id} ended its transaction itself, or left a nested one open. What it committed \
+                 has no record and can happen again: do not run COMMIT or ROLLBACK in the work"
+            ),
+            Self::TransactionEnded(operation_id) => write!(
+                f,
+                "nothing was committed: the work of operation {operation_id} rolled its transaction back (ON CONFLICT ROLLBACK or \
+                 RAISE(ROLLBACK) does that as well). Return an error instead"
+            ),
+            Self::Violated(why) => write!(
+                f,
+                "nothing was committed: the work left a deferred foreign key violated: {why}"
+            ),
+            Self::Database(error) => write!(f, "the transaction was rolled back: {error}"),
+            Self::Store(error) => write!(f, "the transaction was rolled back: {error}"),
+            Self::StaleSnapshot => f.write_str(
+                "the transaction was rolled back: the command's record was written by another one since its snapshot was taken. \
+                 Try again with a new transaction and the same key",
+            ),
+            Self::Overtaken(operation_id) => write!(
+                f,
+                "the transaction was rolled back: the attempt of operation {operation_id} was settled by somebody else. Look at its \
+                 record before anything is done about its effect"
+            ),
+            Self::ClockNotTrusted => {
+                f.write_str("the transaction was rolled back, since the clock is not trusted; try again later")
+            }
+            Self::CommitInDoubt { operation_id, source } => write!(
+                f,
+                "nobody can tell yet whether the transaction of operation {operation_id} has committed: {source}. Try again with \
+                 the same key to find out"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Engine(error) => Some(error),
+            Self::Work(error) | Self::CommitInDoubt { source: error, .. } => Some(&**error),
+            Self::Database(error) => Some(error),
+            Self::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<semel::Error> for Error {
+    fn from(error: semel::Error) -> Self {
+        Self::Engine(error)
+    }
+}

@@ -1,0 +1,144 @@
+//! The application's pool, once it is known to lead to the engine's store.
+
+use super::lent::Lent;
+use crate::error::Error;
+use semel::{Engine, StoreId};
+use semel_core::store::{self, Kind};
+use semel_sql::postgres::transaction::TransactionStatements;
+use sqlx::{AssertSqlSafe, PgPool, Row as _};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// How much of what other transactions do is seen by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Each statement sees what was committed before it.
+    #[default]
+    ReadCommitted,
+    /// All statements see what was committed before the first.
+    RepeatableRead,
+    /// As if transactions ran one after another. Those that cannot are run again.
+    Serializable,
+}
+
+impl Isolation {
+    pub(super) const fn begin(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+            Self::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE",
+            Self::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE",
+        }
+    }
+}
+
+/// The application's own pool, for transactions that a local command's record is written in. Cheap to clone: make one for each pool,
+/// at start.
+#[derive(Clone)]
+pub struct Database {
+    pub(super) pool: PgPool,
+    pub(super) isolation: Isolation,
+    schema: Arc<str>,
+    checked: Arc<OnceCell<Checked>>,
+}
+
+/// What is known once the pool was asked.
+pub(super) struct Checked {
+    store: StoreId,
+    pub(super) statements: Statements,
+    /// The server's system identifier, where its role may see it.
+    pub(super) server: Option<String>,
+}
+
+/// The statements in the form that sqlx shares without copying.
+pub(super) struct Statements {
+    pub(super) look: Arc<str>,
+    pub(super) insert: Arc<str>,
+    pub(super) replace: Arc<str>,
+    pub(super) remove: Arc<str>,
+}
+
+impl Database {
+    /// Transactions at `READ COMMITTED`, on the tables in the schema `semel`. The first use asks the server whether the engine's store
+    /// is there.
+    pub fn new(pool: PgPool) -> Self {
+        let schema = TransactionStatements::DEFAULT_SCHEMA.into();
+        Self { pool, isolation: Isolation::default(), schema, checked: Arc::default() }
+    }
+
+    /// The schema that the store's tables are in: what its URL says with `schema=`.
+    #[must_use]
+    pub fn schema(self, schema: impl Into<Arc<str>>) -> Self {
+        Self { schema: schema.into(), checked: Arc::default(), ..self }
+    }
+
+    /// The isolation level of the transactions that [`transact`](super::transact) begins.
+    #[must_use]
+    pub fn isolation(self, isolation: Isolation) -> Self {
+        Self { isolation, ..self }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Refuses a pool that leads to another database than the engine's store. The server is asked once.
+    pub(super) async fn check(&self, engine: &Engine) -> Result<&Checked, Error> {
+        let engines = engine.store_id().await.map_err(|error| Error::Engine(error.into()))?;
+        let checked = self.checked.get_or_try_init(|| self.ask(engines)).await?;
+        if checked.store == engines {
+            return Ok(checked);
+        }
+        Err(Error::OtherStore { engine: engines, pool: Some(checked.store) })
+    }
+
+    /// Known to have been asked.
+    pub(super) fn checked(&self) -> Result<&Checked, Error> {
+        let unfit = || store::Error::new(Kind::Unfit, "using a pool that was not checked");
+        self.checked.get().ok_or_else(|| Error::Store(unfit()))
+    }
+
+    async fn ask(&self, engine: StoreId) -> Result<Checked, Error> {
+        let statements = TransactionStatements::in_schema(&self.schema).map_err(|cause| {
+            Error::Store(store::Error::new(Kind::Unfit, "naming the schema of the store").because(cause))
+        })?;
+        let mut connection = Lent::from(&self.pool).await?;
+        let setting = sqlx::query(AssertSqlSafe(statements.setting)).bind(StoreId::SETTING);
+        let pool = match setting.fetch_optional(connection.get()).await {
+            Ok(row) => row.and_then(|row| StoreId::from_setting(row.try_get(0).ok()?)),
+            Err(sqlx::Error::Database(error)) if is_missing(&error.code().unwrap_or_default()) => None,
+            Err(error) => return Err(Error::Database(error)),
+        };
+        let Some(store) = pool.filter(|pool| *pool == engine) else {
+            connection.keep();
+            return Err(Error::OtherStore { engine, pool });
+        };
+        // A role that may not see it cannot tell a server from its promoted standby by this; the timeline is compared as well.
+        let server =
+            sqlx::query(TransactionStatements::SERVER).fetch_optional(connection.get()).await.ok().flatten();
+        let server = server.and_then(|row| row.try_get(0).ok());
+        connection.keep();
+        let statements = Statements {
+            look: statements.look.into(),
+            insert: statements.insert.into(),
+            replace: statements.replace.into(),
+            remove: statements.remove.into(),
+        };
+        Ok(Checked { store, statements, server })
+    }
+}
+
+/// The table or the schema does not exist.
+fn is_missing(code: &str) -> bool {
+    matches!(code, "42P01" | "3F000")
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("schema", &self.schema)
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
+    }
+}

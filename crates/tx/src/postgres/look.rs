@@ -1,0 +1,61 @@
+//! Tries the command's lock and reads its record, in one round trip.
+
+use super::database::Checked;
+use crate::error::Error;
+use semel::local::{LocalLook, Patience};
+use semel_core::id::CommandId;
+use semel_core::store::{self, Kind};
+use semel_sql::postgres::transaction::{lock_number, operation_uuid, reading};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+use std::sync::Arc;
+
+const LOOKING: &str = "looking for a command in the application's transaction";
+
+/// What was seen of the transaction itself.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// Tells this transaction from the next one of its session.
+    pub(super) mark: i64,
+    /// The server's timeline: another one is another history.
+    pub(super) timeline: Option<String>,
+}
+
+/// Tries the lock of the first id and reads what stands under both. The lock ends with the transaction.
+pub(super) async fn look(
+    connection: &mut PgConnection,
+    checked: &Checked,
+    (arbiter, moved_to): (CommandId, Option<CommandId>),
+    patience: &Patience,
+) -> Result<(LocalLook, Seen), Error> {
+    let asked = patience.uptime();
+    let query = sqlx::query(AssertSqlSafe(Arc::clone(&checked.statements.look)))
+        .bind(lock_number(&arbiter))
+        .bind(operation_uuid(&arbiter))
+        .bind(moved_to.as_ref().map(operation_uuid));
+    let silent = || Error::Database(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+    let answered = patience.bounded(query.fetch_one(connection)).await;
+    let row = answered.ok_or_else(silent)?.map_err(Error::Database)?;
+    if row.try_get::<bool, _>(1).map_err(Error::Database)? {
+        let cause = "the server that answered is a standby, which may lag behind";
+        return Err(Error::Store(store::Error::new(Kind::ReadOnly, LOOKING).because(cause)));
+    }
+    let read = |id, at: usize| -> Result<_, Error> {
+        let at_ms = column(&row, 2)?;
+        reading(id, at_ms, column(&row, at)?, column(&row, at + 1)?).map_err(Error::Store)
+    };
+    let look = LocalLook {
+        has_lock: column(&row, 0)?,
+        arbiter: read(&arbiter, 3)?,
+        moved_to: moved_to.as_ref().map(|id| read(id, 5)).transpose()?,
+        asked,
+    };
+    Ok((look, Seen { mark: column(&row, 7)?, timeline: column(&row, 8)? }))
+}
+
+fn column<'r, T>(row: &'r PgRow, at: usize) -> Result<T, Error>
+where
+    T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+{
+    row.try_get(at).map_err(Error::Database)
+}

@@ -1,0 +1,69 @@
+//! Local commands in the file of an SQLite store.
+//!
+//! [`transact`] runs the work on the store's own writing thread, in a savepoint of the next group commit: local commands share one wait
+//! for the disk with each other and with everything else that the store writes. The application's tables are in the same file as the
+//! store's.
+//!
+//! [`own`] is for an application that has a connection of its own to the file. It costs more; see there.
+
+mod conduct;
+mod database;
+pub mod own;
+
+pub use database::Database;
+pub use rusqlite;
+
+use crate::error::{BoxError, Error};
+use rusqlite::Connection;
+use semel::local::{Entered, Local, LocalEnding, Waiting};
+use semel::{Answer, Engine, Intent};
+use std::sync::Arc;
+
+/// The work of a local command.
+type Work = Arc<dyn Fn(&Connection, Local) -> Result<LocalEnding, BoxError> + Send + Sync>;
+
+/// Does what `intent` asks for, exactly once, in one transaction with its record.
+///
+/// `work` is run on the thread that writes to the file. What it returns decides:
+///
+/// - [`LocalEnding::Succeeded`]: what it wrote is committed together with the outcome.
+/// - [`LocalEnding::Refused`]: everything it wrote is undone, and the refusal is committed without it.
+/// - An error: everything it wrote is undone, and nothing says that it ever ran. The next call with the key runs it again.
+///
+/// **It may be run several times** before one of them commits, where a neighbour in the same group commit fails or another process was
+/// faster. It must have no other effect than what it writes to its connection.
+///
+/// **Everybody who writes to the file waits for it.** Read files and call services before; a statement that runs longer than
+/// [`Database::limit`] is interrupted, and the work undone with [`Error::Overran`]. Time that is not spent in SQLite cannot be bounded.
+///
+/// The connection is shared with the store. `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`, `ATTACH` and `PRAGMA` are refused as not
+/// authorized, and so are temporary tables and changes of the store's own (`semel_…`); leave the connection's hooks and functions as they
+/// are. The engine refuses to be called from inside ([`semel::Error::InsideLocalWork`]).
+///
+/// Whatever the work does, panics and rollbacks included, concerns nobody else in the group commit. A deferred foreign key that it
+/// leaves violated is noticed at the commit, which is then repeated for each local command alone.
+///
+/// Duplicates wait for as long as the [intent](Intent::waiting) allows and get the outcome; after that they are told that it is in
+/// progress.
+pub async fn transact<W>(
+    engine: &Engine,
+    database: &Database,
+    intent: Intent,
+    work: W,
+) -> Result<Answer, Error>
+where
+    W: Fn(&Connection, Local) -> Result<LocalEnding, BoxError> + Send + Sync + 'static,
+{
+    database.check(engine).await?;
+    let command = match engine.enter_local(intent, Waiting::Allowed).await? {
+        Entered::Answered(answer) => return Ok(answer),
+        Entered::Mine(command) => command,
+    };
+    let operation_id = command.operation_id();
+    let (database, work): (_, Work) = (database.clone(), Arc::new(work));
+    let conducted = command.conduct(move |command| conduct::conduct(command, database, work)).await?;
+    conducted.unwrap_or_else(|| {
+        let source = "the runtime was shut down in the middle of it".into();
+        Err(Error::CommitInDoubt { operation_id, source })
+    })
+}

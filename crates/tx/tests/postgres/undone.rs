@@ -1,0 +1,188 @@
+//! What is rolled back leaves no trace.
+
+use crate::world::{Events, World, body, created, insert_order, intent, intent_with, ran, work};
+use futures_util::future::BoxFuture;
+use semel::core::outcome::Outcome;
+use semel::core::record::StateName;
+use semel_tx::postgres::transact;
+use semel_tx::{BoxError, Error, Local, LocalEnding};
+use sqlx::{Connection as _, PgConnection};
+use std::time::Duration;
+
+/// Work that writes an order and then does `then`.
+fn writing<F>(
+    world: &World,
+    then: F,
+) -> impl for<'c> Fn(&'c mut PgConnection, Local) -> BoxFuture<'c, Result<LocalEnding, BoxError>>
++ Clone
++ Send
++ Sync
++ 'static
+where
+    F: for<'c> Fn(&'c mut PgConnection, Local) -> BoxFuture<'c, Result<LocalEnding, BoxError>>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    let schema = world.schema.clone();
+    work(move |tx, local| {
+        let (schema, then) = (schema.clone(), then.clone());
+        Box::pin(async move {
+            insert_order(&mut *tx, &schema, local).await?;
+            then(tx, local).await
+        })
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_rolls_back_and_the_next_call_runs() {
+    let world = World::new().await;
+    let events = Events::default();
+    let engine = world.builder().await.observer(events.clone()).build().await.expect("an engine");
+    let database = world.database(2).await;
+    let failing = writing(&world, |_, _| Box::pin(async { Err("the stock is unknown".into()) }));
+    let failed = transact(&engine, &database, intent("order-1"), failing).await;
+    let Err(error @ Error::Work(_)) = failed else { panic!("{failed:?}") };
+    assert!(error.to_string().contains("the stock is unknown") && error.is_retryable());
+    assert_eq!((world.orders().await, world.records().await, events.of("RolledBack")), (0, 0, 1));
+    let told = world.order(&engine, &database, "order-1").await.expect("it ran");
+    assert!(ran(&told));
+    assert_eq!((world.orders().await, world.records().await), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_committed_alone() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(2).await);
+    let refusing = writing(&world, |_, _| {
+        Box::pin(async { Ok(LocalEnding::Refused(Outcome::http(422, [("a", "b")], "sold out"))) })
+    });
+    let refused = transact(&engine, &database, intent("order-1"), refusing).await.expect("an answer");
+    assert_eq!(body(&refused), "sold out");
+    assert_eq!(world.record(&engine, &refused).await.state_name(), StateName::FailedReplayable);
+    let again = world.order(&world.engine().await, &database, "order-1").await.expect("an answer");
+    assert_eq!(body(&again), "sold out");
+    assert_eq!(world.orders().await, 0, "what the work had written is undone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_undoes_its_own_transaction_only() {
+    let world = World::new().await;
+    let events = Events::default();
+    let engine = world.builder().await.observer(events.clone()).build().await.expect("an engine");
+    let database = world.database(2).await;
+    let panicking = writing(&world, |_, _| Box::pin(async { panic!("a bug in the work") }));
+    let panicked = transact(&engine, &database, intent("order-1"), panicking).await;
+    assert!(matches!(panicked, Err(Error::Panicked)), "{panicked:?}");
+    assert_eq!((world.orders().await, world.records().await, events.of("Panicked")), (0, 0, 1));
+    assert!(ran(&world.order(&engine, &database, "order-1").await.expect("it ran")));
+    assert_eq!(world.orders().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_past_its_deadline_is_rolled_back_and_its_connection_closed() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(1).await);
+    let sleeping = writing(&world, |tx, local| {
+        Box::pin(async move {
+            sqlx::query("SELECT pg_sleep(3)").execute(tx).await?;
+            Ok(created(local))
+        })
+    });
+    let hasty = intent_with("order-1", "5", |policy| policy.work_deadline = Duration::from_millis(300));
+    let overran = transact(&engine, &database, hasty, sleeping).await;
+    assert!(matches!(overran, Err(Error::Overran)), "{overran:?}");
+    assert_eq!((world.orders().await, world.records().await), (0, 0));
+    // The pool's only place is free again, although the server still sleeps on the connection that was closed.
+    assert!(ran(&world.order(&engine, &database, "order-2").await.expect("it ran")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_commits_by_itself_is_noticed() {
+    let world = World::new().await;
+    let events = Events::default();
+    let engine = world.builder().await.observer(events.clone()).build().await.expect("an engine");
+    let database = world.database(2).await;
+    for sql in ["COMMIT", "COMMIT; BEGIN", "ROLLBACK; BEGIN", "ROLLBACK"] {
+        let committing = writing(&world, move |tx, local| {
+            Box::pin(async move {
+                sqlx::raw_sql(sql).execute(tx).await?;
+                Ok(created(local))
+            })
+        });
+        let left = transact(&engine, &database, intent(sql), committing).await;
+        assert!(matches!(left, Err(Error::TransactionLeft(_))), "{sql}: {left:?}");
+        assert_eq!(world.records().await, 0, "{sql}");
+    }
+    assert_eq!(events.of("Unfinished"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nested_transaction_that_is_left_open_commits_nothing() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(2).await);
+    let nesting = writing(&world, |tx, local| {
+        Box::pin(async move {
+            std::mem::forget(tx.begin().await?);
+            Ok(created(local))
+        })
+    });
+    let left = transact(&engine, &database, intent("order-1"), nesting).await;
+    assert!(matches!(left, Err(Error::TransactionLeft(_))), "{left:?}");
+    assert_eq!((world.orders().await, world.records().await), (0, 0));
+    assert!(ran(&world.order(&engine, &database, "order-1").await.expect("it ran")));
+    assert_eq!(world.orders().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_that_the_work_hides_rolls_back_all_the_same() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(2).await);
+    let hiding = writing(&world, |tx, local| {
+        Box::pin(async move {
+            drop(sqlx::query("SELECT 1 / 0").execute(tx).await);
+            Ok(created(local))
+        })
+    });
+    let failed = transact(&engine, &database, intent("order-1"), hiding).await;
+    assert!(matches!(failed, Err(Error::Database(_))), "{failed:?}");
+    assert_eq!((world.orders().await, world.records().await), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deferred_constraint_that_fails_at_commit_undoes_the_record_too() {
+    let world = World::new().await;
+    world
+        .sql("ALTER TABLE {s}.orders ADD CONSTRAINT unique_item UNIQUE (item) DEFERRABLE INITIALLY DEFERRED")
+        .await;
+    let (engine, database) = (world.engine().await, world.database(2).await);
+    world.order(&engine, &database, "order-1").await.expect("the first book");
+    let failed = world.order(&engine, &database, "order-2").await;
+    assert!(matches!(failed, Err(Error::Database(_))), "{failed:?}");
+    assert_eq!((world.orders().await, world.records().await), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutting_down_rolls_back_what_does_not_end_in_time() {
+    let world = World::new().await;
+    let (engine, database) = (world.engine().await, world.database(2).await);
+    let slow = writing(&world, |_, local| {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            Ok(created(local))
+        })
+    });
+    let calling = tokio::spawn({
+        let (engine, database) = (engine.clone(), database.clone());
+        async move { transact(&engine, &database, intent("order-1"), slow).await }
+    });
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{s}' AND state = 'idle in transaction'";
+    while world.number(sql).await == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    engine.shutdown(Duration::from_millis(100)).await;
+    let closed = calling.await.expect("no panic");
+    assert!(matches!(closed, Err(Error::Closing)), "{closed:?}");
+    assert_eq!((world.orders().await, world.records().await), (0, 0));
+}

@@ -1,0 +1,201 @@
+//! Local commands on a connection of the application's own.
+
+use crate::world::{Events, Node, World, body, intent, ran};
+use semel::Told;
+use semel::core::outcome::Outcome;
+use semel_tx::Error;
+use semel_tx::sqlite::own::{Begun, Mine, begin};
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection as _, Sqlite, SqlitePool};
+use std::time::Duration;
+
+async fn pool(world: &World, connections: u32) -> SqlitePool {
+    pool_of(SqliteConnectOptions::new().filename(world.path()), connections).await
+}
+
+async fn pool_of(options: SqliteConnectOptions, connections: u32) -> SqlitePool {
+    let options = options.busy_timeout(Duration::from_secs(20));
+    SqlitePoolOptions::new().max_connections(connections).connect_with(options).await.expect("the file opens")
+}
+
+type Own = PoolConnection<Sqlite>;
+
+async fn own(pool: &SqlitePool) -> Own {
+    pool.acquire().await.expect("a connection")
+}
+
+async fn mine<'c>(node: &Node, connection: &'c mut Own, key: &str) -> Mine<'c> {
+    match begin(&node.engine, connection, intent(key)).await.expect("begun") {
+        Begun::Mine(mine) => mine,
+        Begun::Answered(answer) => panic!("{answer:?}"),
+    }
+}
+
+async fn insert(mine: &mut Mine<'_>) {
+    let id = mine.local().operation_id.to_string();
+    let insert = sqlx::query("INSERT INTO orders (id, item) VALUES (?1, 'book')").bind(id);
+    insert.execute(mine.connection()).await.expect("inserted");
+}
+
+fn outcome(status: u16, body: &'static str) -> Outcome {
+    Outcome::http(status, [("a", "b")], body)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_on_an_own_connection_is_committed_with_its_record() {
+    let world = World::new();
+    let (node, pool) = (world.node().await, pool(&world, 2).await);
+    let (mut one, mut other) = (own(&pool).await, own(&pool).await);
+    let mut first = mine(&node, &mut one, "order-1").await;
+    insert(&mut first).await;
+    assert_eq!((world.orders(), world.records()), (0, 0), "nothing before the commit");
+    let recorded = first.succeed(outcome(201, "created")).await.expect("written");
+    let told = recorded.commit().await.expect("committed");
+    assert!(ran(&told) && body(&told) == "created");
+    assert_eq!((world.orders(), world.records()), (1, 1));
+    // By the other way, and by this one: replayed.
+    let again = node.order("order-1").await.expect("replayed");
+    assert!(!ran(&again) && body(&again) == "created");
+    let elsewhere = world.node().await;
+    let answered = begin(&elsewhere.engine, &mut other, intent("order-1")).await.expect("an answer");
+    assert!(
+        matches!(&answered, Begun::Answered(answer) if matches!(answer.told, Told::Replayed(_))),
+        "{answered:?}"
+    );
+    drop(answered);
+    // Both connections are as good as before, and the store writes on.
+    for (connection, key) in [(&mut one, "order-2"), (&mut other, "order-4")] {
+        let mut next = mine(&node, connection, key).await;
+        insert(&mut next).await;
+        next.succeed(outcome(201, "created")).await.expect("written").commit().await.expect("committed");
+    }
+    assert!(ran(&node.order("order-3").await.expect("it runs")));
+    assert_eq!((world.orders(), world.records()), (4, 4));
+    world.assert_sound(&node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_on_an_own_connection_undoes_what_was_written() {
+    let world = World::new();
+    let (node, pool) = (world.node().await, pool(&world, 1).await);
+    let mut connection = own(&pool).await;
+    let mut mine = mine(&node, &mut connection, "order-1").await;
+    insert(&mut mine).await;
+    let told = mine.refuse(outcome(422, "no")).await.expect("written").commit().await.expect("committed");
+    assert!(ran(&told) && body(&told) == "no");
+    assert_eq!((world.orders(), world.records()), (0, 1));
+    assert_eq!(body(&node.order("order-1").await.expect("replayed")), "no");
+    world.assert_sound(&node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_end_is_rolled_back_and_raises_an_alarm() {
+    let (world, events) = (World::new(), Events::default());
+    let node = Node::on(&world.path(), |builder| builder.observer(events.clone())).await;
+    let pool = pool(&world, 1).await;
+    let mut connection = own(&pool).await;
+    let mut forgotten = mine(&node, &mut connection, "order-1").await;
+    insert(&mut forgotten).await;
+    drop(forgotten);
+    assert_eq!(events.of("Unfinished"), 1);
+    let mut given_up = mine(&node, &mut connection, "order-1").await;
+    insert(&mut given_up).await;
+    given_up.abandon().await.expect("rolled back");
+    assert_eq!((events.of("Unfinished"), world.orders(), world.records()), (1, 0, 0));
+    assert!(ran(&node.order("order-1").await.expect("it runs")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_could_not_keep_the_promise_is_refused() {
+    let (world, other) = (World::new(), World::new());
+    let node = world.node().await;
+    other.node().await.engine.store_id().await.expect("it has one");
+    let refused = async |pool: &SqlitePool| {
+        let mut connection = own(pool).await;
+        begin(&node.engine, &mut connection, intent("order-1")).await.err()
+    };
+    let elsewhere = refused(&pool(&other, 1).await).await;
+    assert!(matches!(&elsewhere, Some(Error::OtherStore { pool: Some(_), .. })), "{elsewhere:?}");
+    let empty = refused(&pool_of(SqliteConnectOptions::new().in_memory(true), 1).await).await;
+    assert!(matches!(&empty, Some(Error::OtherStore { pool: None, .. })), "{empty:?}");
+    let careless = SqliteConnectOptions::new().filename(world.path()).synchronous(SqliteSynchronous::Normal);
+    let careless = refused(&pool_of(careless, 1).await).await;
+    assert!(
+        matches!(&careless, Some(error @ Error::Store(_)) if error.to_string().contains("synchronous")),
+        "{careless:?}"
+    );
+    let pool = pool(&world, 1).await;
+    let mut connection = own(&pool).await;
+    let mut outer = connection.begin().await.expect("begun");
+    let nested = begin(&node.engine, &mut outer, intent("order-1")).await.err();
+    assert!(
+        matches!(&nested, Some(error @ Error::Store(_)) if error.to_string().contains("open already")),
+        "{nested:?}"
+    );
+    drop(outer);
+    assert_eq!((world.orders(), world.records()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deferred_violation_is_known_to_be_rolled_back() {
+    let world = World::new();
+    let (node, pool) = (world.node().await, pool(&world, 1).await);
+    let mut connection = own(&pool).await;
+    let mut violating = mine(&node, &mut connection, "order-1").await;
+    insert(&mut violating).await;
+    let address = sqlx::query("INSERT INTO addresses VALUES ('nobody')");
+    address.execute(violating.connection()).await.expect("not checked yet");
+    let recorded = violating.succeed(outcome(201, "created")).await.expect("written");
+    let failed = recorded.commit().await;
+    assert!(matches!(&failed, Err(Error::Database(_))), "{failed:?}");
+    assert_eq!((world.orders(), world.records()), (0, 0));
+    assert!(ran(&node.order("order-1").await.expect("it runs")));
+}
+
+/// Both ways at once, from two processes: one effect each.
+#[tokio::test(flavor = "multi_thread")]
+async fn own_connections_and_the_stores_thread_run_each_command_once() {
+    let world = World::new();
+    let nodes = [world.node().await, world.node().await];
+    let pool = pool(&world, 4).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for key in 0..60 {
+        for (way, node) in nodes.iter().cycle().take(4).cloned().enumerate() {
+            let (pool, key) = (pool.clone(), format!("order-{key}"));
+            calls.spawn(async move {
+                for _ in 0..50 {
+                    let told = if way < 2 {
+                        node.transact(intent(&key).waiting(Duration::from_secs(20)), crate::world::ordering)
+                            .await
+                    } else {
+                        let mut connection = own(&pool).await;
+                        match begin(&node.engine, &mut connection, intent(&key)).await {
+                            Ok(Begun::Mine(mut mine)) => {
+                                insert(&mut mine).await;
+                                match mine.succeed(outcome(201, "created")).await {
+                                    Ok(recorded) => recorded.commit().await,
+                                    Err(error) => Err(error),
+                                }
+                            }
+                            Ok(Begun::Answered(answer)) => Ok(answer),
+                            Err(error) => Err(error),
+                        }
+                    };
+                    match told {
+                        Ok(answer) if matches!(answer.told, Told::Ran(_) | Told::Replayed(_)) => {
+                            return (ran(&answer), body(&answer));
+                        }
+                        _ => tokio::time::sleep(Duration::from_millis(20)).await,
+                    }
+                }
+                panic!("{key} has no outcome")
+            });
+        }
+    }
+    let answers = calls.join_all().await;
+    assert!(answers.iter().all(|(_, body)| body == "created"));
+    assert_eq!(answers.iter().filter(|(ran, _)| *ran).count(), 60);
+    assert_eq!((world.orders(), world.records()), (60, 60));
+    world.assert_sound(&nodes[0]).await;
+}

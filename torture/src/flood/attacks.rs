@@ -1,0 +1,226 @@
+//! The floods.
+//!
+//! What lives here: what each sends, and how much of it. What must never: a rest; each goes on until it is told that it is over.
+
+use crate::clock;
+use crate::honest::connect;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Where they come from.
+const ADDRESS: &str = "127.0.0.3";
+const HOLD: Duration = Duration::from_secs(5);
+/// As many as the gateway allows.
+const STREAMS: usize = 128;
+const DRIP: Duration = Duration::from_millis(500);
+
+/// One way to take the service from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attack {
+    /// Small bodies that become large ones.
+    Decoding,
+    /// Large responses and replays that nobody reads.
+    Responses,
+    /// More requests than may be under way, and connections that are kept for nothing.
+    Requests,
+    /// Bodies that drip, with and without a key.
+    Uploads,
+    /// Responses longer than are kept, read drop by drop.
+    Readers,
+}
+
+impl Attack {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Decoding, Self::Responses, Self::Requests, Self::Uploads, Self::Readers];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Decoding => "decoding",
+            Self::Responses => "responses",
+            Self::Requests => "requests",
+            Self::Uploads => "uploads",
+            Self::Readers => "readers",
+        }
+    }
+
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|attack| attack.name() == name)
+    }
+
+    /// Begins it, as many tasks in `tasks`.
+    pub(crate) fn begin(self, tasks: &mut JoinSet<()>, front: SocketAddr, is_over: &Arc<AtomicBool>) {
+        let flood = Flood { front, is_over: Arc::clone(is_over), keys: Arc::default(), run: clock::now() };
+        match self {
+            Self::Decoding => {
+                let bombs = [bomb(10 << 20), bomb(1 << 20)].map(Arc::new);
+                for number in 0..128 {
+                    let bomb = Arc::clone(&bombs[number % 2]);
+                    // What is taken apart is decoded as a whole, and anything else as a stream.
+                    let kind = if number % 4 < 2 { "application/json" } else { "image/png" };
+                    flood.repeat(tasks, move |flood| flood.decode(kind, Arc::clone(&bomb)));
+                }
+            }
+            Self::Responses => {
+                for number in 0..300 {
+                    flood.repeat(tasks, move |flood| flood.leave_unread(number % 3 == 0));
+                }
+            }
+            Self::Requests => {
+                for _ in 0..40 {
+                    flood.repeat(tasks, Flood::keep_streams);
+                }
+                for number in 0..5_200 {
+                    let path = if number < 4_200 { "/hang" } else { "/small" };
+                    flood.repeat(tasks, move |flood| flood.keep(path));
+                }
+            }
+            Self::Uploads => {
+                for _ in 0..31 {
+                    flood.repeat(tasks, |flood| flood.upload(true, 4_300_000));
+                }
+                for number in 0..1_800 {
+                    flood.repeat(tasks, move |flood| flood.upload(number % 2 == 0, 100));
+                }
+            }
+            Self::Readers => {
+                for _ in 0..60 {
+                    flood.repeat(tasks, Flood::sip);
+                }
+            }
+        }
+    }
+}
+
+/// A JSON string of `bytes`, compressed almost as much as is allowed: nearly all of it is one letter, behind a few that cannot be
+/// guessed.
+fn bomb(bytes: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let letters = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        b"0123456789abcdef"[usize::try_from(state >> 60).unwrap_or_default()]
+    });
+    let mut text = vec![b'"'];
+    text.extend(letters.take(bytes / 40));
+    text.resize(bytes - 1, b'x');
+    text.push(b'"');
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    // Writing into memory does not fail.
+    let _ = encoder.write_all(&text);
+    encoder.finish().unwrap_or_default()
+}
+
+#[derive(Clone)]
+struct Flood {
+    front: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    keys: Arc<AtomicU64>,
+    run: u64,
+}
+
+impl Flood {
+    fn repeat<F, A>(&self, tasks: &mut JoinSet<()>, act: F)
+    where
+        F: Fn(Self) -> A + Send + 'static,
+        A: Future<Output = std::io::Result<()>> + Send,
+    {
+        let flood = self.clone();
+        tasks.spawn(async move {
+            while !flood.is_over.load(Ordering::Relaxed) {
+                if act(flood.clone()).await.is_err() {
+                    // It was refused, or cut off: it tries again, as floods do.
+                    sleep(DRIP).await;
+                }
+            }
+        });
+    }
+
+    fn new_key(&self) -> String {
+        let number = self.keys.fetch_add(1, Ordering::Relaxed);
+        format!("idempotency-key: flood-{}-{number:08}\r\n", self.run)
+    }
+
+    async fn send(&self, request: &[u8]) -> std::io::Result<TcpStream> {
+        let mut connection = connect(self.front, ADDRESS).await?;
+        connection.write_all(request).await?;
+        Ok(connection)
+    }
+
+    async fn decode(self, kind: &str, bomb: Arc<Vec<u8>>) -> std::io::Result<()> {
+        let key = self.new_key();
+        let head = format!(
+            "POST /small HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{key}content-type: {kind}\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+            bomb.len()
+        );
+        let mut connection = self.send(&[head.as_bytes(), &bomb].concat()).await?;
+        connection.read_to_end(&mut Vec::new()).await.map(drop)
+    }
+
+    async fn leave_unread(self, is_new: bool) -> std::io::Result<()> {
+        let key = if is_new { self.new_key() } else { "idempotency-key: flood-of-replays-0\r\n".to_owned() };
+        let request = format!("POST /large HTTP/1.1\r\nhost: a\r\n{key}content-length: 0\r\n\r\n");
+        let mut connection = self.send(request.as_bytes()).await?;
+        connection.read_exact(&mut [0; 12]).await?;
+        sleep(HOLD).await;
+        Ok(())
+    }
+
+    async fn keep(self, path: &'static str) -> std::io::Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+        let mut connection = self.send(request.as_bytes()).await?;
+        // The answer, and then nothing for as long as it may be kept.
+        while timeout(HOLD * 2, connection.read(&mut [0; 1024]))
+            .await
+            .is_ok_and(|read| read.is_ok_and(|n| n > 0))
+        {}
+        Ok(())
+    }
+
+    /// As many requests as one connection of HTTP/2 may have at once. A front that speaks no HTTP/2 refuses it, and then it does nothing.
+    async fn keep_streams(self) -> std::io::Result<()> {
+        let connection = connect(self.front, ADDRESS).await?;
+        let (mut sender, connection) =
+            h2::client::handshake(connection).await.map_err(std::io::Error::other)?;
+        let mut streams = JoinSet::new();
+        streams.spawn(async move { drop(connection.await) });
+        for _ in 0..STREAMS {
+            sender = sender.ready().await.map_err(std::io::Error::other)?;
+            let request = http::Request::get("http://a/hang").body(()).map_err(std::io::Error::other)?;
+            let (response, _) = sender.send_request(request, true).map_err(std::io::Error::other)?;
+            streams.spawn(async move { drop(response.await) });
+        }
+        timeout(HOLD * 2, async { while streams.join_next().await.is_some() {} }).await.ok();
+        Ok(())
+    }
+
+    async fn upload(self, has_key: bool, at_once: usize) -> std::io::Result<()> {
+        let key = if has_key { self.new_key() } else { String::new() };
+        let length = at_once + 100_000;
+        let head = format!("POST /small HTTP/1.1\r\nhost: a\r\n{key}content-length: {length}\r\n\r\n");
+        let mut connection = self.send(&[head.into_bytes(), vec![b'x'; at_once]].concat()).await?;
+        loop {
+            connection.write_all(b"x").await?;
+            if timeout(DRIP, connection.read(&mut [0; 1024])).await.is_ok() {
+                return Err(std::io::ErrorKind::ConnectionAborted.into());
+            }
+        }
+    }
+
+    async fn sip(self) -> std::io::Result<()> {
+        let key = self.new_key();
+        let request = format!("POST /long HTTP/1.1\r\nhost: a\r\n{key}content-length: 0\r\n\r\n");
+        let mut connection = self.send(request.as_bytes()).await?;
+        while connection.read(&mut [0; 64]).await? > 0 {
+            sleep(DRIP).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! `cargo xtask torture`: floods of clients against an optimised gateway, direct and through nginx.
+//!
+//! What lives here: the calls. What must never: what a flood is, and what is judged; that is `torture/src/flood`.
+
+use crate::cargo;
+use crate::command::Failure;
+use crate::tools::packages;
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let find = || packages::places().into_iter().map(|place| place.join("nginx")).find(|file| file.is_file());
+    if find().is_none() {
+        packages::install(&["nginx"]).map_err(Failure::Stopped)?;
+    }
+    let nginx =
+        find().ok_or_else(|| Failure::Stopped("nginx was installed, and cannot be found".to_owned()))?;
+    let mut build = cargo::cargo();
+    build.args(["build", "--release", "--package", "semel-gateway", "--package", "semel-torture"]);
+    cargo::pass_through(build)?;
+    let programs = cargo::target().join("release");
+    let mut flood = cargo::program(&programs.join("flood").to_string_lossy());
+    flood.arg("--semel").arg(programs.join("semel")).arg("--nginx").arg(nginx).args(arguments);
+    cargo::pass_through(flood)
+}
