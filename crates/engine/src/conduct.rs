@@ -126,7 +126,7 @@ pub(crate) async fn conduct<L: Send>(
     place.show(Progress::Unsure(Standing { id: ownership.id, record: ownership.record() }));
     match came {
         Came::Ended(ended) => {
-            settle(&ownership, &place, reply, ended).await;
+            settle(&ownership, place, reply, ended).await;
         }
         came if telling::has_not_begun(&ownership.record()) => {
             let why = match came {
@@ -176,7 +176,7 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
 }
 
 /// Stores the ending; tells the caller once it is stored, or once it has waited long enough, and goes on trying.
-async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ended: Ended<L>) {
+async fn settle<L>(ownership: &Ownership, place: Place, reply: Reply<L>, ended: Ended<L>) {
     let Ended { mut ending, local, why, held: _held } = ended;
     if let Some((stored, _)) = ownership.stored_elsewhere() {
         ending = stored;
@@ -191,14 +191,16 @@ async fn settle<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, ended:
             Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, repeatable: repeatable(), local });
         answer(reply, &ownership.record(), told);
         let finished = finish.await;
-        let _: Told = concluded(ownership, place, &kept, finished, |_| None);
+        let _: Told = concluded(ownership, &place, &kept, finished, |_| None);
         return;
     };
     let ran = |stored| {
         let (ending, repeatable) = (ending.clone(), repeatable());
         Some(Told::Ran(Ran { ending, stored: Some(stored), attempt, repeatable, local }))
     };
-    let told = concluded(ownership, place, &kept, finished, ran);
+    let told = concluded(ownership, &place, &kept, finished, ran);
+    // Before the answer: a caller that repeats the command at once must not find its own last attempt running.
+    drop(place);
     answer(reply, &ownership.record(), told);
 }
 

@@ -22,6 +22,22 @@ fn first(
     }
 }
 
+/// On several threads: the answer and what the attempt's task does after it run at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_may_be_repeated_as_soon_as_it_is_answered() {
+    let world = World::new();
+    let engine = world.engine().await;
+    for n in 0..1000 {
+        let key = format!("k-{n}");
+        let in_vain = |_| async { Err::<u32, _>(Failed::NotApplied("the service is down".into())) };
+        let refused = engine.run(intent(&key, "5").waiting(secs(0)), in_vain).await;
+        assert!(refused.is_err(), "{refused:?}");
+        assert_eq!(engine.running(), 0, "it was answered before it had left, call {n}");
+        let second = engine.run(intent(&key, "5").waiting(secs(0)), charge).await.expect("the next attempt");
+        assert_eq!(second.value, 2);
+    }
+}
+
 #[tokio::test]
 async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
     let world = World::new();
