@@ -1,10 +1,11 @@
 //! What is kept, for how long, how much of it, and who can read it.
 
-use super::world::{SWEEP, World, charge, intent, never, secs};
+use super::world::{SWEEP, World, charge, intent, intent_under, never, secs};
 use semel::archive::FileArchive;
 use semel::core::classify::Ending;
 use semel::core::machine::Verdict;
 use semel::core::outcome::Outcome;
+use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
@@ -97,12 +98,12 @@ async fn two_sweepers(second_sweeps: bool) -> (World, [Engine; 2], [Rounds; 2]) 
         builder.settings(settings).observer(rounds[1].clone())
     });
     let other = other.await;
+    let short = Policy::new(Class::External).with(|policy| policy.ttl = secs(300)).expect("fit for use");
     for n in 0..40 {
-        one.run(intent(&format!("key-{n}"), "5"), charge).await.expect("a value");
+        let intent = intent_under(short.clone(), &format!("key-{n}"), "5");
+        one.run(intent, charge).await.expect("a value");
     }
-    world.pass(secs(21)).await;
-    world.clock.advance(DAY - secs(60));
-    world.pass(secs(38)).await;
+    world.pass(secs(299)).await;
     assert_eq!(rounds.clone().map(|rounds| rounds.seen_and_expired()), [(0, 0), (0, 0)]);
     (world, [one, other], rounds)
 }
