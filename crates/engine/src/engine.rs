@@ -144,7 +144,7 @@ impl Engine {
 
     /// Goes once through everything that is due, now.
     pub async fn sweep(&self) -> Result<Swept, store::Error> {
-        sweep::sweep(&self.node).await
+        sweep::sweep(&self.node, sweep::Reach::All).await
     }
 
     /// For how long the store has taken no write, and why; `None` while it takes them. Known from the writes that were made anyway,

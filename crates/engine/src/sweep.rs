@@ -1,7 +1,8 @@
 //! The sweeper: what is past its time becomes a tombstone, a tombstone goes, a dead lease is marked.
 //!
 //! What lives here: going through what is due, in chunks and at a bounded pace, safe beside any number of other nodes:
-//! each step is a compare-and-swap, and the loser has nothing left to do. What must never: removing what the machine
+//! each step is a compare-and-swap, and the loser has nothing left to do. Nodes divide what expires and goes, which is nearly all;
+//! what one of them leaves undone for a few rounds, everybody takes up. What must never: removing what the machine
 //! does not call gone.
 
 use crate::archive::Archived;
@@ -24,6 +25,18 @@ use std::time::Duration;
 const NOBODY_ASKED: Duration = Duration::from_mins(10);
 /// For how long it is then out of the way.
 const SET_ASIDE: Duration = Duration::from_hours(1);
+
+/// For how many rounds what is due is left to the node whose share it is in.
+const ROUNDS_LEFT_TO_ITS_NODE: u32 = 3;
+
+/// Whose work a round does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// This node's share of what expires and goes, and everything else.
+    Share,
+    /// Everything that is due.
+    All,
+}
 
 /// The states whose dates may lie in the future although they are due.
 const UNSETTLED: [StateName; 3] = [StateName::Claimed, StateName::Processing, StateName::Unknown];
@@ -72,7 +85,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
-                swept = sweep(&node) => {
+                swept = sweep(&node, Reach::Share) => {
                     // An outage is told by every call's own event.
                     if let Ok(swept) = swept {
                         node.observe(&Event::Swept(&swept));
@@ -83,8 +96,8 @@ pub(crate) fn begin(node: &Arc<Node>) {
     }));
 }
 
-/// Goes once through everything that is due.
-pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
+/// Goes once through everything that is due and within reach.
+pub(crate) async fn sweep(node: &Arc<Node>, reach: Reach) -> Result<Swept, store::Error> {
     let mut swept = Swept::default();
     time::catch_up(node).await?;
     let now = node.at(node.now());
@@ -102,24 +115,38 @@ pub(crate) async fn sweep(node: &Arc<Node>) -> Result<Swept, store::Error> {
             node.time.no_dates_are_ahead(replaced_up_to, node.clock.uptime());
         }
     }
-    sweep_due(node, &mut swept).await?;
+    sweep_due(node, reach, &mut swept).await?;
     Ok(swept)
 }
 
 /// Goes through what the store calls due, the longest overdue first.
-async fn sweep_due(node: &Arc<Node>, swept: &mut Swept) -> Result<(), store::Error> {
+async fn sweep_due(node: &Arc<Node>, reach: Reach, swept: &mut Swept) -> Result<(), store::Error> {
     let mut after: Option<Cursor> = None;
     loop {
         let begun = node.clock.uptime();
-        let page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
-        chunk(node, &page, swept).await;
+        let mut page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
+        let listed = page.items.len();
         let last = page.items.last().and_then(Item::record).and_then(Record::due_at);
         // A clock that is not believed calls more due than is.
         let is_ahead = last.is_some_and(|due_at| due_at > page.now);
+        if reach == Reach::Share {
+            page.items.retain(|item| is_within_share(node, item, page.now));
+        }
+        chunk(node, &page, swept).await;
         let Some(next) = page.next.filter(|_| !is_ahead) else { return Ok(()) };
         after = Some(next);
-        throttle(node, page.items.len(), begun).await;
+        throttle(node, listed, begun).await;
     }
+}
+
+/// Whether this node handles what is due, or leaves it to another for now.
+fn is_within_share(node: &Node, item: &Item, now: Time) -> bool {
+    let Some(record) = item.record() else { return true };
+    if !matches!(machine::due(record, node.at(now)), Due::Expire | Due::Purge) {
+        return true;
+    }
+    let overdue = record.due_at().map_or(Duration::MAX, |due_at| now.since(due_at));
+    overdue >= node.settings.sweep.every * ROUNDS_LEFT_TO_ITS_NODE || node.secrets.share().has(item.id)
 }
 
 /// Goes through every record that is not settled: what a wrong clock dated ahead is due long before the store calls it so.

@@ -18,6 +18,8 @@ use crate::tools::packages;
 /// Together half a minute: a server that repairs its data after a crash needs a while.
 const ATTEMPTS_MAX: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(100);
+/// So many of them may pass before a server that went to the background has written its pid file.
+const ATTEMPTS_WITHOUT_PID_MAX: u32 = 30;
 
 /// A private instance, running or not.
 pub(super) struct Instance<'a> {
@@ -132,12 +134,12 @@ impl<'a> Instance<'a> {
     /// Its version as soon as it answers, or nothing if its process ends instead.
     fn wait_until_ready(&self, url: &str) -> Result<Option<String>, String> {
         let mut reason = String::new();
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 0..ATTEMPTS_MAX {
             match self.server.version(url) {
                 Ok(version) => return Ok(Some(version)),
                 Err(error) => reason = error,
             }
-            if self.pid()?.is_none() {
+            if attempt >= ATTEMPTS_WITHOUT_PID_MAX && self.pid()?.is_none() {
                 return Ok(None);
             }
             thread::sleep(PAUSE);

@@ -22,6 +22,8 @@ pub enum Error {
     },
     /// The store's records need the secret of this id, and this node was not given it.
     Missing(String),
+    /// The store has records, and the secret that they were made with is gone from its settings.
+    Lost,
     /// What the store knows about its secret cannot be read.
     Damaged(&'static str),
     /// What the store knows about its secret was written by a newer version.
@@ -73,6 +75,11 @@ impl fmt::Display for Error {
             Self::Missing(id) => write!(
                 f,
                 "this store uses the hashing secret {id}, which is configured elsewhere and not on this node: configure it"
+            ),
+            Self::Lost => f.write_str(
+                "the store has records, but the hashing secret that they were made with is missing from its settings: with a new \
+                 secret every key would count as new and its effect could happen twice; restore the settings from a backup, or \
+                 empty the store if no client will repeat its commands",
             ),
             Self::Damaged(what) => write!(
                 f,

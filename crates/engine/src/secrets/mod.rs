@@ -27,7 +27,7 @@ pub use view::{Commands, Numbered, Outgoing, View};
 use crate::clock::Clock;
 use crate::random::Random;
 use semel_core::scope::Secret;
-use semel_core::store::Store;
+use semel_core::store::{Filter, Page, Store};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,11 +118,26 @@ async fn learn(store: Bounded<'_>, first: State) -> Result<State, Error> {
     if let Some(state) = Settings::read(store).await?.state()? {
         return Ok(state);
     }
+    if has_entries(store).await? {
+        // They may be those of a node that gave the store its secret a moment ago.
+        return Settings::read(store).await?.state()?.ok_or(Error::Lost);
+    }
     match stored::swap(store, None, &first).await {
         Ok(()) => Ok(first),
         Err(Error::Changed) => Settings::read(store).await?.state()?.ok_or(Error::Changed),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the store has any record or marker, readable or not.
+async fn has_entries(store: Bounded<'_>) -> Result<bool, Error> {
+    let is_empty = |page: &Page| page.items.is_empty() && page.next.is_none();
+    let records = store.page(&Filter::default(), None, 1).await.map_err(Error::Store)?;
+    if !is_empty(&records) {
+        return Ok(true);
+    }
+    let markers = store.markers(None, 1).await.map_err(Error::Store)?;
+    Ok(!is_empty(&markers))
 }
 
 /// Refuses a configured secret that is none of the store's. After a rotation the new one may still be configured as the

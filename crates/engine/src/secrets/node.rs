@@ -8,9 +8,11 @@ use super::{Bounded, Error, Known};
 use crate::clock::Clock;
 use crate::spawn::Task;
 use bytes::Bytes;
+use semel_core::id::CommandId;
 use semel_core::machine::Stage;
 use semel_core::store::{self, Setting, Store};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -62,6 +64,8 @@ pub struct Secrets {
     view: RwLock<Option<View>>,
     /// The id of a secret that the store has announced and this node was not given.
     missing: RwLock<Option<String>>,
+    /// This node's number among those that are registered, in the upper half, and how many they are.
+    share: AtomicU64,
     course: tokio::sync::Mutex<Course>,
 }
 
@@ -80,6 +84,22 @@ struct Course {
     silent: BTreeMap<String, (Bytes, Duration)>,
 }
 
+/// A node's part of what all nodes divide among themselves. They may disagree for a moment about how many they are: what is divided by it
+/// must do no harm if two do it, and get done if none does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    number: u64,
+    of: u64,
+}
+
+impl Share {
+    /// Whether the command is in this part.
+    pub(crate) fn has(&self, id: CommandId) -> bool {
+        let [a, b, c, d, e, f, g, h, ..] = *id.as_bytes();
+        u64::from_be_bytes([a, b, c, d, e, f, g, h]) % self.of == self.number
+    }
+}
+
 /// A node with this name, not yet registered.
 pub(super) fn enter(
     store: Arc<dyn Store>,
@@ -91,7 +111,8 @@ pub(super) fn enter(
 ) -> Arc<Secrets> {
     let (view, missing, course) = (RwLock::default(), RwLock::default(), tokio::sync::Mutex::default());
     let (key, name) = (node_key(bits), name.to_owned());
-    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, course })
+    let share = AtomicU64::new(1);
+    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, share, course })
 }
 
 impl Secrets {
@@ -100,6 +121,18 @@ impl Secrets {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Error::Stale)?;
         view.check(self.clock.uptime())?;
         Ok(view)
+    }
+
+    /// Which part of the work that the nodes divide is this node's, as of the last refresh.
+    pub(crate) fn share(&self) -> Share {
+        let packed = self.share.load(Ordering::Relaxed);
+        Share { number: packed >> 32, of: (packed & 0xffff_ffff).max(1) }
+    }
+
+    fn count_shares(&self, settings: &Settings) {
+        let number = settings.nodes.keys().take_while(|key| **key != self.key).count() as u64;
+        let of = settings.nodes.len() as u64 & 0xffff_ffff;
+        self.share.store(number << 32 | of, Ordering::Relaxed);
     }
 
     /// The id of a secret that the store has announced and this node was not given. The rotation waits for it.
@@ -143,6 +176,7 @@ impl Secrets {
                 continue;
             };
             if self.keep_up(course, &state, registered, asked).await? {
+                self.count_shares(&settings);
                 return Ok(());
             }
         }
@@ -283,5 +317,21 @@ impl std::fmt::Debug for Secrets {
             .field("name", &self.name)
             .field("terms", &self.terms)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_exactly_one_share() {
+        for of in 1..=7 {
+            for byte in 0..=255 {
+                let id = CommandId::from_bytes([byte; 32]);
+                let whose = (0..of).filter(|number| Share { number: *number, of }.has(id)).count();
+                assert_eq!(whose, 1, "{byte} among {of}");
+            }
+        }
     }
 }

@@ -1,19 +1,21 @@
 //! What is kept, for how long, how much of it, and who can read it.
 
-use super::world::{SWEEP, World, charge, intent, never, secs};
+use super::world::{SWEEP, World, charge, intent, intent_under, never, secs};
 use semel::archive::FileArchive;
 use semel::core::classify::Ending;
 use semel::core::machine::Verdict;
 use semel::core::outcome::Outcome;
+use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
-use semel::{Claimed, Error, Failed, NoValue, RunError};
+use semel::{Claimed, Engine, Error, Event, Failed, NoValue, Observer, RunError};
 use semel_test_support::ScratchDir;
 use semel_testkit::faults::{Fault, Question};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const DAY: Duration = secs(24 * 3600);
@@ -63,6 +65,67 @@ async fn a_sweep_goes_through_everything_that_is_due_in_chunks() {
     assert_eq!((swept.seen, swept.expired, swept.failed, swept.stopped), (100, 100, 0, false));
     assert_eq!(world.times_seen("SweptChunk"), 3 + 15, "a long round tells on its way that it goes on");
     assert_eq!(engine.sweep().await.expect("swept").seen, 0);
+}
+
+/// What the rounds of one engine came to.
+#[derive(Clone, Default)]
+struct Rounds(Arc<Mutex<(u64, u64)>>);
+
+impl Rounds {
+    /// How many records the engine looked at, and how many outcomes it expired.
+    fn seen_and_expired(&self) -> (u64, u64) {
+        *self.0.lock().expect("no panic")
+    }
+}
+
+impl Observer for Rounds {
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::Swept(swept) = event {
+            let mut rounds = self.0.lock().expect("no panic");
+            *rounds = (rounds.0 + swept.seen, rounds.1 + swept.expired);
+        }
+    }
+}
+
+/// Two engines that know each other, and forty outcomes that expire a second from now.
+async fn two_sweepers(second_sweeps: bool) -> (World, [Engine; 2], [Rounds; 2]) {
+    let (world, rounds) = (World::new(), [Rounds::default(), Rounds::default()]);
+    let one = world.engine_with(|builder| builder.observer(rounds[0].clone())).await;
+    let other = world.engine_with(|builder| {
+        let mut settings = semel::Settings::default();
+        settings.clock.skew = Duration::ZERO;
+        settings.sweep.every = if second_sweeps { SWEEP } else { Duration::ZERO };
+        builder.settings(settings).observer(rounds[1].clone())
+    });
+    let other = other.await;
+    let short = Policy::new(Class::External).with(|policy| policy.ttl = secs(300)).expect("fit for use");
+    for n in 0..40 {
+        let intent = intent_under(short.clone(), &format!("key-{n}"), "5");
+        one.run(intent, charge).await.expect("a value");
+    }
+    world.pass(secs(299)).await;
+    assert_eq!(rounds.clone().map(|rounds| rounds.seen_and_expired()), [(0, 0), (0, 0)]);
+    (world, [one, other], rounds)
+}
+
+#[tokio::test]
+async fn nodes_divide_what_expires_among_themselves() {
+    let (world, _engines, rounds) = two_sweepers(true).await;
+    world.pass(secs(1) + 2 * SWEEP).await;
+    let [(seen_one, one), (seen_other, other)] = rounds.map(|rounds| rounds.seen_and_expired());
+    assert_eq!(one + other, 40);
+    assert!(one > 5 && other > 5, "{one} and {other}");
+    assert_eq!((seen_one, seen_other), (one, other), "each left the other's alone");
+}
+
+#[tokio::test]
+async fn what_a_node_leaves_undone_is_taken_up_by_the_others() {
+    let (world, _engines, rounds) = two_sweepers(false).await;
+    world.pass(secs(1) + SWEEP).await;
+    let (_, at_first) = rounds[0].seen_and_expired();
+    assert!((5..36).contains(&at_first), "its own share only: {at_first}");
+    world.pass(4 * SWEEP).await;
+    assert_eq!(rounds[0].seen_and_expired(), (40, 40));
 }
 
 #[tokio::test]

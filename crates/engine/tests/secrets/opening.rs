@@ -1,10 +1,13 @@
 //! How nodes come to share one secret.
 
 use crate::faulty::Faulty;
-use crate::world::{NEW, OLD, TERMS, World, names_alike, run};
+use crate::world::{NEW, OLD, TERMS, World, names_alike, payment, run};
+use semel::Clock as _;
+use semel::core::machine::{Begin, Decision, Found, Stamp, Ticket, decide};
+use semel::core::record::Token;
 use semel::core::scope::Secret;
-use semel::core::store::Setting;
-use semel::secrets::{self, Configured, Error, Terms};
+use semel::core::store::{Change, Clock as _, Setting, Written};
+use semel::secrets::{self, Configured, Error, Terms, View};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,6 +132,53 @@ fn a_stored_secret_that_is_not_what_its_id_says_is_damage() {
         );
         assert!(matches!(world.open("second", Configured::default()).await, Err(Error::Damaged(_))));
     });
+}
+
+/// A new secret would make every key of these records new.
+#[test]
+fn a_store_that_lost_its_secret_and_not_its_records_is_refused() {
+    run(async {
+        for planted in [Planted::Record, Planted::Marker] {
+            let world = World::new();
+            let node = world.node("first").await;
+            planted.plant(&world, &node.view().expect("fresh")).await;
+            let stands = world.setting("secrets").await.expect("stored");
+            let remove = world.store.set("secrets", Some(stands.as_bytes()), None);
+            assert_eq!(remove.await.expect("an answer"), Setting::Done);
+            for configured in [Configured::default(), configured(OLD)] {
+                let refused = world.open("second", configured).await.expect_err("refused");
+                assert!(matches!(refused, Error::Lost), "{planted:?}: {refused:?}");
+            }
+            assert_eq!(world.setting("secrets").await, None, "and is given no other");
+            // As soon as the setting is restored, all is well.
+            let restore = world.store.set("secrets", None, Some(stands.as_bytes()));
+            assert_eq!(restore.await.expect("an answer"), Setting::Done);
+            world.node("second").await;
+        }
+    });
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Planted {
+    Record,
+    Marker,
+}
+
+impl Planted {
+    async fn plant(self, world: &World, view: &View) {
+        let command = payment(view, 1).current;
+        let ticket = Ticket { token: Token::from_random(1), begin: Begin::Processing };
+        let stamp = Stamp::new(world.clock.now(), "", "");
+        let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!() };
+        let change = match self {
+            Self::Record => Change::Insert(&write.next),
+            Self::Marker => Change::InsertMarker,
+        };
+        assert!(matches!(
+            world.store.write(command.id, change).await.expect("an answer"),
+            Written::Done { .. }
+        ));
+    }
 }
 
 /// Many nodes open an empty store at once while answers get lost: all that come through share one secret.

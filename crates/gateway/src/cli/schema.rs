@@ -56,18 +56,14 @@ async fn apply(url: &Url) -> Result<(), Stop> {
     let wanted = steps(url)?.len();
     let exists = url.exists().await.map_err(|error| unchanged(url, &error))?;
     let before = if exists { Some(version(url).await?.have) } else { None };
-    if before == Some(wanted) {
-        say(&format!("{url} has schema {wanted} already: nothing to do"));
-        return Ok(());
-    }
+    // Opening also finds tables that were changed by hand.
     url.open().await?.close().await;
     let now = version(url).await?.have;
-    let before = match before {
-        None => "no file".to_owned(),
-        Some(0) => "no tables".to_owned(),
-        Some(number) => format!("schema {number}"),
-    };
-    say(&format!("{url}: {before} before, schema {now} now"));
+    say(&match before {
+        Some(before) if before == wanted => format!("{url} has schema {wanted} already: nothing to do"),
+        None | Some(0) => format!("{url}: created the tables of schema {now}"),
+        Some(before) => format!("{url}: upgraded schema {before} to schema {now}"),
+    });
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::records::many;
 use super::{Finding, Report};
-use semel::core::store::{Error, Store};
+use semel::core::store::{Error, Filter, Store};
 use semel::secrets::{self, Bounded, Phase, rotation};
 use semel::{Settings, SystemClock};
 use serde::Serialize;
@@ -31,6 +31,15 @@ pub(super) async fn look(
     found: &mut Vec<Finding>,
 ) -> Result<(), Error> {
     if store.settings().await?.iter().all(|(name, _)| name != "secrets") {
+        let page = store.page(&Filter::default(), None, 1).await?;
+        if !page.items.is_empty() || page.next.is_some() {
+            found.push(Finding::error(
+                "secret-lost",
+                secrets::Error::Lost.to_string(),
+                "restore the store's settings from a backup",
+            ));
+            return Ok(());
+        }
         found.push(Finding::notice(
             "no-secret",
             "the store has no hashing secret yet: no gateway has worked on it",

@@ -41,7 +41,7 @@ impl Default for Options {
             idle_time_max: Duration::from_secs(15),
             is_fresh_when_protected: false,
             idle_max: 256,
-            connections_max: 1024,
+            connections_max: 512,
             head_bytes_max: 64 * 1024,
             tls: Tls::default(),
         }

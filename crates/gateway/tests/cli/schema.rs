@@ -26,7 +26,7 @@ fn a_store_is_brought_to_its_tables_once() {
     let scratch = Scratch::new();
     let apply = || semel(&["schema", "apply", "--store", &scratch.store()]);
     let store = scratch.store();
-    assert_eq!(apply().exits(0).out, format!("{store}: no file before, schema 1 now\n"));
+    assert_eq!(apply().exits(0).out, format!("{store}: created the tables of schema 1\n"));
     assert_eq!(apply().exits(0).out, format!("{store} has schema 1 already: nothing to do\n"));
     semel(&["doctor", "--store", &store]).exits(0);
 
@@ -35,7 +35,7 @@ fn a_store_is_brought_to_its_tables_once() {
     own.execute_batch("CREATE TABLE payments (id); INSERT INTO payments VALUES (7)").expect("a table");
     drop(own);
     let told = semel(&["schema", "apply", "--store", &scratch.store()]).exits(0).out;
-    assert!(told.ends_with("no tables before, schema 1 now\n"), "{told}");
+    assert!(told.ends_with("created the tables of schema 1\n"), "{told}");
     let own = rusqlite::Connection::open(scratch.file()).expect("a file");
     let paid: i64 = own.query_row("SELECT id FROM payments", [], |row| row.get(0)).expect("kept");
     assert_eq!(paid, 7);

@@ -1,5 +1,6 @@
 //! What is dangerous about the server's settings.
 
+use super::schema::tables;
 use super::session::Slot;
 use semel_core::store::{Error, Hazard, Severity};
 use std::collections::BTreeMap;
@@ -28,6 +29,10 @@ pub(super) async fn look(connection: &Connection<'_>) -> Result<Vec<Hazard>, Err
     match unlogged(connection.slot, connection.schema).await {
         Ok(tables) => found.extend(of_unlogged(&tables)),
         Err(error) => found.push(unverified("how the tables are kept could not be read", &error)),
+    }
+    match tables::hazards(connection.slot, connection.schema).await {
+        Ok(hazards) => found.extend(hazards),
+        Err(error) => found.push(unverified("what else is attached to the tables could not be read", &error)),
     }
     if connection.may_be_in_the_clear {
         found.push(Hazard {

@@ -144,7 +144,9 @@ impl Inspection for Inspected {
 
     fn verify(&self) -> Pending<'_, Vec<String>> {
         Box::pin(async move {
-            let (mut findings, mut after) = (Vec::new(), i64::MIN);
+            let differences = schema::tables::differences(&self.scanner.slot, &self.scanner.schema).await?;
+            let said = |what| format!("changed by hand: {what}");
+            let (mut findings, mut after) = (differences.into_iter().map(said).collect::<Vec<_>>(), i64::MIN);
             while let Some(last) = self.verify_some(after, &mut findings).await? {
                 after = last;
                 if findings.len() >= FINDINGS_MAX {

@@ -1,5 +1,7 @@
 //! The tables, and how a database comes to have them.
 
+pub(super) mod tables;
+
 use super::address::SCHEMA;
 use super::fault::{Fault, chain};
 use super::session::{Session, Slot};
@@ -53,13 +55,13 @@ pub(super) async fn of(slot: &Slot, schema: &str) -> Result<SchemaVersion, Error
     Ok(SchemaVersion { have: version(slot, schema).await?, wanted: STEPS.len() })
 }
 
-/// Brings the database to the schema of this build. Does nothing where it is there already; of two nodes that try at once, one
+/// Brings the database to the schema of this build, and refuses tables that were changed by hand. Does nothing where it is there already; of two nodes that try at once, one
 /// does it and the other finds it done.
 pub(super) async fn migrate(slot: &Slot, schema: &str, user: &str) -> Result<(), Error> {
     check_server(slot).await?;
     let have = version(slot, schema).await?;
     if have == STEPS.len() {
-        return Ok(());
+        return tables::check(slot, schema).await;
     }
     let session = slot.session().await?;
     let applied = apply(&session, schema).await;
@@ -80,7 +82,7 @@ pub(super) async fn migrate(slot: &Slot, schema: &str, user: &str) -> Result<(),
     }
     let have = version(slot, schema).await?;
     if have == STEPS.len() {
-        return Ok(());
+        return tables::check(slot, schema).await;
     }
     Err(Error::new(Kind::Unfit, CREATING).because(format!("schema {have} was found afterwards")))
 }

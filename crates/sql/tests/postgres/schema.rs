@@ -2,7 +2,7 @@
 
 use crate::records::{claimed, id, is_done};
 use crate::server::{Schema, connect};
-use semel_core::store::{Backend as _, Change, Kind, OpenOptions, Store as _};
+use semel_core::store::{Backend as _, Change, Kind, OpenOptions, Severity, Store as _};
 use semel_sql::postgres::{Backend, Options, Store};
 use tokio::task::JoinSet;
 
@@ -58,6 +58,102 @@ async fn tables_of_a_newer_build_or_of_somebody_else_are_left_alone() {
     assert!(refusal(&schema).await.contains("changed by hand"));
     client.batch_execute(&format!("DROP TABLE {}.meta", schema.name)).await.expect("dropped");
     assert!(refusal(&schema).await.contains("were not made by this software"));
+}
+
+/// Each of these would break the guarantee or every write; none is noticed by the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_that_were_changed_by_hand_are_refused_with_the_change() {
+    let client = connect().await;
+    for (change, undo, named) in [
+        (
+            "ALTER TABLE S.records DROP CONSTRAINT records_pkey",
+            "ALTER TABLE S.records ADD CONSTRAINT records_pkey PRIMARY KEY (operation_id)",
+            "records.operation_id is no longer a primary key",
+        ),
+        (
+            "ALTER TABLE S.records ALTER token DROP NOT NULL",
+            "ALTER TABLE S.records ALTER token SET NOT NULL",
+            "the column records.token may be null",
+        ),
+        (
+            "ALTER TABLE S.records ALTER state TYPE integer",
+            "ALTER TABLE S.records ALTER state TYPE smallint",
+            "the column records.state is of type integer, not smallint",
+        ),
+        (
+            "ALTER TABLE S.records RENAME digest TO checksum",
+            "ALTER TABLE S.records RENAME checksum TO digest",
+            "the column records.digest is missing",
+        ),
+        (
+            "ALTER TABLE S.records ADD note text NOT NULL",
+            "ALTER TABLE S.records DROP note",
+            "the added column records.note must not be null",
+        ),
+        (
+            "ALTER FUNCTION S.set(text, bytea, bytea) SET synchronous_commit = off",
+            "ALTER FUNCTION S.set(text, bytea, bytea) RESET ALL",
+            "the function set has settings of its own",
+        ),
+        (
+            "CREATE OR REPLACE FUNCTION S.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT 1::bigint'",
+            "",
+            "the function now_ms has another body",
+        ),
+    ] {
+        let schema = Schema::new();
+        Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens").close().await;
+        let run = |sql: &str| sql.replace("S.", &format!("{}.", schema.name));
+        client.batch_execute(&run(change)).await.expect("changed");
+        let text = refusal(&schema).await;
+        assert!(text.contains(named) && text.contains("semel schema print"), "{change}: {text}");
+        let inspected = Backend.inspect(&schema.address()).await.expect("opened for reading");
+        let findings = inspected.verify().await.map_or_else(|error| vec![error.to_string()], |found| found);
+        assert!(
+            findings.iter().any(|line| line.contains(named) || line.contains("does not exist")),
+            "{findings:?}"
+        );
+        if !undo.is_empty() {
+            client.batch_execute(&run(undo)).await.expect("undone");
+            let opened = Store::open(&schema.url_with(""), Options::default()).await;
+            opened.expect("sound again").close().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_attached_to_the_tables_is_a_hazard() {
+    let schema = Schema::new();
+    let store = Store::open(&schema.url_with(""), Options::default()).await.expect("the store opens");
+    let codes = async || -> Vec<_> {
+        let hazards = store.hazards().await.expect("looked");
+        hazards
+            .into_iter()
+            .filter(|hazard| hazard.code.ends_with("trigger") || hazard.code.ends_with("index"))
+            .collect()
+    };
+    assert_eq!(codes().await, []);
+    let name = &schema.name;
+    let client = connect().await;
+    client
+        .batch_execute(&format!(
+            "CREATE FUNCTION {name}.dropping() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+             CREATE TRIGGER audit BEFORE INSERT ON {name}.records FOR EACH ROW EXECUTE FUNCTION {name}.dropping(); \
+             CREATE RULE silence AS ON DELETE TO {name}.settings DO INSTEAD NOTHING; \
+             ALTER TABLE {name}.settings ENABLE ROW LEVEL SECURITY; DROP INDEX {name}.records_due"
+        ))
+        .await
+        .expect("changed");
+    let found = codes().await;
+    let whats: Vec<_> = found.iter().map(|hazard| (hazard.severity, hazard.what.as_str())).collect();
+    let [(Severity::Danger, hung), (Severity::Notice, missing)] = whats[..] else { panic!("{found:?}") };
+    assert!(
+        hung.starts_with(
+            "row security on settings, the rule silence on settings, the trigger audit on records can"
+        ),
+        "{hung}"
+    );
+    assert!(missing.starts_with("the index records_due is missing"), "{missing}");
 }
 
 /// What somebody changed by hand is found, and reported with the record that it concerns.
