@@ -95,7 +95,7 @@ pub(super) fn sweep(table: &Table<'_, '_>, keeping: &mut Keeping) {
 }
 
 /// What requests, responses and the cache may take together, unless somebody says otherwise.
-const MEMORY_BYTES: usize = 192 << 20;
+const MEMORY_BYTES: usize = 128 << 20;
 
 /// `[limits]`. What is not set by itself is a share of `memory`: of the bodies of requests half, of responses three eighths, and
 /// of the cache, unless `cache_is_chosen` under `[store]`, one eighth.

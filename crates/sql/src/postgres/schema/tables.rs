@@ -140,7 +140,6 @@ fn sources(schema: &str) -> BTreeMap<String, String> {
         let step = in_schema(step, schema);
         let mut rest = &*step;
         while let Some((_, after)) = rest.split_once("FUNCTION ") {
-            rest = after;
             let Some((signature, body)) = after.split_once("$$") else { break };
             let Some((source, tail)) = body.split_once("$$") else { break };
             let name = signature.split_once('(').map_or("", |(name, _)| name);
