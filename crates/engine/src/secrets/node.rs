@@ -95,8 +95,8 @@ pub(crate) struct Share {
 impl Share {
     /// Whether the command is in this part.
     pub(crate) fn has(&self, id: CommandId) -> bool {
-        let [a, b, c, d, e, f, g, h, ..] = *id.as_bytes();
-        u64::from_be_bytes([a, b, c, d, e, f, g, h]) % self.of == self.number
+        let start = id.as_bytes().first_chunk::<8>().copied().unwrap_or_default();
+        u64::from_be_bytes(start) % self.of == self.number
     }
 }
 

@@ -319,7 +319,7 @@ async fn every_node_on_a_store_goes_by_the_same_secret_and_another_is_refused() 
     let (one, other) = (world.engine().await, world.engine().await);
     one.run(intent("k", "5"), charge).await.expect("a value");
     assert!(other.run(intent("k", "5"), never).await.expect("the same key").replayed);
-    let store: std::sync::Arc<dyn semel::core::store::Store> = world.store.clone();
-    let stranger = semel::Engine::builder(store).secret([7; 32]).build().await;
+    let store: Arc<dyn semel::core::store::Store> = world.store.clone();
+    let stranger = Engine::builder(store).secret([7; 32]).build().await;
     assert!(matches!(stranger, Err(semel::BuildError::Secrets(_))));
 }
