@@ -192,6 +192,8 @@ impl Given {
 
 /// Runs until the process is asked to end.
 pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    serve::allocator::tune();
     let threads = || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         runtime.map_err(|error| format!("no threads could be started: {error}"))

@@ -4,6 +4,8 @@
 //! does.
 
 mod alarms;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub(crate) mod allocator;
 mod announce;
 pub mod demo;
 mod desk;

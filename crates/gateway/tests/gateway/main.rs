@@ -1,6 +1,8 @@
 //! The program `semel` itself, started on a file of its own, between real sockets: what it is told, what it tells, and what
 //! it keeps when it is killed.
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod allocator;
 mod authorize;
 mod bodies;
 mod callers;

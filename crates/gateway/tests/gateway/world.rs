@@ -136,7 +136,7 @@ fn signal(id: u32, name: &str) {
 /// A process `semel serve`. Killed when it is dropped.
 pub(crate) struct Gateway {
     process: Option<Child>,
-    id: u32,
+    pub(crate) id: u32,
     pub(crate) address: SocketAddr,
     /// Held, so that whatever it prints has somewhere to go.
     stdout: BufReader<ChildStdout>,
