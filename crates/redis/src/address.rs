@@ -11,7 +11,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How many buckets a new store gets.
 pub(crate) const BUCKETS: u16 = 64;
 const BUCKETS_MAX: u16 = 4096;
-const KNOWN: &str = "buckets, connect_timeout, notify, password, prefix, sslrootcert, timeout, ttl, wait, waitaof";
+const KNOWN: &str =
+    "buckets, connect_timeout, notify, password, prefix, sslrootcert, timeout, ttl, wait, waitaof";
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +98,8 @@ impl Address {
     /// `address` is what follows `redis:`. An error never repeats what may be a password.
     pub(crate) fn parse(address: &str, is_encrypted: bool) -> Result<Self, String> {
         let form = "write redis://USER@HOST:PORT/DB?password=env:NAME";
-        let rest = address.strip_prefix("//").ok_or_else(|| format!("a redis URL begins with redis://; {form}"))?;
+        let rest =
+            address.strip_prefix("//").ok_or_else(|| format!("a redis URL begins with redis://; {form}"))?;
         let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = base.split_once('/').unwrap_or((base, ""));
         let (user, hosts) =
@@ -174,8 +176,9 @@ impl Address {
     /// The user and the password to introduce oneself with. Read anew for every connection, so that a password can be replaced
     /// while nodes run.
     pub(crate) fn credentials(&self) -> Result<Option<(String, Vec<u8>)>, Error> {
-        let unavailable =
-            |cause: String| Error::new(Kind::Unavailable, "reading the password of the Redis server").because(cause);
+        let unavailable = |cause: String| {
+            Error::new(Kind::Unavailable, "reading the password of the Redis server").because(cause)
+        };
         let Some(password) = &self.password else { return Ok(None) };
         let bytes = match password {
             Password::Variable(name) => std::env::var(name).map(String::into_bytes).map_err(|error| {
@@ -235,10 +238,11 @@ fn decoded(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
-        let escaped = (byte == b'%').then(|| after.split_at_checked(2)).flatten().and_then(|(digits, after)| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            Some((u8::from_str_radix(digits, 16).ok()?, after))
-        });
+        let escaped =
+            (byte == b'%').then(|| after.split_at_checked(2)).flatten().and_then(|(digits, after)| {
+                let digits = std::str::from_utf8(digits).ok()?;
+                Some((u8::from_str_radix(digits, 16).ok()?, after))
+            });
         let (byte, after) = escaped.unwrap_or((byte, after));
         bytes.push(byte);
         rest = after;
@@ -268,10 +272,10 @@ mod tests {
             "//semel@a.example:7000,[::1]:7001/3?password=env:P&prefix=pay&buckets=16&timeout=1.5&wait=2&waitaof=on&ttl=off\
              &notify=off",
         );
-        assert_eq!(chosen.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(), [
-            "a.example:7000",
-            "[::1]:7001"
-        ]);
+        assert_eq!(
+            chosen.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["a.example:7000", "[::1]:7001"]
+        );
         assert_eq!((chosen.user.as_deref(), chosen.database, chosen.buckets), (Some("semel"), 3, Some(16)));
         assert_eq!(chosen.answer_timeout, Duration::from_millis(1500));
         assert_eq!(chosen.confirmation, Confirmation { replicas: 2, synced: true });
@@ -282,9 +286,13 @@ mod tests {
 
     #[test]
     fn a_password_in_the_url_is_refused_and_not_repeated() {
-        for text in
-            ["//semel:hunter2@h", "//:hunter2@h", "//h?password=hunter2", "//h?password=hunter2:x", "//h:hunter2"]
-        {
+        for text in [
+            "//semel:hunter2@h",
+            "//:hunter2@h",
+            "//h?password=hunter2",
+            "//h?password=hunter2:x",
+            "//h:hunter2",
+        ] {
             let told = refusal(text);
             assert!(!told.contains("hunter2"), "{told}");
         }
@@ -297,7 +305,8 @@ mod tests {
         let path = folder.write("password", "hunter2\n");
         let read = address(&format!("//h?password=file:{}", path.display())).credentials().expect("read");
         assert_eq!(read, Some(("default".to_owned(), b"hunter2".to_vec())));
-        let missing = address("//u@h?password=env:SEMEL_NO_SUCH_VARIABLE").credentials().expect_err("missing");
+        let missing =
+            address("//u@h?password=env:SEMEL_NO_SUCH_VARIABLE").credentials().expect_err("missing");
         assert!(missing.to_string().contains("SEMEL_NO_SUCH_VARIABLE"), "{missing}");
         assert_eq!(address("//h").credentials().expect("none"), None);
     }

@@ -78,8 +78,9 @@ pub(crate) async fn greet(address: &Address, host: &Host) -> Result<(Box<dyn Str
         Error::new(Kind::Unavailable, CONNECTING).because(cause)
     };
     let greeting = async {
-        let unreachable =
-            |error: std::io::Error| Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {error}"));
+        let unreachable = |error: std::io::Error| {
+            Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {error}"))
+        };
         let stream = TcpStream::connect((host.name.as_str(), host.port)).await.map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
         let mut stream: Box<dyn Stream> = if address.is_encrypted {
@@ -104,13 +105,18 @@ async fn introduce(address: &Address, host: &Host, stream: &mut dyn Stream) -> R
     let database = address.database.to_string();
     let mut bytes = Vec::new();
     resp::encode(&mut bytes, &hello);
-    resp::encode(&mut bytes, &[b"SELECT", database.as_bytes()]);
+    let wanted = if address.database == 0 {
+        1
+    } else {
+        resp::encode(&mut bytes, &[b"SELECT", database.as_bytes()]);
+        2
+    };
     let io = |error: std::io::Error| refused(Kind::Unavailable, error.to_string());
     stream.write_all(&bytes).await.map_err(io)?;
     stream.flush().await.map_err(io)?;
     let mut buffer = BytesMut::new();
     let mut replies = Vec::new();
-    while replies.len() < 2 {
+    while replies.len() < wanted {
         let value = next(stream, &mut buffer).await.map_err(|cause| refused(Kind::Unavailable, cause))?;
         if let Value::Error(text) = &value {
             let fault = crate::fault::Refusal::of(text, false).fault();
@@ -125,7 +131,9 @@ impl Greeting {
     fn read(hello: &Value) -> Self {
         let mut greeting = Self::default();
         for pair in hello.array().chunks(2) {
-            let (Some(name), Some(value)) = (pair[0].text(), pair.get(1).and_then(Value::text)) else { continue };
+            let (Some(name), Some(value)) = (pair[0].text(), pair.get(1).and_then(Value::text)) else {
+                continue;
+            };
             match name {
                 "mode" => value.clone_into(&mut greeting.mode),
                 "version" => value.clone_into(&mut greeting.version),
@@ -138,7 +146,10 @@ impl Greeting {
 }
 
 /// The next reply.
-pub(crate) async fn next(stream: &mut (impl AsyncRead + Unpin + ?Sized), buffer: &mut BytesMut) -> Result<Value, String> {
+pub(crate) async fn next(
+    stream: &mut (impl AsyncRead + Unpin + ?Sized),
+    buffer: &mut BytesMut,
+) -> Result<Value, String> {
     loop {
         if let Some(value) = resp::decode(buffer)? {
             return Ok(value);
@@ -365,7 +376,8 @@ async fn confirmed(
     if let Some(synced) = synced
         && synced.array().first().and_then(Value::number).is_none_or(|synced| synced < 1)
     {
-        let cause = if let Value::Error(text) = &synced { text.as_str() } else { "it was not synced in time" };
+        let cause =
+            if let Value::Error(text) = &synced { text.as_str() } else { "it was not synced in time" };
         return Ok(Some(format!("the server was to confirm that the write is on its disk: {cause}")));
     }
     Ok(None)

@@ -113,7 +113,13 @@ mod tests {
     #[test]
     fn parts_of_an_id_are_told_apart() {
         let id = |group, topic, message: &'static [u8]| MessageId { group, topic, message }.digest();
-        let ids = [id("a", "b", b"c"), id("ab", "", b"c"), id("a", "bc", b""), id("a", "b", b"C"), id("", "ab", b"c")];
+        let ids = [
+            id("a", "b", b"c"),
+            id("ab", "", b"c"),
+            id("a", "bc", b""),
+            id("a", "b", b"C"),
+            id("", "ab", b"c"),
+        ];
         for (at, one) in ids.iter().enumerate() {
             assert!(ids.iter().skip(at + 1).all(|other| other != one));
         }

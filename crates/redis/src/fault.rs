@@ -99,7 +99,9 @@ impl Refusal {
         match self {
             Self::Moved(host) | Self::Ask(host) => Fault::new(
                 Kind::Unavailable,
-                format!("the servers of the cluster do not agree on who has the key; the last one named {host}"),
+                format!(
+                    "the servers of the cluster do not agree on who has the key; the last one named {host}"
+                ),
             ),
             Self::TryAgain(text) => Fault::new(Kind::Unavailable, format!("the server answered `{text}`")),
             Self::NoScript => Fault::new(Kind::Unavailable, "the server does not keep scripts"),
@@ -135,7 +137,10 @@ mod tests {
     #[test]
     fn only_a_refusal_at_the_door_proves_that_nothing_was_written() {
         for (text, expected) in [
-            ("OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:3.", Kind::Full),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:3.",
+                Kind::Full,
+            ),
             ("MISCONF Redis is configured to save RDB snapshots", Kind::Full),
             ("LOADING Redis is loading the dataset in memory", Kind::Unavailable),
             ("BUSY Redis is busy running a script.", Kind::Unavailable),
@@ -143,7 +148,10 @@ mod tests {
             ("READONLY You can't write against a read only replica.", Kind::ReadOnly),
             ("CLUSTERDOWN The cluster is down", Kind::Unavailable),
             ("NOPERM User semel has no permissions to run the 'evalsha' command", Kind::Unfit),
-            ("ERR user_script:7: attempt to index a nil value script: ab, on @user_script:7.", Kind::Ambiguous),
+            (
+                "ERR user_script:7: attempt to index a nil value script: ab, on @user_script:7.",
+                Kind::Ambiguous,
+            ),
             ("WRONGTYPE Operation against a key script: ab, on @user_script:9.", Kind::Ambiguous),
             ("NOPERM ACL failure in script: no permissions to run the 'zadd' command", Kind::Ambiguous),
             ("ERR something new", Kind::Ambiguous),

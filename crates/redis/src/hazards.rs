@@ -7,8 +7,14 @@ use semel_core::store::{Error, Hazard, Kind, Severity};
 use std::collections::BTreeMap;
 
 /// What is looked at of a server.
-const SETTINGS: &[&str] =
-    &["appendfsync", "appendonly", "maxmemory", "maxmemory-policy", "min-replicas-to-write", "replica-read-only"];
+const SETTINGS: &[&str] = &[
+    "appendfsync",
+    "appendonly",
+    "maxmemory",
+    "maxmemory-policy",
+    "min-replicas-to-write",
+    "replica-read-only",
+];
 
 type Facts = BTreeMap<String, String>;
 
@@ -65,7 +71,8 @@ async fn see(link: &Link) -> Result<Seen, Error> {
     let connection = link.connection().await?;
     let mut seen = Seen::default();
     let ask = async |arguments: &[&[u8]]| {
-        let lost = |failure| Error::new(Kind::Unavailable, "looking at Redis").because(format!("{failure:?}"));
+        let lost =
+            |failure| Error::new(Kind::Unavailable, "looking at Redis").because(format!("{failure:?}"));
         connection.ask(resp::command(arguments), 0).await.map_err(lost)
     };
     for setting in SETTINGS {
@@ -82,7 +89,8 @@ async fn see(link: &Link) -> Result<Seen, Error> {
         seen.hidden = Some(error.clone());
     }
     let lines = text(&replication);
-    let pair = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    let pair =
+        |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
     seen.replication = lines.lines().filter_map(pair).collect();
     Ok(seen)
 }
@@ -179,7 +187,9 @@ fn unverified(what: &str) -> Hazard {
         severity: Severity::Unverified,
         code: "redis-unverified",
         what: format!("{what}; it may lose acknowledged writes"),
-        mend: "allow the store's user CONFIG GET and INFO, or check the settings by hand: the guide lists them".to_owned(),
+        mend:
+            "allow the store's user CONFIG GET and INFO, or check the settings by hand: the guide lists them"
+                .to_owned(),
     }
 }
 
@@ -191,7 +201,11 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn codes(settings: &[(&str, &str)], replication: &[(&str, &str)], waits: bool) -> Vec<(Severity, &'static str)> {
+    fn codes(
+        settings: &[(&str, &str)],
+        replication: &[(&str, &str)],
+        waits: bool,
+    ) -> Vec<(Severity, &'static str)> {
         let mut all = facts(&[
             ("maxmemory-policy", "noeviction"),
             ("appendonly", "yes"),

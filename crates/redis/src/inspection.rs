@@ -11,8 +11,8 @@ use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Entry, Record, StateName};
 use semel_core::store::{
-    Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, Inspection, Item, Kind, Page,
-    Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Tally, Written,
+    Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, Inspection, Item, Kind,
+    Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Tally, Written,
 };
 use semel_core::time::Time;
 
@@ -34,7 +34,9 @@ impl Inspected {
 
     /// Reads every record of one server.
     async fn verify_server(&self, link: &crate::link::Link, findings: &mut Vec<String>) -> Result<(), Error> {
-        let lost = |failure| Error::new(Kind::Unavailable, "verifying the Redis store").because(format!("{failure:?}"));
+        let lost = |failure| {
+            Error::new(Kind::Unavailable, "verifying the Redis store").because(format!("{failure:?}"))
+        };
         let connection = link.connection().await?;
         let pattern = format!("{{{}:*}}r:*", self.shared.address.prefix);
         let mut cursor = "0".to_owned();
@@ -64,9 +66,13 @@ impl Inspected {
         };
         let (_, stored) = self.shared.stored(operation_id).await?;
         let Some(stored) = stored else { return Ok(None) };
-        let Some(head) = stored.head else { return Ok(Some(format!("operation {operation_id}: not a record of Semel's"))) };
+        let Some(head) = stored.head else {
+            return Ok(Some(format!("operation {operation_id}: not a record of Semel's")));
+        };
         if OperationId::of(&head.id) != operation_id {
-            return Ok(Some(format!("operation {operation_id}: another command's record stands under its key")));
+            return Ok(Some(format!(
+                "operation {operation_id}: another command's record stands under its key"
+            )));
         }
         if !head.is_of(&stored.entry) {
             return Ok(Some(format!("operation {operation_id}: its bytes are not those that were written")));

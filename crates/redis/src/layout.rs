@@ -54,7 +54,7 @@ impl Layout {
     /// By the first bytes of the id, so that ids that begin alike are together.
     pub(crate) fn bucket(&self, id: OperationId) -> u16 {
         let [first, second, ..] = *id.as_bytes();
-        let at = u32::from(u16::from_be_bytes([first, second])) * u32::from(self.buckets) >> 16;
+        let at = (u32::from(u16::from_be_bytes([first, second])) * u32::from(self.buckets)) >> 16;
         u16::try_from(at).unwrap_or(0)
     }
 
@@ -159,8 +159,8 @@ fn name_hash(operation: &str) -> [u8; 8] {
     first
 }
 
-/// The value of a record, entry included.
-pub(crate) fn value(id: CommandId, record: &Record) -> Vec<u8> {
+/// The value of a record, entry included, and how long the entry is.
+pub(crate) fn value(id: CommandId, record: &Record) -> (Vec<u8>, usize) {
     let entry = codec::encode_record(record);
     let operation = record.operation().as_bytes();
     let mut value = Vec::with_capacity(HEAD_BYTES + operation.len() + entry.len());
@@ -176,8 +176,8 @@ pub(crate) fn value(id: CommandId, record: &Record) -> Vec<u8> {
     value.extend(u32::try_from(operation.len()).unwrap_or(u32::MAX).to_be_bytes());
     debug_assert_eq!(value.len(), HEAD_BYTES, "what the scripts rely on");
     value.extend_from_slice(operation);
-    value.extend(entry);
-    value
+    value.extend_from_slice(&entry);
+    (value, entry.len())
 }
 
 /// The value of a moved marker.

@@ -83,7 +83,8 @@ impl Link {
     }
 
     fn objection(&self, host: &Host, greeting: &Greeting) -> Option<Error> {
-        let refused = |kind, cause: String| Some(Error::new(kind, CONNECTING).because(format!("{host} {cause}")));
+        let refused =
+            |kind, cause: String| Some(Error::new(kind, CONNECTING).because(format!("{host} {cause}")));
         if greeting.mode == "sentinel" {
             return refused(
                 Kind::Unfit,
@@ -94,7 +95,10 @@ impl Link {
         }
         let major = greeting.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         if major.is_none_or(|major| major < VERSION_MIN) {
-            return refused(Kind::Unfit, format!("has version `{}`; the store needs 6.2 or later", greeting.version));
+            return refused(
+                Kind::Unfit,
+                format!("has version `{}`; the store needs 6.2 or later", greeting.version),
+            );
         }
         if greeting.mode == "cluster" && self.address.database != 0 {
             return refused(Kind::Unfit, "is part of a cluster, which has only the database 0".to_owned());

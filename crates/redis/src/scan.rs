@@ -66,7 +66,21 @@ impl Shared {
 
     /// The next `limit` places of a walk, or fewer.
     async fn part(&self, walk: &Walk, after: Option<Place>, limit: usize) -> Result<Part, Error> {
-        let each = (2 * limit / walk.buckets.len().max(1) + 4).min(limit + 1);
+        let few = (2 * limit / walk.buckets.len().max(1) + 4).min(limit + 1);
+        let part = self.part_with(walk, after, limit, few).await?;
+        // Many at one moment are in the order of their ids, and so all in one bucket: more of it is needed.
+        let is_short = part.end.is_some() && part.places.len() < limit / 2 && few <= limit;
+        if is_short { self.part_with(walk, after, limit, limit + 1).await } else { Ok(part) }
+    }
+
+    /// The same, with so many of each list.
+    async fn part_with(
+        &self,
+        walk: &Walk,
+        after: Option<Place>,
+        limit: usize,
+        each: usize,
+    ) -> Result<Part, Error> {
         let parts =
             try_join_all(walk.buckets.clone().map(|bucket| self.part_of(bucket, walk, after, each))).await?;
         let (mut places, mut horizon, mut now) = (Vec::new(), None::<Place>, Time::default());
@@ -76,7 +90,8 @@ impl Shared {
                 if found.len() >= each
                     && let Some(last) = found.last()
                 {
-                    let nearer = |known: Place| if walk.is_downwards { known.max(*last) } else { known.min(*last) };
+                    let nearer =
+                        |known: Place| if walk.is_downwards { known.max(*last) } else { known.min(*last) };
                     horizon = Some(horizon.map_or(*last, nearer));
                 }
                 places.extend(found.into_iter().map(|place| (place, *list)));
@@ -189,7 +204,8 @@ impl Shared {
         let record = self.layout.record(place.operation_id());
         let slot = self.layout.slot(bucket);
         let keys: [&[u8]; 2] = [&record, &list];
-        if let Err(fault) = self.writes.run(slot, &scripts::FORGET, Effect::Writes, &keys, &[&place.0]).await {
+        if let Err(fault) = self.writes.run(slot, &scripts::FORGET, Effect::Writes, &keys, &[&place.0]).await
+        {
             let error = fault.error("taking a removed record out of its list");
             tracing::debug!(%error, "a later list tries again");
         }
@@ -286,7 +302,9 @@ impl Shared {
         let part = self.part(&walk, place(after)?, limit.clamp(1, TOGETHER_MAX)).await?;
         let mut counts: BTreeMap<(String, u8), Tallied> = BTreeMap::new();
         for (head, _) in self.heads(&part.places).await?.into_values() {
-            let Some((head, named)) = head.and_then(|head| Some((head.clone(), head.state_name()?))) else { continue };
+            let Some((head, named)) = head.and_then(|head| Some((head.clone(), head.state_name()?))) else {
+                continue;
+            };
             if state.is_some_and(|wanted| wanted != named) {
                 continue;
             }

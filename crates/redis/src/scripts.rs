@@ -35,6 +35,13 @@ script!(META, "meta.lua");
 script!(PROBE, "probe.lua");
 
 impl Script {
+    /// The line that an error of the server names.
+    pub(crate) fn line_named_in(&self, error: &str) -> Option<&'static str> {
+        let (_, rest) = error.split_once("user_script:")?;
+        let number: usize = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+        self.text.lines().nth(number.checked_sub(1)?).map(str::trim)
+    }
+
     /// The command that runs it, by its hash or with its text.
     pub(crate) fn question(&self, keys: &[&[u8]], arguments: &[&[u8]], by_hash: bool) -> Bytes {
         let count = keys.len().to_string();

@@ -112,7 +112,9 @@ impl Servers {
                 }
                 Ok(Value::Error(text)) => last = Refusal::of(&text, false).fault(),
                 Ok(_) => {}
-                Err(Failure::NotSent(cause) | Failure::Lost(cause)) => last = Fault::new(Kind::Unavailable, cause),
+                Err(Failure::NotSent(cause) | Failure::Lost(cause)) => {
+                    last = Fault::new(Kind::Unavailable, cause)
+                }
             }
         }
         Err(last)
@@ -125,7 +127,8 @@ impl Servers {
             let (Some(last), [name, port, ..]) = (last.number(), owner.array()) else { continue };
             // A server that does not know its own name has the one that it was asked by.
             let name = name.text().filter(|name| !name.is_empty()).unwrap_or(&asked.name).to_owned();
-            let (Ok(last), Some(port)) = (u16::try_from(last), port.number().and_then(|port| u16::try_from(port).ok()))
+            let (Ok(last), Some(port)) =
+                (u16::try_from(last), port.number().and_then(|port| u16::try_from(port).ok()))
             else {
                 continue;
             };

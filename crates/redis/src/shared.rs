@@ -96,9 +96,12 @@ impl Shared {
             }
         };
         if format != FORMAT {
-            return Err(unfit(format!("the store has format `{format}`, and this build knows {FORMAT}: upgrade this node")));
+            return Err(unfit(format!(
+                "the store has format `{format}`, and this build knows {FORMAT}: upgrade this node"
+            )));
         }
-        let buckets: u16 = buckets.parse().map_err(|_| unfit(format!("the store has `{buckets}` buckets")))?;
+        let buckets: u16 =
+            buckets.parse().map_err(|_| unfit(format!("the store has `{buckets}` buckets")))?;
         match self.address.buckets {
             Some(chosen) if chosen != buckets => Err(unfit(format!(
                 "the store has {buckets} buckets, and its URL says buckets={chosen}: records would be looked for where they are \
@@ -112,7 +115,8 @@ impl Shared {
     pub(crate) async fn meta(&self) -> Result<Option<(String, String)>, Error> {
         let (slot, key) = self.layout.of_store("meta");
         let question = crate::resp::command(&[b"HMGET", &key, b"format", b"buckets"]);
-        let answer = self.reading().ask(slot, question, Effect::Reads).await.map_err(|fault| fault.error(OPENING))?;
+        let answer =
+            self.reading().ask(slot, question, Effect::Reads).await.map_err(|fault| fault.error(OPENING))?;
         match answer.array() {
             [Value::Nil, _] => Ok(None),
             [format, buckets] => Ok(Some((text(format), text(buckets)))),
@@ -129,7 +133,13 @@ impl Shared {
         // Nothing of it is left behind, whatever becomes of its answer.
         match self.writes.run(slot, &scripts::PROBE, Effect::Reads, &keys, &[]).await {
             Ok(_) => Ok(()),
-            Err(fault) => Err(fault.error("trying out what the store's user may do on Redis")),
+            Err(fault) => {
+                let error = fault.error("trying out what the store's user may do on Redis");
+                let Some(line) = scripts::PROBE.line_named_in(&error.to_string()) else { return Err(error) };
+                let cause = format!("the user may not run `{line}`; give it the rights that the guide names");
+                Err(Error::new(Kind::Unfit, "trying out what the store's user may do on Redis")
+                    .because(cause))
+            }
         }
     }
 
@@ -152,7 +162,8 @@ impl Shared {
         if let Some(clock) = &self.clock {
             return clock.now();
         }
-        let number = |value: &Value| value.number().and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
+        let number =
+            |value: &Value| value.number().and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
         Time::from_millis(number(seconds) * 1000 + number(micros) / 1000)
     }
 
@@ -167,8 +178,10 @@ impl Shared {
         let (record, proof) = (self.layout.record(id), self.layout.proof(bucket));
         let keys: [&[u8]; 2] = [&record, &proof];
         let _turn = self.turns.acquire().await.map_err(|_| Error::new(Kind::Closed, READING))?;
-        let asked =
-            self.reading().run(self.layout.slot(bucket), &scripts::GET, Effect::Reads, &keys, &[self.proof()]).await;
+        let asked = self
+            .reading()
+            .run(self.layout.slot(bucket), &scripts::GET, Effect::Reads, &keys, &[self.proof()])
+            .await;
         let answer = asked.map_err(|fault| fault.error(READING))?;
         match answer.array() {
             [status, seconds, micros, value] if status.text() == Some("found") => {
@@ -229,7 +242,9 @@ impl Shared {
         let answer = asked.map_err(|fault| fault.error("writing a setting to Redis"))?;
         match answer.array() {
             [status] if status.text() == Some("done") => Ok(Setting::Done),
-            [status, found] if status.text() == Some("refused") => Ok(Setting::Refused(found.bytes().cloned())),
+            [status, found] if status.text() == Some("refused") => {
+                Ok(Setting::Refused(found.bytes().cloned()))
+            }
             _ => Err(odd(&answer)),
         }
     }

@@ -59,8 +59,7 @@ impl Waiters {
         if held.len() >= AWAITED_MAX && !held.contains_key(id.as_bytes()) {
             return None;
         }
-        let mut woken =
-            held.entry(*id.as_bytes()).or_insert_with(|| watch::channel(()).0).subscribe();
+        let mut woken = held.entry(*id.as_bytes()).or_insert_with(|| watch::channel(()).0).subscribe();
         drop(held);
         Some(Box::pin(async move {
             // The sender goes when nobody listens any more: then a look is due as well.

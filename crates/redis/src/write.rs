@@ -53,7 +53,8 @@ impl Planned {
             }
             Change::RemoveMarker => (MARKER, MARKER, layout::marker_guard(id).to_vec()),
         };
-        let is_running = |record: &&&Record| matches!(record.state_name(), StateName::Claimed | StateName::Processing);
+        let is_running =
+            |record: &&&Record| matches!(record.state_name(), StateName::Claimed | StateName::Processing);
         Ok(Self {
             id,
             operation_id,
@@ -74,8 +75,8 @@ fn encoded(id: CommandId, record: &Record) -> Result<Vec<u8>, Error> {
         let cause = "its operation id is not the one that follows from its command id";
         return Err(Error::new(Kind::Unfit, WRITING).because(cause));
     }
-    let value = layout::value(id, record);
-    check_size(WRITING, value.len())?;
+    let (value, entry_bytes) = layout::value(id, record);
+    check_size(WRITING, entry_bytes)?;
     Ok(value)
 }
 

@@ -7,6 +7,8 @@ if is ~= 'none' and is ~= 'hash' then
 end
 if ARGV[1] == '1' then
     redis.call('SET', KEYS[2], '1')
+elseif ARGV[1] == '0' and ARGV[5] == '1' then
+    redis.call('SETRANGE', KEYS[2], 0, '')
 elseif ARGV[1] == '0' then
     redis.call('DEL', KEYS[2])
 end

@@ -12,11 +12,14 @@ for at, wanted in ipairs(types) do
         return {'type', KEYS[at]}
     end
 end
--- Refused by a replica, and by a server that has lost its replicas: what such a one shows proves nothing.
+-- Refused by a replica, and by a server that has lost its replicas: what such a one shows proves nothing. A server without memory has
+-- to refuse the first command of a script, or it refuses none: one that needs memory, but for removals.
 if ARGV[6] == '1' then
     redis.call('SET', KEYS[6], '1')
-else
+elseif ARGV[3] == '' then
     redis.call('DEL', KEYS[6])
+else
+    redis.call('SETRANGE', KEYS[6], 0, '')
 end
 local time = redis.call('TIME')
 local found = redis.call('GET', KEYS[1])

@@ -12,7 +12,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 async fn opened(url: Option<String>, parameters: &str) -> Subject {
-    let url = url.expect("a server: run `cargo xtask test`, or `cargo xtask services up` and set what it prints");
+    let url =
+        url.expect("a server: run `cargo xtask test`, or `cargo xtask services up` and set what it prints");
     let keys = Keys::at(&url);
     let full = keys.url_with(parameters);
     let address = full.split_once(':').expect("a URL").1.to_owned();

@@ -22,8 +22,11 @@ async fn of_many_consumers_one_gets_the_message() {
         }
         let fresh = claims.join_all().await.into_iter().filter(|claim| *claim == MessageClaim::Fresh).count();
         assert_eq!(fresh, 1, "{url}");
-        for other in [MessageId { group: "mail", ..ID }, MessageId { topic: "refunds", ..ID }, MessageId { message: b"7-0-43", ..ID }]
-        {
+        for other in [
+            MessageId { group: "mail", ..ID },
+            MessageId { topic: "refunds", ..ID },
+            MessageId { message: b"7-0-43", ..ID },
+        ] {
             assert_eq!(dedup.claim(&other).await.expect("an answer"), MessageClaim::Fresh, "{other:?}");
         }
     }
@@ -37,7 +40,9 @@ async fn a_message_that_failed_is_fresh_again_and_so_is_one_after_the_window() {
     assert_eq!(dedup.claim(&ID).await.expect("an answer"), MessageClaim::Seen);
     dedup.release(&ID).await.expect("an answer");
     assert_eq!(dedup.claim(&ID).await.expect("an answer"), MessageClaim::Fresh);
-    let RedisReply::Array(found) = keys.client().ask(&["KEYS", &format!("{}:seen:*", keys.prefix)]) else { panic!("keys") };
+    let RedisReply::Array(found) = keys.client().ask(&["KEYS", &format!("{}:seen:*", keys.prefix)]) else {
+        panic!("keys")
+    };
     let key = found[0].clone().text();
     let left = keys.client().ask(&["PTTL", &key]).number();
     assert!((1..=60_000).contains(&left), "{left}");

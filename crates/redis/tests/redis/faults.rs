@@ -16,13 +16,17 @@ const BOUNDED: Duration = Duration::from_mins(1);
 const RECORD: &str = "}r:";
 
 fn address_in(url: &str) -> SocketAddr {
-    url.split("//").nth(1).and_then(|rest| rest.split(['/', '?']).next()?.parse().ok()).expect("an address and a port")
+    url.split("//")
+        .nth(1)
+        .and_then(|rest| rest.split(['/', '?']).next()?.parse().ok())
+        .expect("an address and a port")
 }
 
 async fn proxied(keys: &Keys) -> (Store, FaultProxy) {
     let url = keys.url_with("&notify=off&timeout=1.5");
     let server = address_in(&url);
-    let proxy = FaultProxy::start(server, Protocol::Redis, |_: &Request<'_>| Fault::Pass).await.expect("a port");
+    let proxy =
+        FaultProxy::start(server, Protocol::Redis, |_: &Request<'_>| Fault::Pass).await.expect("a port");
     let url = url.replace(&server.to_string(), &proxy.address().to_string());
     let store = Store::open(&url).await.expect("the store opens");
     // Servers keep scripts; from here on every question is sent once.
@@ -39,8 +43,13 @@ async fn a_lost_acknowledgement_is_ambiguous_and_never_sent_again() {
         let number = u64::from(is_written);
         proxy.set_plan(Script::of(RECORD, [fault]));
         let claim = claimed(number);
-        let written = timeout(BOUNDED, store.write(id(number), Change::Insert(&claim))).await.expect("a bounded wait");
-        assert_eq!(written.map_err(|error| error.kind()).err(), Some(Kind::Ambiguous), "written: {is_written}");
+        let written =
+            timeout(BOUNDED, store.write(id(number), Change::Insert(&claim))).await.expect("a bounded wait");
+        assert_eq!(
+            written.map_err(|error| error.kind()).err(),
+            Some(Kind::Ambiguous),
+            "written: {is_written}"
+        );
         let reading = store.get(id(number)).await.expect("an answer");
         assert_eq!(reading.record().is_some(), is_written, "it was sent once, and not again");
     }
@@ -62,7 +71,8 @@ async fn a_server_that_hangs_costs_a_bounded_wait() {
     let (store, proxy) = proxied(&keys).await;
     assert!(is_done(&store.write(id(1), Change::Insert(&claimed(1))).await.expect("an answer")));
     proxy.set_plan(|_: &Request<'_>| Fault::HalfOpen);
-    let written = timeout(BOUNDED, store.write(id(2), Change::Insert(&claimed(2)))).await.expect("a bounded wait");
+    let written =
+        timeout(BOUNDED, store.write(id(2), Change::Insert(&claimed(2)))).await.expect("a bounded wait");
     assert_eq!(written.map_err(|error| error.kind()).err(), Some(Kind::Ambiguous));
     let read = timeout(BOUNDED, store.get(id(1))).await.expect("a bounded wait");
     assert_eq!(read.map_err(|error| error.kind()).err(), Some(Kind::Unavailable));
@@ -87,8 +97,11 @@ async fn a_replica_behind_an_open_connection_is_not_believed() {
     let master = RedisServer::start(folder.join("master"), &[]);
     let replica = master.replica(folder.join("replica"));
     let address = |server: &RedisServer| server.address().parse().expect("an address");
-    let proxy = FaultProxy::start(address(&master), Protocol::Redis, |_: &Request<'_>| Fault::Pass).await.expect("a port");
-    let store = Store::open(&format!("redis://{}?timeout=2", proxy.address())).await.expect("the store opens");
+    let proxy = FaultProxy::start(address(&master), Protocol::Redis, |_: &Request<'_>| Fault::Pass)
+        .await
+        .expect("a port");
+    let store =
+        Store::open(&format!("redis://{}?timeout=2", proxy.address())).await.expect("the store opens");
     let claim = claimed(1);
     assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.expect("an answer")));
     while replica.ask("DBSIZE") != master.ask("DBSIZE") {
@@ -97,7 +110,11 @@ async fn a_replica_behind_an_open_connection_is_not_believed() {
     proxy.swap(address(&replica), Existing::Follow);
     for _ in 0..4 {
         let read = timeout(BOUNDED, store.get(id(1))).await.expect("a bounded wait");
-        assert_eq!(read.map_err(|error| error.kind()).err(), Some(Kind::ReadOnly), "a replica may lag behind");
+        assert_eq!(
+            read.map_err(|error| error.kind()).err(),
+            Some(Kind::ReadOnly),
+            "a replica may lag behind"
+        );
     }
     let listed = timeout(BOUNDED, store.page(&Filter::default(), None, 5)).await.expect("a bounded wait");
     assert_eq!(listed.map_err(|error| error.kind()).err(), Some(Kind::ReadOnly));
@@ -131,11 +148,17 @@ async fn a_write_that_cannot_be_finished_changes_nothing() {
             keys.client().ask(&["RENAME", &key, &aside]);
         }
         keys.client().ask(&["SET", &key, "somebody else's"]);
-        let refused =
-            store.write(id(1), Change::Replace(Unchanged::of(&claim), &done)).await.expect_err("it cannot be finished");
+        let refused = store
+            .write(id(1), Change::Replace(Unchanged::of(&claim), &done))
+            .await
+            .expect_err("it cannot be finished");
         assert_eq!(refused.kind(), Kind::Unfit, "{refused}");
         assert!(refused.to_string().contains(&key), "{refused}");
-        assert_eq!(store.get(id(1)).await.expect("an answer").record(), Some(&claim), "{key}: it is as it was");
+        assert_eq!(
+            store.get(id(1)).await.expect("an answer").record(),
+            Some(&claim),
+            "{key}: it is as it was"
+        );
         keys.client().ask(&["DEL", &key]);
         if had {
             keys.client().ask(&["RENAME", &aside, &key]);
@@ -181,7 +204,9 @@ async fn a_server_that_forgot_the_scripts_is_sent_them_again() {
     let store = Store::open(&server.url()).await.expect("the store opens");
     for number in 0..3 {
         server.ask("SCRIPT FLUSH");
-        assert!(is_done(&store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")));
+        assert!(is_done(
+            &store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
+        ));
         assert!(store.get(id(number)).await.expect("an answer").record().is_some());
     }
 }

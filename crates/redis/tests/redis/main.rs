@@ -9,7 +9,9 @@ mod opening;
 mod promotion;
 #[path = "../../../sql/tests/records/mod.rs"]
 mod records;
+mod sizes;
 mod storm;
+mod tls;
 mod ttl;
 mod waiters;
 mod world;

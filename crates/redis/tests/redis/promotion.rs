@@ -65,7 +65,10 @@ async fn a_promoted_replica_loses_only_what_it_had_not_received() {
     let hazards = store.hazards().await.expect("looked at");
     let told = hazards.iter().find(|hazard| hazard.code == "redis-asynchronous-replica").expect("a hazard");
     assert_eq!(told.severity, Severity::Danger);
-    assert!(told.what.contains("loses the last acknowledged writes") && told.what.contains("runs again"), "{told:?}");
+    assert!(
+        told.what.contains("loses the last acknowledged writes") && told.what.contains("runs again"),
+        "{told:?}"
+    );
     let mut offsets = Vec::new();
     for number in 0..30 {
         offsets.push(acknowledged(&store, &pair.master, number).await);

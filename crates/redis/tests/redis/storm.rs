@@ -53,7 +53,8 @@ async fn node() {
     let url = std::env::var("SEMEL_STORM_URL").expect("a URL");
     let clock = Arc::new(semel::SystemClock);
     let recorder = Recorder::to_file(history_of(&folder, &node), &node, clock).expect("a history");
-    let journal: Arc<dyn Journal> = Arc::new(FileJournal::open(journal_of(&folder, &node)).expect("a journal"));
+    let journal: Arc<dyn Journal> =
+        Arc::new(FileJournal::open(journal_of(&folder, &node)).expect("a journal"));
     let store = loop {
         match Store::open(&url).await {
             Ok(store) => break Arc::new(store),
@@ -152,7 +153,8 @@ async fn a_key_has_one_effect_whatever_is_killed_or_lost() {
     assert_eq!(found.violations, Vec::<String>::new());
     let effects = found.effects;
     assert!(effects > workload.keys / 2, "{effects} effects of {} keys", workload.keys);
-    let histories = storm.names.iter().filter_map(|name| History::read(history_of(storm.folder.path(), name)).ok());
+    let histories =
+        storm.names.iter().filter_map(|name| History::read(history_of(storm.folder.path(), name)).ok());
     let history = History::merged(histories);
     let calls = history.operations().len();
     linearizability::check(&history, STEPS_MAX).assert_linearizable();

@@ -39,13 +39,18 @@ async fn a_new_attempt_outlives_the_time_to_live_of_the_last_one() {
     let key = keys.only_key("r:*");
     assert_eq!(keys.client().ask(&["PEXPIRE", &key, "300"]).number(), 1);
     let ticket = Ticket { token: Token::from_random(77), begin: Begin::Processing };
-    let Decision::Run(again) = machine::decide(Found::Record(&given_up), &command(1), ticket, stamp(NOW + 2)) else {
+    let Decision::Run(again) = machine::decide(Found::Record(&given_up), &command(1), ticket, stamp(NOW + 2))
+    else {
         panic!("the next attempt")
     };
     put(&store, Some(&given_up), &again.next).await;
     assert_eq!(ttl_of(&keys), -1, "a live record has none");
     tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(store.get(id(1)).await.expect("an answer").record(), Some(&again.next), "the claim is still there");
+    assert_eq!(
+        store.get(id(1)).await.expect("an answer").record(),
+        Some(&again.next),
+        "the claim is still there"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

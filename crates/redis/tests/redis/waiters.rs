@@ -4,7 +4,8 @@ use crate::records::{claimed, finished, id, is_done};
 use crate::world::Keys;
 use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Store as _};
-use semel_test_support::RedisReply;
+use semel_redis::Store;
+use semel_test_support::{RedisServer, ScratchDir};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -20,28 +21,28 @@ async fn a_waiter_is_woken_by_another_nodes_write_and_not_before() {
     let other = claimed(2);
     assert!(is_done(&there.write(id(2), Change::Insert(&other)).await.expect("an answer")));
     let done = finished(&other, "paid");
-    assert!(is_done(&there.write(id(2), Change::Replace(Unchanged::of(&other), &done)).await.expect("an answer")));
+    assert!(is_done(
+        &there.write(id(2), Change::Replace(Unchanged::of(&other), &done)).await.expect("an answer")
+    ));
     assert!(timeout(Duration::from_millis(300), &mut changed).await.is_err(), "woken by another command");
     let done = finished(&claim, "paid");
-    assert!(is_done(&there.write(id(1), Change::Replace(Unchanged::of(&claim), &done)).await.expect("an answer")));
+    assert!(is_done(
+        &there.write(id(1), Change::Replace(Unchanged::of(&claim), &done)).await.expect("an answer")
+    ));
     timeout(SOON, changed).await.expect("woken by the write");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everybody_is_woken_when_messages_may_have_been_missed() {
-    let Some(keys) = Keys::new() else { return };
-    let here = keys.open("").await;
-    let changed = here.changed(id(1)).expect("it listens");
-    let RedisReply::Array(subscribed) = keys.client().ask(&["PUBSUB", "NUMSUB", &format!("{}:changed", keys.prefix)]) else {
-        panic!("an answer")
-    };
-    assert_eq!(subscribed[1], RedisReply::Number(1));
-    let clients = keys.client().ask(&["CLIENT", "LIST", "TYPE", "pubsub"]).text();
-    // Those of other tests lose theirs too, and connect again.
-    for client in clients.lines() {
-        let number = client.split_whitespace().find_map(|word| word.strip_prefix("id=")).expect("a number");
-        keys.client().ask(&["CLIENT", "KILL", "ID", number]);
+    if !RedisServer::is_installed() {
+        return;
     }
+    // A server of its own: those who listen to another would be woken too.
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "missed");
+    let server = RedisServer::start(folder.join("server"), &[]);
+    let here = Store::open(&server.url()).await.expect("the store opens");
+    let changed = here.changed(id(1)).expect("it listens");
+    assert_eq!(server.ask("CLIENT KILL TYPE pubsub").number(), 1, "one connection listens");
     timeout(SOON, changed).await.expect("woken");
     let again = async {
         while here.changed(id(1)).is_none() {

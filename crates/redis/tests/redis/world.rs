@@ -69,7 +69,11 @@ impl Drop for Keys {
             return;
         }
         for mut server in servers_of(&self.url) {
-            for pattern in [format!("{{{}:*", self.prefix), format!("{{{}}}*", self.prefix), format!("{}:*", self.prefix)] {
+            for pattern in [
+                format!("{{{}:*", self.prefix),
+                format!("{{{}}}*", self.prefix),
+                format!("{}:*", self.prefix),
+            ] {
                 let RedisReply::Array(keys) = server.ask(&["KEYS", &pattern]) else { continue };
                 for key in keys {
                     server.ask(&[&b"DEL"[..], &key.bytes()]);

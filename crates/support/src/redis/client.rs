@@ -68,7 +68,8 @@ impl RedisClient {
     /// # Panics
     /// Where nobody answers.
     pub fn connect(url: &str) -> Self {
-        let authority = url.split("//").nth(1).and_then(|rest| rest.split(['/', '?', ',']).next()).expect("a URL");
+        let authority =
+            url.split("//").nth(1).and_then(|rest| rest.split(['/', '?', ',']).next()).expect("a URL");
         let address = authority.rsplit('@').next().expect("a host");
         Self::try_connect(address).expect("the server answers")
     }

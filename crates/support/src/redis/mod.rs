@@ -19,8 +19,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PORTS_MAX: u32 = 5;
 
 /// Given at each start: every write is synced before it is answered, and nothing is evicted.
-const SETTINGS: &[&str] =
-    &["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction", "--daemonize", "no"];
+const SETTINGS: &[&str] = &[
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--save",
+    "",
+    "--maxmemory-policy",
+    "noeviction",
+    "--daemonize",
+    "no",
+];
 
 /// A whole Redis on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the directory. Calls
 /// block, and panic where the server does not do what they say.
@@ -37,7 +47,8 @@ impl RedisServer {
     /// this panics instead.
     pub fn is_installed() -> bool {
         let mut version = Command::new("redis-server");
-        let is_found = version.arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+        let is_found =
+            version.arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
         if !is_found {
             services::leave_out("Redis is not installed; `cargo xtask services up` installs it");
         }
@@ -129,8 +140,10 @@ impl RedisServer {
             if process.try_wait().expect("looked at").is_some() {
                 return false;
             }
-            let pong = RedisClient::try_connect(&self.address()).and_then(|mut client| client.try_ask(&["PING"]));
-            if matches!(pong, Some(RedisReply::Bytes(_) | RedisReply::Error(_))) && !is_loading(pong.as_ref()) {
+            let pong =
+                RedisClient::try_connect(&self.address()).and_then(|mut client| client.try_ask(&["PING"]));
+            if matches!(pong, Some(RedisReply::Bytes(_) | RedisReply::Error(_))) && !is_loading(pong.as_ref())
+            {
                 self.process = Some(process);
                 return true;
             }

@@ -95,9 +95,13 @@ fn is_ready(url: &str) -> bool {
 
 fn spare_ports(count: usize) -> Result<Vec<u16>, String> {
     let none = |error: std::io::Error| format!("no spare port on 127.0.0.1: {error}");
-    let sockets: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
-    let ports: Result<Vec<_>, _> =
-        sockets.map_err(none)?.iter().map(|socket| socket.local_addr().map(|address| address.port())).collect();
+    let sockets: Result<Vec<_>, _> =
+        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
+    let ports: Result<Vec<_>, _> = sockets
+        .map_err(none)?
+        .iter()
+        .map(|socket| socket.local_addr().map(|address| address.port()))
+        .collect();
     ports.map_err(none)
 }
 

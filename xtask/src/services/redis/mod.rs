@@ -104,9 +104,23 @@ fn start(home: &Home, mut server: Command, data: &Path, port: u16, more: &[&str]
     fs::create_dir_all(data).map_err(|error| describe(data, &error))?;
     home.take_over()?;
     server.current_dir(data).args(["--port", &port.to_string()]);
-    server.arg("--dir").arg(data).arg("--pidfile").arg(data.join(PID_FILE)).arg("--logfile").arg(home.path("log"));
+    server
+        .arg("--dir")
+        .arg(data)
+        .arg("--pidfile")
+        .arg(data.join(PID_FILE))
+        .arg("--logfile")
+        .arg(home.path("log"));
     server.args(SETTINGS).args(more);
-    cargo::capture(server).map(drop).map_err(|error| format!("{error}\n{}", home.log_tail()))
+    cargo::capture(server).map_err(|error| format!("{error}\n{}", home.log_tail()))?;
+    // The process that was started has another one go on in its place, which says a moment later which it is.
+    for _ in 0..LOOKS_MAX {
+        if process::find(&data.join(PID_FILE), data)?.is_some() {
+            return Ok(());
+        }
+        thread::sleep(PAUSE);
+    }
+    Err(format!("the server ended right after its start\n{}", home.log_tail()))
 }
 
 fn stop(home: &Home, data: &Path) -> Result<(), String> {
