@@ -20,7 +20,7 @@ pub mod wait;
 pub use postgres::PostgresServer;
 #[cfg(feature = "postgres")]
 pub use postgres::schema;
-pub use redis::{RedisClient, RedisReply, RedisServer};
+pub use redis::{RedisClient, RedisCluster, RedisReply, RedisServer};
 #[cfg(feature = "http")]
 pub use reply::Reply;
 pub use scratch::ScratchDir;

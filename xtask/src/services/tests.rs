@@ -312,6 +312,7 @@ fn redis_keeps_what_it_answered_over_a_kill_and_a_cluster_is_whole() {
     assert_eq!(sandbox.up_of(cluster), (url.clone(), pid, false));
     assert_eq!(sandbox.services.down(cluster), Ok(Some(pid)));
     assert!(cluster.version(&url).is_err(), "it still answers");
+    assert!(sandbox.up_of(cluster).2, "it is made anew");
 }
 
 /// Looks for ten seconds.

@@ -1,6 +1,7 @@
 //! What the store on Redis promises beyond what every store does. Needs servers: `SEMEL_TEST_REDIS_URL`,
 //! `SEMEL_TEST_REDIS_CLUSTER_URL` and `SEMEL_TEST_VALKEY_URL`, which `cargo xtask test` sets.
 
+mod cluster;
 mod contract;
 mod dedup;
 mod faults;

@@ -4,8 +4,10 @@
 //! are in [`services`](crate::services).
 
 mod client;
+mod cluster;
 
 pub use client::{RedisClient, RedisReply};
+pub use cluster::RedisCluster;
 
 use crate::services;
 use std::net::{Ipv4Addr, TcpListener};

@@ -45,8 +45,8 @@ impl Server for Cluster {
     /// Makes the cluster anew: nobody keeps anything in it beyond a test.
     fn start(&self, home: &Home, port: u16, _: Option<&str>) -> Result<(), String> {
         self.stop(home)?;
-        if home.data().exists() {
-            fs::remove_dir_all(home.data()).map_err(|error| describe(&home.data(), &error))?;
+        for data in (0..SERVERS).map(|number| data(home, number)).filter(|data| data.exists()) {
+            fs::remove_dir_all(&data).map_err(|error| describe(&data, &error))?;
         }
         let server = program("redis-server").ok_or("Redis is not installed: redis-server not found")?;
         let mut ports = vec![port];
