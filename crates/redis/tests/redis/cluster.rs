@@ -17,16 +17,18 @@ const BOUNDED: Duration = Duration::from_mins(1);
 async fn run(store: &Store, number: u64) {
     let claim = claimed(number);
     let done = finished(&claim, "paid");
-    for (change, wanted) in [
-        (Change::Insert(&claim), &claim),
-        (Change::Replace(Unchanged::of(&claim), &done), &done),
-    ] {
+    for (change, wanted) in
+        [(Change::Insert(&claim), &claim), (Change::Replace(Unchanged::of(&claim), &done), &done)]
+    {
         loop {
             match store.write(id(number), change).await {
                 Ok(Written::Done { .. }) => break,
                 Ok(Written::Refused(found)) => panic!("{number}: nobody else writes it: {found:?}"),
                 Err(error) => {
-                    assert!(matches!(error.kind(), Kind::Unavailable | Kind::Ambiguous | Kind::ReadOnly), "{error}");
+                    assert!(
+                        matches!(error.kind(), Kind::Unavailable | Kind::Ambiguous | Kind::ReadOnly),
+                        "{error}"
+                    );
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     if error.is_ambiguous() && read(store, number).await.as_ref() == Some(wanted) {
                         break;
@@ -53,8 +55,12 @@ async fn a_cluster_goes_on_when_a_replica_takes_over_and_says_what_that_may_cost
     }
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "cluster");
     let mut cluster = RedisCluster::start(folder.path());
-    let store = Store::open(&format!("{}?timeout=2&connect_timeout=1", cluster.url())).await.expect("it opens");
-    assert!(store.capabilities().clocks_can_differ(), "each server has its own clock: the skew has to be configured");
+    let store =
+        Store::open(&format!("{}?timeout=2&connect_timeout=1", cluster.url())).await.expect("it opens");
+    assert!(
+        store.capabilities().clocks_can_differ(),
+        "each server has its own clock: the skew has to be configured"
+    );
     let hazards = store.hazards().await.expect("looked at");
     let codes: Vec<_> = hazards.iter().map(|hazard| (hazard.severity, hazard.code)).collect();
     assert!(codes.contains(&(Severity::Danger, "redis-asynchronous-replica")), "{codes:?}");
@@ -84,7 +90,9 @@ async fn slots_that_move_delay_writes_and_lose_none() {
     let cluster = Arc::new(RedisCluster::start(folder.path()));
     let store = Arc::new(Store::open(&cluster.url()).await.expect("it opens"));
     for number in 0..200 {
-        assert!(is_done(&store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")));
+        assert!(is_done(
+            &store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
+        ));
     }
     let moving = tokio::task::spawn_blocking({
         let cluster = Arc::clone(&cluster);

@@ -1,11 +1,12 @@
 //! A replica takes over.
 
 use crate::records::{claimed, finished, id, is_done};
+use crate::world::Keys;
 use semel_core::machine::Unchanged;
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Kind, Severity, Store as _};
 use semel_redis::Store;
-use semel_test_support::{RedisServer, ScratchDir};
+use semel_test_support::{RedisReply, RedisServer, ScratchDir, services};
 use std::time::Duration;
 
 /// Claims and finishes, and yields how far the master had come when that was acknowledged.
@@ -124,4 +125,23 @@ async fn a_write_that_waits_for_the_replica_is_not_lost_with_the_master() {
         assert_eq!(state_of(&looking, number).await, Some(StateName::Succeeded), "{number}");
     }
     assert_eq!(state_of(&looking, 30).await, None, "and nobody was told otherwise");
+}
+
+/// `WAITAOF` came with Redis 7.2; Valkey has it. A server without it is refused rather than believed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_waits_for_the_disk_where_the_server_can_say_so() {
+    for url in [services::redis_url(), services::valkey_url()].into_iter().flatten() {
+        let keys = Keys::at(&url);
+        let knows = !matches!(keys.client().ask(&["WAITAOF", "0", "0", "1"]), RedisReply::Error(_));
+        let opened = Store::open(&keys.url_with("&waitaof=on")).await;
+        if !knows {
+            let refused = opened.expect_err("it cannot confirm anything");
+            assert!(refused.to_string().contains("WAITAOF"), "{refused}");
+            continue;
+        }
+        let store = opened.expect("it can");
+        let claim = claimed(1);
+        assert!(is_done(&store.write(id(1), Change::Insert(&claim)).await.expect("an answer")));
+        assert_eq!(store.get(id(1)).await.expect("an answer").record(), Some(&claim));
+    }
 }

@@ -58,8 +58,8 @@ impl RedisCluster {
     pub fn move_slots(&self, count: u32) {
         let from = &self.servers[self.master()];
         let id = |server: &RedisServer| server.ask("CLUSTER MYID").text();
-        let others = self.servers.iter().filter(|server| server.info("role") == "master");
-        let to = others.last().expect("another one");
+        let mut others = self.servers.iter().filter(|server| server.info("role") == "master");
+        let to = others.next_back().expect("another one");
         assert_ne!(id(from), id(to));
         run(&[
             "reshard".to_owned(),
