@@ -74,6 +74,7 @@ impl Confirmation {
 
 /// A URL, taken apart. Nothing in it is secret: a password is only named, and read when a connection is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a parameter of its own, on or off")]
 pub(crate) struct Address {
     pub(crate) hosts: Vec<Host>,
     pub(crate) user: Option<String>,

@@ -113,7 +113,7 @@ impl Servers {
                 Ok(Value::Error(text)) => last = Refusal::of(&text, false).fault(),
                 Ok(_) => {}
                 Err(Failure::NotSent(cause) | Failure::Lost(cause)) => {
-                    last = Fault::new(Kind::Unavailable, cause)
+                    last = Fault::new(Kind::Unavailable, cause);
                 }
             }
         }

@@ -54,7 +54,7 @@ impl Planned {
             Change::RemoveMarker => (MARKER, MARKER, layout::marker_guard(id).to_vec()),
         };
         let is_running =
-            |record: &&&Record| matches!(record.state_name(), StateName::Claimed | StateName::Processing);
+            |record: &Record| matches!(record.state_name(), StateName::Claimed | StateName::Processing);
         Ok(Self {
             id,
             operation_id,
@@ -63,7 +63,7 @@ impl Planned {
             leaves,
             joins,
             gone_at: change.record().and_then(|record| record.gone_at()),
-            is_awaited: change.record().filter(is_running).is_none(),
+            is_awaited: change.record().is_none_or(|record| !is_running(record)),
         })
     }
 }

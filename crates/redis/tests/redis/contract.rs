@@ -7,10 +7,6 @@ use semel_redis::Backend;
 use semel_test_support::{RedisReply, services};
 use semel_testkit::Subject;
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 async fn opened(url: Option<String>, parameters: &str) -> Subject {
     let url =
         url.expect("a server: run `cargo xtask test`, or `cargo xtask services up` and set what it prints");
@@ -22,10 +18,10 @@ async fn opened(url: Option<String>, parameters: &str) -> Subject {
     let subject = Subject::opened_by(&Backend, &address).await;
     subject
         .damaged_by(move |id, bytes| {
-            let pattern = format!("{{{prefix}:*}}r:{}", hex(OperationId::of(&id).as_bytes()));
+            let pattern = format!("{{{prefix}:*}}r:{}", OperationId::of(&id).to_string().replace('-', ""));
             for mut server in servers_of(&url) {
                 let RedisReply::Array(found) = server.ask(&["KEYS", &pattern]) else { panic!("no keys") };
-                for key in found {
+                if let Some(key) = found.into_iter().next() {
                     let key = key.bytes();
                     let mut value = server.ask(&[&b"GET"[..], &key]).bytes();
                     let name = u32::from_be_bytes(value[122..126].try_into().expect("four bytes"));
