@@ -10,7 +10,10 @@ use crate::services::TestServers;
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     match arguments.split_first() {
         Some((name, options)) if name == "store" => return example(name, options, &TestServers::default()),
-        Some((name, options)) if name == "stores" || name == "transactions" => {
+        Some((name, options)) if name == "stores" => {
+            return with_servers(&["postgres", "redis"], name, options);
+        }
+        Some((name, options)) if name == "transactions" => {
             return with_servers(&["postgres"], name, options);
         }
         Some((name, options)) if name == "http" => {

@@ -1,6 +1,6 @@
 //! What each store costs, beside what people write by hand on the same server.
 //!
-//! `cargo xtask bench stores [--records N,…] [--clients N,…] [--seconds N] [--rounds N] [--only sqlite|postgres] [--parameters P]`
+//! `cargo xtask bench stores [--records N,…] [--clients N,…] [--seconds N] [--rounds N] [--only sqlite|postgres|redis] [--parameters P]`
 //!
 //! Store and floor run in turns on the same server with the same durability: two commits for each command, its claim and its
 //! outcome. The ratios are what counts. CPU of the client is that of this process, or of `pgbench`; CPU of the server is that
@@ -8,6 +8,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
+mod bare_redis;
 mod by_hand;
 mod client;
 mod database;
@@ -39,6 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if options.measures("postgres") {
         postgres(&runtime, &options)?;
+    }
+    if options.measures("redis") {
+        redis(&runtime, &options)?;
     }
     Ok(())
 }
@@ -97,6 +101,28 @@ fn postgres(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> 
         runtime.block_on(store.close());
     }
     database.drop(runtime)
+}
+
+/// The Redis store beside `SET … NX` and `SET` over one connection.
+fn redis(runtime: &Runtime, options: &Options) -> Result<(), Box<dyn Error>> {
+    let place = bare_redis::Place::find()?;
+    let server = server::Server::of_process(place.info("process_id")?.parse()?)?;
+    println!("\n# Redis {}", place.info("redis_version")?);
+    let parameters = options.parameters.as_deref().map(|given| format!("&{given}")).unwrap_or_default();
+    let address = format!("//{}?prefix={}{parameters}", place.address, place.prefix);
+    let store = open(runtime, &semel_redis::Backend, &address)?;
+    let next = Arc::new(AtomicU64::new(0));
+    for &clients in &options.clients {
+        let floor = bare_redis::BareRedis::connect(runtime, &place, lifecycle::BODY_BYTES)?;
+        let subjects = [
+            Subject::BareRedis(floor),
+            Subject::store(store.clone()),
+            Subject::engine(runtime, store.clone())?,
+        ];
+        compare(runtime, options, clients, &next, &subjects, Some(&server))?;
+    }
+    runtime.block_on(store.close());
+    place.clean()
 }
 
 fn open(runtime: &Runtime, backend: &dyn Backend, address: &str) -> Result<Arc<dyn Store>, Box<dyn Error>> {

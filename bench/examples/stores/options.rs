@@ -5,7 +5,7 @@ pub(crate) const HELP: &str = "cargo xtask bench stores [options]
   --clients N,…   how many ask at once                        1,16,64
   --seconds N     how long one turn takes                     3
   --rounds N      how many turns each subject has             5
-  --only NAME     only this store: sqlite, postgres
+  --only NAME     only this store: sqlite, postgres, redis
   --parameters P  what the store's URL ends with, such as connections=16
 Growth: --only postgres --records 0,3000000 --clients 64";
 
@@ -38,7 +38,9 @@ impl Options {
                 "--parameters" => options.parameters = Some(value()?),
                 "--rounds" => options.rounds = number(&value()?)?.max(1),
                 "--only" => match value()? {
-                    store if ["sqlite", "postgres"].contains(&store.as_str()) => options.only = Some(store),
+                    store if ["sqlite", "postgres", "redis"].contains(&store.as_str()) => {
+                        options.only = Some(store)
+                    }
                     other => return Err(format!("there is no store {other} to measure\n\n{HELP}")),
                 },
                 // pgbench counts in whole seconds.

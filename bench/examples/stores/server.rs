@@ -1,4 +1,4 @@
-//! CPU of a PostgreSQL server on this machine: the postmaster and all its processes, those that have ended included.
+//! CPU of a server on this machine: its first process and all that it has started, those that have ended included.
 
 use crate::client::of_process;
 use crate::database::Database;
@@ -23,6 +23,13 @@ impl Server {
         let postmaster =
             parent.ok_or("the server's processes are not on this machine: its CPU cannot be measured")?;
         Ok(Self { postmaster })
+    }
+
+    /// A server that names its process.
+    pub(crate) fn of_process(pid: u32) -> Result<Self, Box<dyn Error>> {
+        let server = Self { postmaster: pid };
+        server.cpu_micros().map_err(|_| "the server is not on this machine: its CPU cannot be measured")?;
+        Ok(server)
     }
 
     pub(crate) fn cpu_micros(&self) -> Result<f64, Box<dyn Error>> {

@@ -1,5 +1,6 @@
 //! What is measured: the same command, claimed and finished by whatever there is to do it.
 
+use crate::bare_redis::BareRedis;
 use crate::by_hand::Pgbench;
 use crate::client;
 use crate::report::Run;
@@ -25,6 +26,8 @@ use tokio::runtime::Runtime;
 pub(crate) enum Subject {
     /// The floor of a server: two statements, as people write them.
     ByHand(Pgbench),
+    /// The floor of Redis: two commands, as people write them.
+    BareRedis(Arc<BareRedis>),
     /// The floor of an embedded store: the same bytes, appended.
     Log(Arc<BareLog>),
     Store(Arc<dyn Store>),
@@ -51,6 +54,7 @@ impl Subject {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::ByHand(_) => "pgbench, by hand",
+            Self::BareRedis(_) => "SET NX + SET",
             Self::Log(_) => "bare log",
             Self::Store(_) => "store",
             Self::Engine(..) => "engine",
@@ -94,6 +98,7 @@ impl Subject {
     async fn command(&self, number: u64) {
         match self {
             Self::ByHand(_) => unreachable!("pgbench has clients of its own"),
+            Self::BareRedis(redis) => redis.command(number).await,
             Self::Log(log) => {
                 let claim = claim(number);
                 log.append(codec::encode_record(&claim.next)).await;

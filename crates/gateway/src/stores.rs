@@ -12,14 +12,22 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// Every store. A new one is a line here.
-static BACKENDS: [&dyn Backend; 3] = [&sqlite::Backend, &postgres::Backend, &memory::Backend];
+static BACKENDS: &[&dyn Backend] = &[
+    &sqlite::Backend,
+    &postgres::Backend,
+    #[cfg(feature = "redis")]
+    &semel_redis::Backend,
+    #[cfg(feature = "redis")]
+    &semel_redis::TlsBackend,
+    &memory::Backend,
+];
 
 /// The store that is there without a server.
 static EMBEDDED: &dyn Backend = &sqlite::Backend;
 
-/// How the URLs of all stores are written: `sqlite:PATH, postgres://USER@HOST/DATABASE or memory:`.
+/// How the URLs of all stores are written: `sqlite:PATH, postgres://USER@HOST/DATABASE, … or memory:`.
 pub fn url_forms() -> String {
-    let forms = BACKENDS.map(Backend::url_form);
+    let forms: Vec<_> = BACKENDS.iter().map(|backend| backend.url_form()).collect();
     match forms.split_last() {
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
         None => String::new(),
@@ -114,7 +122,7 @@ impl FromStr for Url {
         };
         let has_scheme =
             |backend: &&dyn Backend| backend.scheme() == scheme || backend.scheme_aliases().contains(&scheme);
-        let Some(backend) = BACKENDS.into_iter().find(has_scheme) else {
+        let Some(backend) = BACKENDS.iter().copied().find(has_scheme) else {
             // The rest may hold a password: it is not repeated.
             let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
             let shown = if is_scheme { format!("{scheme}: URLs") } else { "such URLs".to_owned() };
@@ -150,6 +158,11 @@ mod tests {
             assert_eq!(text.parse::<Url>().expect("a store").to_string(), text);
         }
         assert_eq!("postgresql://semel@db/payments".parse::<Url>(), "postgres://semel@db/payments".parse());
+        // What asks for encryption is never taken for what does not.
+        #[cfg(feature = "redis")]
+        for (text, shown) in [("valkey://cache", "redis://cache"), ("valkeys://cache", "rediss://cache")] {
+            assert_eq!(text.parse::<Url>().expect("a store").to_string(), shown);
+        }
     }
 
     #[test]

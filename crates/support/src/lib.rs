@@ -7,6 +7,7 @@
 #[cfg(feature = "http")]
 pub mod client;
 mod postgres;
+mod redis;
 #[cfg(feature = "http")]
 pub mod reply;
 mod scratch;
@@ -19,6 +20,7 @@ pub mod wait;
 pub use postgres::PostgresServer;
 #[cfg(feature = "postgres")]
 pub use postgres::schema;
+pub use redis::{RedisClient, RedisCluster, RedisReply, RedisServer};
 #[cfg(feature = "http")]
 pub use reply::Reply;
 pub use scratch::ScratchDir;

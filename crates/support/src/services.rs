@@ -20,6 +20,21 @@ pub fn pgbouncer_url() -> Option<String> {
     url("SEMEL_TEST_PGBOUNCER_URL")
 }
 
+/// A Redis server that syncs every write.
+pub fn redis_url() -> Option<String> {
+    url("SEMEL_TEST_REDIS_URL")
+}
+
+/// A Redis cluster of six: three that take writes, each with a replica.
+pub fn redis_cluster_url() -> Option<String> {
+    url("SEMEL_TEST_REDIS_CLUSTER_URL")
+}
+
+/// A Valkey server that syncs every write.
+pub fn valkey_url() -> Option<String> {
+    url("SEMEL_TEST_VALKEY_URL")
+}
+
 /// The URL that an environment variable names. Without one the test is to be left out, and standard error says so; under
 /// `cargo xtask test` this panics instead.
 fn url(variable: &str) -> Option<String> {

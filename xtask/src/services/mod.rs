@@ -11,6 +11,7 @@ mod instance;
 mod pgbouncer;
 mod postgres;
 mod process;
+mod redis;
 mod server;
 mod state;
 #[cfg(test)]
@@ -27,7 +28,14 @@ pub(crate) use server::Server;
 use state::{State, explain_external, hide_password};
 
 /// Every server that tests may need. One that needs another comes after it.
-pub(crate) const SERVERS: &[&dyn Server] = &[&postgres::Postgres, &postgres::Standby, &pgbouncer::PgBouncer];
+pub(crate) const SERVERS: &[&dyn Server] = &[
+    &postgres::Postgres,
+    &postgres::Standby,
+    &pgbouncer::PgBouncer,
+    &redis::Redis,
+    &redis::Cluster,
+    &redis::Valkey,
+];
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (action, servers) = arguments::parse(arguments)?;

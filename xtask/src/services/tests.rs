@@ -287,6 +287,34 @@ fn pgbouncer_shares_few_connections_and_follows_the_server_behind_it() {
     assert!(PGBOUNCER.version(&url).is_err(), "it still answers");
 }
 
+#[test]
+fn redis_keeps_what_it_answered_over_a_kill_and_a_cluster_is_whole() {
+    let Some(sandbox) = Sandbox::new("redis") else { return };
+    let server: &dyn Server = &redis::Redis;
+    let (url, pid, is_new) = sandbox.up_of(server);
+    assert!(is_new);
+    let mut set = cargo::program("redis-cli");
+    set.args(["-u", &url, "SET", "kept", "7"]);
+    assert_eq!(cargo::capture(set).unwrap().trim(), "OK");
+    let mut kill = sandbox.home_of(server).command(&PathBuf::from("/bin/sh"));
+    kill.args(["-c", &format!("kill -9 {pid}")]);
+    cargo::capture(kill).unwrap();
+    let (again, _, is_new) = sandbox.up_of(server);
+    assert_eq!((&again, is_new), (&url, true));
+    let mut get = cargo::program("redis-cli");
+    get.args(["-u", &url, "GET", "kept"]);
+    assert_eq!(cargo::capture(get).unwrap().trim(), "7");
+
+    let cluster: &dyn Server = &redis::Cluster;
+    let (url, pid, is_new) = sandbox.up_of(cluster);
+    assert!(is_new);
+    assert_eq!(cluster.verify(&url, None), Ok(()));
+    assert_eq!(sandbox.up_of(cluster), (url.clone(), pid, false));
+    assert_eq!(sandbox.services.down(cluster), Ok(Some(pid)));
+    assert!(cluster.version(&url).is_err(), "it still answers");
+    assert!(sandbox.up_of(cluster).2, "it is made anew");
+}
+
 /// Looks for ten seconds.
 fn comes_true(mut look: impl FnMut() -> bool) -> bool {
     for _ in 0..100 {

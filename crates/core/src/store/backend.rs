@@ -15,6 +15,8 @@ pub struct OpenOptions {
     pub connections: Option<usize>,
     /// How large a log on disk may grow before it is started anew.
     pub log_bytes_max: Option<u64>,
+    /// Records are archived before they are removed: a server's own time to live has to stay off.
+    pub is_archived: bool,
     /// What a store without a clock of its own goes by instead of the machine's clock. For tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -24,6 +26,7 @@ impl fmt::Debug for OpenOptions {
         f.debug_struct("OpenOptions")
             .field("connections", &self.connections)
             .field("log_bytes_max", &self.log_bytes_max)
+            .field("is_archived", &self.is_archived)
             .finish_non_exhaustive()
     }
 }

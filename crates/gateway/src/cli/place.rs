@@ -36,7 +36,7 @@ pub(super) struct Gateway {
 pub(super) struct Place {
     #[command(flatten)]
     gateway: Gateway,
-    /// Open the store itself instead, such as `sqlite:PATH` or `postgres://USER@HOST/DATABASE`, also while gateways run on it: this process is
+    /// Open the store itself instead, such as `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `redis://HOST`, also while gateways run on it: this process is
     /// then one more node, which sweeps nothing
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["admin", "token_file", "ca"], help_heading = "Where")]
     store: Option<stores::Url>,

@@ -78,7 +78,7 @@ pub(super) struct Args {
     /// What stands before the paths that are published, such as /payments. Nothing otherwise.
     #[arg(long, value_name = "PATH", env = "SEMEL_PREFIX", value_parser = published_at)]
     prefix: Option<String>,
-    /// Where records are kept: sqlite:PATH, a postgres: URL, or memory: to forget them at the end.
+    /// Where records are kept: sqlite:PATH, a postgres:, redis: or rediss: URL, or memory: to forget them at the end.
     #[arg(long, value_name = "URL", env = "SEMEL_STORE", default_value_t = Url::default())]
     store: Url,
 

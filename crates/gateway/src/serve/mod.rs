@@ -31,7 +31,7 @@ use crate::shadow::Tally;
 use desk::{Desk, Seat};
 use entrance::Entrance;
 use ledgers::Ledgers;
-use semel::core::store::{Clock as _, Store};
+use semel::core::store::{Clock as _, OpenOptions, Store};
 use semel::secrets::Bounded;
 use semel::{Clock as _, Engine, Observer, SystemClock};
 use semel_http::Layer;
@@ -78,7 +78,8 @@ impl Gateway {
         let ledgers = Ledgers::new(&plan)?;
         let sides = Sides::of(&plan, &ledgers, None).await?;
         let live = sides.live.clone();
-        let store = plan.store.open().await?;
+        let options = OpenOptions { is_archived: plan.keeping.archive.is_some(), ..OpenOptions::default() };
+        let store = plan.store.open_with(&options).await?;
         let next = &plan.keeping.hashing.next;
         if *next == Next::Withdrawn {
             let timeout = plan.keeping.settings.store_timeout;

@@ -1,6 +1,6 @@
 //! Where a request ends, and where its response does.
 //!
-//! What lives here: as much of PostgreSQL's framing as that takes. What must never: what a message means beyond it.
+//! What lives here: as much of PostgreSQL's and Redis's framing as that takes. What must never: what a message means beyond it.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -12,6 +12,10 @@ pub enum Protocol {
     /// PostgreSQL without TLS. A request is what a client sends before the server is ready for a query again; its response has
     /// come when the server is. Under TLS the proxy goes by turns.
     Postgres,
+    /// Redis without TLS. A request is what a client sends before the server has answered every command that came before; its
+    /// response has come when the server has answered all of it. `SUBSCRIBE` counts as one command; messages that come later answer
+    /// nothing.
+    Redis,
 }
 
 /// What is known of the talk on one connection.
@@ -19,6 +23,7 @@ pub enum Protocol {
 pub(super) enum Talk {
     Turns { is_idle: bool },
     Postgres(Frames),
+    Redis(Commands),
 }
 
 impl Talk {
@@ -26,6 +31,7 @@ impl Talk {
         match protocol {
             Protocol::Opaque => Self::Turns { is_idle: true },
             Protocol::Postgres => Self::Postgres(Frames::default()),
+            Protocol::Redis => Self::Redis(Commands::default()),
         }
     }
 
@@ -34,6 +40,7 @@ impl Talk {
         match self {
             Self::Turns { is_idle } => *is_idle,
             Self::Postgres(frames) => frames.is_idle(),
+            Self::Redis(commands) => commands.is_idle(),
         }
     }
 
@@ -41,6 +48,7 @@ impl Talk {
         match self {
             Self::Turns { is_idle } => *is_idle = false,
             Self::Postgres(frames) => frames.client_sent(bytes),
+            Self::Redis(commands) => commands.client_sent(bytes),
         }
     }
 
@@ -53,13 +61,14 @@ impl Talk {
                     *self = Self::Turns { is_idle: true };
                 }
             }
+            Self::Redis(commands) => commands.server_sent(bytes),
         }
     }
 
     /// What the client introduced itself to the server with, where that has to be said to another server as well.
     pub(super) fn introduction(&self) -> Option<Bytes> {
         match self {
-            Self::Turns { .. } => None,
+            Self::Turns { .. } | Self::Redis(_) => None,
             Self::Postgres(frames) => frames.startup.clone(),
         }
     }
@@ -127,6 +136,52 @@ fn frame(buffer: &mut BytesMut, tag: usize) -> Option<Bytes> {
     (buffer.len() >= length).then(|| buffer.split_to(length).freeze())
 }
 
+/// Commands and replies of one Redis connection, counted.
+#[derive(Debug, Default)]
+pub(super) struct Commands {
+    from_client: BytesMut,
+    from_server: BytesMut,
+    /// How many replies the server still has to send.
+    owed: u64,
+}
+
+impl Commands {
+    fn is_idle(&self) -> bool {
+        self.owed == 0 && self.from_client.is_empty() && self.from_server.is_empty()
+    }
+
+    fn client_sent(&mut self, bytes: &[u8]) {
+        self.from_client.extend_from_slice(bytes);
+        while let Some(end) = whole(&self.from_client, 0) {
+            self.from_client.advance(end);
+            self.owed += 1;
+        }
+    }
+
+    fn server_sent(&mut self, bytes: &[u8]) {
+        self.from_server.extend_from_slice(bytes);
+        while let Some(end) = whole(&self.from_server, 0) {
+            self.from_server.advance(end);
+            self.owed = self.owed.saturating_sub(1);
+        }
+    }
+}
+
+/// Where the command or reply that begins at `at` ends, if all of it is there.
+fn whole(buffer: &[u8], at: usize) -> Option<usize> {
+    let line = buffer.get(at..)?.windows(2).position(|pair| pair == b"\r\n")? + at;
+    let number = || std::str::from_utf8(&buffer[at + 1..line]).ok()?.parse::<i64>().ok();
+    let next = line + 2;
+    match buffer[at] {
+        b'$' => {
+            let end = usize::try_from(number()?).map_or(next, |length| next + length + 2);
+            (buffer.len() >= end).then_some(end)
+        }
+        b'*' => (0..number()?).try_fold(next, |end, _| whole(buffer, end)),
+        _ => Some(next),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +216,19 @@ mod tests {
         talk.server_sent(&[message(b"D", b"ZZZZ"), ready.clone()].concat());
         assert!(!talk.is_idle());
         talk.server_sent(&ready);
+        assert!(talk.is_idle());
+    }
+
+    #[test]
+    fn a_redis_connection_is_idle_when_every_command_was_answered() {
+        let mut talk = Talk::new(Protocol::Redis);
+        for byte in b"*2\r\n$3\r\nGET\r\n$4\r\n\r\n*1\r\n*1\r\n$4\r\nPING\r\n" {
+            talk.client_sent(&[*byte]);
+            assert!(!talk.is_idle());
+        }
+        talk.server_sent(b"*2\r\n$-1\r\n:7\r\n+PO");
+        assert!(!talk.is_idle(), "one of two was answered");
+        talk.server_sent(b"NG\r\n");
         assert!(talk.is_idle());
     }
 

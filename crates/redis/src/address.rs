@@ -1,0 +1,337 @@
+//! What a `redis:` URL says.
+
+use semel_core::store::{Error, Kind};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const PORT: u16 = 6379;
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How many buckets a new store gets.
+pub(crate) const BUCKETS: u16 = 64;
+const BUCKETS_MAX: u16 = 4096;
+const KNOWN: &str =
+    "buckets, connect_timeout, notify, password, prefix, sslrootcert, timeout, ttl, wait, waitaof";
+
+/// A server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            write!(f, "{}:{}", self.name, self.port)
+        }
+    }
+}
+
+impl Host {
+    /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (name, rest) = rest.split_once(']')?;
+                (name, rest.strip_prefix(':').or(rest.is_empty().then_some(""))?)
+            }
+            None => text.rsplit_once(':').unwrap_or((text, "")),
+        };
+        let port = if port.is_empty() { PORT } else { port.parse().ok()? };
+        (!name.is_empty()).then(|| Self { name: name.to_owned(), port })
+    }
+
+    fn is_local(&self) -> bool {
+        self.name == "localhost" || self.name.starts_with("127.") || self.name == "::1"
+    }
+}
+
+/// Where a password is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Password {
+    Variable(String),
+    File(PathBuf),
+}
+
+/// What a write waits for before it is answered, beyond the server's own reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Confirmation {
+    /// How many replicas have the write.
+    pub(crate) replicas: u8,
+    /// The server has synced it to its own disk.
+    pub(crate) synced: bool,
+}
+
+impl Confirmation {
+    pub(crate) fn is_wanted(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// A URL, taken apart. Nothing in it is secret: a password is only named, and read when a connection is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a parameter of its own, on or off")]
+pub(crate) struct Address {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) user: Option<String>,
+    password: Option<Password>,
+    pub(crate) database: u32,
+    pub(crate) is_encrypted: bool,
+    pub(crate) root_certificates: Option<PathBuf>,
+    pub(crate) prefix: String,
+    pub(crate) buckets: Option<u16>,
+    /// How long an answer may take before its connection is given up.
+    pub(crate) answer_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) confirmation: Confirmation,
+    /// Whether the server removes records by itself that no sweeper came for.
+    pub(crate) has_ttl: bool,
+    pub(crate) notifies: bool,
+    /// A replica will do: nothing is decided by what is read.
+    pub(crate) any_server: bool,
+}
+
+impl Address {
+    /// `address` is what follows `redis:`. An error never repeats what may be a password.
+    pub(crate) fn parse(address: &str, is_encrypted: bool) -> Result<Self, String> {
+        let form = "write redis://USER@HOST:PORT/DB?password=env:NAME";
+        let rest =
+            address.strip_prefix("//").ok_or_else(|| format!("a redis URL begins with redis://; {form}"))?;
+        let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = base.split_once('/').unwrap_or((base, ""));
+        let (user, hosts) =
+            authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
+        if user.is_some_and(|user| user.contains(':')) {
+            let ways = "remove it and add password=env:NAME (an environment variable) or password=file:PATH";
+            return Err(format!("the redis URL contains a password, which others could read; {ways}"));
+        }
+        let user = user.filter(|user| !user.is_empty());
+        let user = user.map(|user| decoded(user).ok_or("the user in the redis URL is not UTF-8"));
+        let hosts: Option<Vec<_>> = hosts.split(',').map(Host::parse).collect();
+        let database = if path.is_empty() { Some(0) } else { path.parse().ok() };
+        let mut parsed = Self {
+            hosts: hosts.ok_or_else(|| format!("the hosts of the redis URL cannot be read; {form}"))?,
+            user: user.transpose()?,
+            password: None,
+            database: database.ok_or_else(|| format!("the database in the redis URL is a number; {form}"))?,
+            is_encrypted,
+            root_certificates: None,
+            prefix: "semel".to_owned(),
+            buckets: None,
+            answer_timeout: TIMEOUT,
+            connect_timeout: TIMEOUT,
+            confirmation: Confirmation::default(),
+            has_ttl: true,
+            notifies: true,
+            any_server: false,
+        };
+        let mut given = BTreeSet::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !given.insert(name) {
+                return Err(format!("the redis URL has `{name}` twice"));
+            }
+            let value =
+                decoded(value).ok_or_else(|| format!("the value of {name} in the redis URL is not UTF-8"))?;
+            parsed.take(name, &value)?;
+        }
+        if parsed.user.is_some() && parsed.password.is_none() {
+            return Err("the redis URL names a user and no password; add password=env:NAME".to_owned());
+        }
+        if parsed.root_certificates.is_some() && !is_encrypted {
+            return Err("sslrootcert is for encrypted connections: write rediss://".to_owned());
+        }
+        Ok(parsed)
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = |range: std::ops::RangeInclusive<u16>| {
+            let told = format!("{name} is a number from {} to {}, not `{value}`", range.start(), range.end());
+            value.parse().ok().filter(|number| range.contains(number)).ok_or(told)
+        };
+        let on_or_off = || match value {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(format!("{name} is on or off, not `{value}`")),
+        };
+        match name {
+            "buckets" => self.buckets = Some(number(1..=BUCKETS_MAX)?),
+            "connect_timeout" => self.connect_timeout = seconds(name, value)?,
+            "notify" => self.notifies = on_or_off()?,
+            "password" => self.password = Some(password(value)?),
+            "prefix" => self.prefix = checked_prefix(value)?,
+            "sslrootcert" => self.root_certificates = Some(PathBuf::from(value)),
+            "timeout" => self.answer_timeout = seconds(name, value)?,
+            "ttl" => self.has_ttl = on_or_off()?,
+            "wait" => self.confirmation.replicas = u8::try_from(number(1..=64)?).unwrap_or(1),
+            "waitaof" => self.confirmation.synced = on_or_off()?,
+            _ => return Err(format!("unknown parameter `{name}` in the redis URL; there are {KNOWN}")),
+        }
+        Ok(())
+    }
+
+    /// The user and the password to introduce oneself with. Read anew for every connection, so that a password can be replaced
+    /// while nodes run.
+    pub(crate) fn credentials(&self) -> Result<Option<(String, Vec<u8>)>, Error> {
+        let unavailable = |cause: String| {
+            Error::new(Kind::Unavailable, "reading the password of the Redis server").because(cause)
+        };
+        let Some(password) = &self.password else { return Ok(None) };
+        let bytes = match password {
+            Password::Variable(name) => std::env::var(name).map(String::into_bytes).map_err(|error| {
+                unavailable(format!("{error}: password=env:{name} in the store's URL names this variable"))
+            })?,
+            Password::File(path) => {
+                let mut bytes = std::fs::read(path)
+                    .map_err(|error| unavailable(format!("password=file:{}: {error}", path.display())))?;
+                while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+                    bytes.pop();
+                }
+                bytes
+            }
+        };
+        Ok(Some((self.user.clone().unwrap_or_else(|| "default".to_owned()), bytes)))
+    }
+
+    /// The same for whoever only looks.
+    pub(crate) fn for_reading(mut self) -> Self {
+        self.any_server = true;
+        self.confirmation = Confirmation::default();
+        self
+    }
+
+    /// Whether records may travel over a network in the clear.
+    pub(crate) fn may_be_in_the_clear(&self) -> bool {
+        !self.is_encrypted && self.hosts.iter().any(|host| !host.is_local())
+    }
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = value.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
+    let told = format!("{name} is a number of seconds from 0.1 to 600, not `{value}`");
+    seconds.map(Duration::from_secs_f64).ok_or(told)
+}
+
+fn password(value: &str) -> Result<Password, String> {
+    match value.split_once(':') {
+        Some(("env", name)) if !name.is_empty() => Ok(Password::Variable(name.to_owned())),
+        Some(("file", path)) if !path.is_empty() => Ok(Password::File(PathBuf::from(path))),
+        // Not repeated: it may be the password itself.
+        _ => Err("password in the redis URL is env:NAME or file:PATH, never the password itself".to_owned()),
+    }
+}
+
+/// A prefix is part of hash tags and of an ACL's key patterns.
+pub(crate) fn checked_prefix(prefix: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    if (1..=50).contains(&prefix.len()) && prefix.bytes().all(is_plain) {
+        return Ok(prefix.to_owned());
+    }
+    let rule = "use up to 50 letters, digits, underscores, hyphens and full stops";
+    Err(format!("`{prefix}` cannot be the prefix of the store's keys; {rule}"))
+}
+
+fn decoded(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped =
+            (byte == b'%').then(|| after.split_at_checked(2)).flatten().and_then(|(digits, after)| {
+                let digits = std::str::from_utf8(digits).ok()?;
+                Some((u8::from_str_radix(digits, 16).ok()?, after))
+            });
+        let (byte, after) = escaped.unwrap_or((byte, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        Address::parse(text, false).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn refusal(text: &str) -> String {
+        Address::parse(text, false).err().unwrap_or_else(|| panic!("{text} was accepted"))
+    }
+
+    #[test]
+    fn a_url_says_where_the_store_is_and_how_it_is_used() {
+        let plain = address("//cache.example");
+        assert_eq!(plain.hosts, [Host { name: "cache.example".to_owned(), port: 6379 }]);
+        assert_eq!((&*plain.prefix, plain.buckets, plain.database), ("semel", None, 0));
+        assert!(plain.has_ttl && plain.notifies && plain.may_be_in_the_clear());
+        let chosen = address(
+            "//semel@a.example:7000,[::1]:7001/3?password=env:P&prefix=pay&buckets=16&timeout=1.5&wait=2&waitaof=on&ttl=off\
+             &notify=off",
+        );
+        assert_eq!(
+            chosen.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["a.example:7000", "[::1]:7001"]
+        );
+        assert_eq!((chosen.user.as_deref(), chosen.database, chosen.buckets), (Some("semel"), 3, Some(16)));
+        assert_eq!(chosen.answer_timeout, Duration::from_millis(1500));
+        assert_eq!(chosen.confirmation, Confirmation { replicas: 2, synced: true });
+        assert!(!chosen.has_ttl && !chosen.notifies);
+        assert!(!address("//127.0.0.1:1").may_be_in_the_clear());
+        assert!(!Address::parse("//cache.example", true).expect("an address").may_be_in_the_clear());
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_refused_and_not_repeated() {
+        for text in [
+            "//semel:hunter2@h",
+            "//:hunter2@h",
+            "//h?password=hunter2",
+            "//h?password=hunter2:x",
+            "//h:hunter2",
+        ] {
+            let told = refusal(text);
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+        assert!(refusal("//semel:hunter2@h").contains("password=env:NAME"));
+    }
+
+    #[test]
+    fn a_password_is_read_from_where_the_url_says() {
+        let folder = semel_test_support::ScratchDir::new("redis-password");
+        let path = folder.write("password", "hunter2\n");
+        let read = address(&format!("//h?password=file:{}", path.display())).credentials().expect("read");
+        assert_eq!(read, Some(("default".to_owned(), b"hunter2".to_vec())));
+        let missing =
+            address("//u@h?password=env:SEMEL_NO_SUCH_VARIABLE").credentials().expect_err("missing");
+        assert!(missing.to_string().contains("SEMEL_NO_SUCH_VARIABLE"), "{missing}");
+        assert_eq!(address("//h").credentials().expect("none"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_what_can() {
+        for (text, words) in [
+            ("h", "redis://"),
+            ("//", "hosts"),
+            ("//h?bucket=1", "unknown parameter `bucket`"),
+            ("//h?buckets=0", "from 1 to 4096"),
+            ("//h?buckets=5000", "from 1 to 4096"),
+            ("//h?prefix={a}", "letters"),
+            ("//h?prefix=", "letters"),
+            ("//h?timeout=0", "from 0.1"),
+            ("//h?wait=0", "from 1"),
+            ("//h?ttl=never", "on or off"),
+            ("//h/x", "number"),
+            ("//semel@h", "no password"),
+            ("//h?sslrootcert=x", "rediss://"),
+            ("//h?ttl=off&ttl=on", "`ttl` twice"),
+        ] {
+            let told = refusal(text);
+            assert!(told.contains(words), "{text}: {told}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What `redis://…` and `rediss://…` mean.
+
+use crate::address::Address;
+use crate::inspection::Inspected;
+use crate::store::Store;
+use semel_core::store::{self, Error, Inspection, Kind, OpenOptions, Pending};
+use std::sync::Arc;
+
+/// Opens stores by URLs like `redis://cache.example`, without encryption.
+#[derive(Debug, Clone, Copy)]
+pub struct Backend;
+
+/// Opens stores by URLs like `rediss://cache.example`, over TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsBackend;
+
+macro_rules! backend {
+    ($type:ty, $scheme:literal, $aliases:expr, $form:literal, $is_encrypted:literal) => {
+        impl store::Backend for $type {
+            fn scheme(&self) -> &'static str {
+                $scheme
+            }
+
+            fn scheme_aliases(&self) -> &'static [&'static str] {
+                &$aliases
+            }
+
+            fn url_form(&self) -> &'static str {
+                $form
+            }
+
+            fn check(&self, address: &str) -> Result<(), String> {
+                Address::parse(address, $is_encrypted).map(drop)
+            }
+
+            fn address_apart(&self, address: &str, name: &str) -> Option<String> {
+                apart(address, name)
+            }
+
+            fn exists<'a>(&'a self, address: &'a str) -> Pending<'a, bool> {
+                Box::pin(async move { exists(parsed(address, $is_encrypted)?).await })
+            }
+
+            fn open<'a>(
+                &'a self,
+                address: &'a str,
+                options: &'a OpenOptions,
+            ) -> Pending<'a, Arc<dyn store::Store>> {
+                Box::pin(async move {
+                    let name = format!(concat!($scheme, ":{}"), address);
+                    let mut parsed = parsed(address, $is_encrypted)?;
+                    parsed.has_ttl &= !options.is_archived;
+                    let store = Store::at(name, parsed, options.clock.clone()).await?;
+                    Ok(Arc::new(store) as Arc<dyn store::Store>)
+                })
+            }
+
+            fn inspect<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Inspection>> {
+                Box::pin(async move {
+                    let name = format!(concat!($scheme, ":{}"), address);
+                    let inspected = Inspected::open(name, parsed(address, $is_encrypted)?).await?;
+                    Ok(Box::new(inspected) as Box<dyn Inspection>)
+                })
+            }
+        }
+    };
+}
+
+backend!(Backend, "redis", ["valkey"], "redis://HOST", false);
+backend!(TlsBackend, "rediss", ["valkeys"], "rediss://HOST", true);
+
+fn parsed(address: &str, is_encrypted: bool) -> Result<Address, Error> {
+    let unfit = |cause: String| Error::new(Kind::Unfit, "opening the Redis store").because(cause);
+    Address::parse(address, is_encrypted).map_err(unfit)
+}
+
+fn apart(address: &str, name: &str) -> Option<String> {
+    let (base, query) = address.split_once('?').unwrap_or((address, ""));
+    if query.split('&').any(|pair| pair.starts_with("prefix=")) {
+        return None;
+    }
+    let more = if query.is_empty() { String::new() } else { format!("{query}&") };
+    Some(format!("{base}?{more}prefix={name}"))
+}
+
+async fn exists(address: Address) -> Result<bool, Error> {
+    crate::shared::Shared::exists(address.for_reading()).await
+}

@@ -1,0 +1,384 @@
+//! One connection to a server, shared by all who ask: questions are sent as they come, answers come back in the same order.
+//!
+//! Nothing is ever sent twice. Tasks of the connection's own send and receive, so that a caller who goes away takes nothing off the
+//! wire.
+
+use crate::address::{Address, Confirmation, Host};
+use crate::resp::{self, Value};
+use crate::tls;
+use bytes::{Bytes, BytesMut};
+use semel_core::store::{Error, Kind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const CONNECTING: &str = "connecting to Redis";
+/// How many questions wait to be sent; far more than a server answers in a moment.
+const WAITING_MAX: usize = 1 << 13;
+/// How many questions are sent with one confirmation.
+const TOGETHER_MAX: usize = 512;
+/// How many KiB of questions are held for one connection, sent or not.
+const WAITING_KIB_MAX: u32 = 96 << 10;
+/// Longer questions are not copied into the buffer that gathers the short ones.
+const GATHERED_BYTES_MAX: usize = 64 << 10;
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Not a byte of it was sent.
+    NotSent(String),
+    /// It may have arrived.
+    Lost(String),
+}
+
+type Answer = oneshot::Sender<Result<Value, Failure>>;
+
+struct Question {
+    bytes: Bytes,
+    /// How many replies come before the one that is meant.
+    skip: usize,
+    answer: Answer,
+}
+
+enum Expected {
+    Reply { skip: usize, answer: Answer },
+    Confirmation,
+}
+
+/// What the server said of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Greeting {
+    /// `standalone`, `cluster` or `sentinel`.
+    pub(crate) mode: String,
+    pub(crate) version: String,
+    pub(crate) is_replica: bool,
+}
+
+pub(crate) struct Connection {
+    pub(crate) greeting: Greeting,
+    questions: mpsc::Sender<Question>,
+    /// Set as soon as the connection is of no use any more.
+    broken: Arc<watch::Sender<bool>>,
+    room: Semaphore,
+    answer_timeout: Duration,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// Connects and introduces itself. The stream is left right after the greeting.
+pub(crate) async fn greet(address: &Address, host: &Host) -> Result<(Box<dyn Stream>, Greeting), Error> {
+    let silent = |_| {
+        let cause = format!("{host} did not answer within {:?}", address.connect_timeout);
+        Error::new(Kind::Unavailable, CONNECTING).because(cause)
+    };
+    let greeting = async {
+        let unreachable = |error: std::io::Error| {
+            Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {error}"))
+        };
+        let stream = TcpStream::connect((host.name.as_str(), host.port)).await.map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        let mut stream: Box<dyn Stream> = if address.is_encrypted {
+            let roots = address.root_certificates.as_deref();
+            Box::new(tls::connect(stream, &host.name, roots).await.map_err(unreachable)?)
+        } else {
+            Box::new(stream)
+        };
+        let greeting = introduce(address, host, &mut *stream).await?;
+        Ok((stream, greeting))
+    };
+    timeout(address.connect_timeout, greeting).await.map_err(silent)?
+}
+
+async fn introduce(address: &Address, host: &Host, stream: &mut dyn Stream) -> Result<Greeting, Error> {
+    let refused = |kind, cause: String| Error::new(kind, CONNECTING).because(format!("{host}: {cause}"));
+    let mut hello: Vec<&[u8]> = vec![b"HELLO", b"2"];
+    let credentials = address.credentials()?;
+    if let Some((user, password)) = &credentials {
+        hello.extend([&b"AUTH"[..], user.as_bytes(), password]);
+    }
+    let database = address.database.to_string();
+    let mut bytes = Vec::new();
+    resp::encode(&mut bytes, &hello);
+    let wanted = if address.database == 0 {
+        1
+    } else {
+        resp::encode(&mut bytes, &[b"SELECT", database.as_bytes()]);
+        2
+    };
+    let io = |error: std::io::Error| refused(Kind::Unavailable, error.to_string());
+    stream.write_all(&bytes).await.map_err(io)?;
+    stream.flush().await.map_err(io)?;
+    let mut buffer = BytesMut::new();
+    let mut replies = Vec::new();
+    while replies.len() < wanted {
+        let value = next(stream, &mut buffer).await.map_err(|cause| refused(Kind::Unavailable, cause))?;
+        if let Value::Error(text) = &value {
+            let fault = crate::fault::Refusal::of(text, false).fault();
+            return Err(fault.error(CONNECTING));
+        }
+        replies.push(value);
+    }
+    Ok(Greeting::read(&replies[0]))
+}
+
+impl Greeting {
+    fn read(hello: &Value) -> Self {
+        let mut greeting = Self::default();
+        for pair in hello.array().chunks(2) {
+            let (Some(name), Some(value)) = (pair[0].text(), pair.get(1).and_then(Value::text)) else {
+                continue;
+            };
+            match name {
+                "mode" => value.clone_into(&mut greeting.mode),
+                "version" => value.clone_into(&mut greeting.version),
+                "role" => greeting.is_replica = value != "master",
+                _ => {}
+            }
+        }
+        greeting
+    }
+}
+
+/// The next reply.
+pub(crate) async fn next(
+    stream: &mut (impl AsyncRead + Unpin + ?Sized),
+    buffer: &mut BytesMut,
+) -> Result<Value, String> {
+    loop {
+        if let Some(value) = resp::decode(buffer)? {
+            return Ok(value);
+        }
+        buffer.reserve(16 << 10);
+        match stream.read_buf(buffer).await {
+            Ok(0) => return Err("the server closed the connection".to_owned()),
+            Ok(_) => {}
+            Err(error) => return Err(format!("the connection broke: {error}")),
+        }
+    }
+}
+
+impl Connection {
+    /// Connects to `host`. What is asked is confirmed as the address says, where `confirms`.
+    pub(crate) async fn open(address: &Address, host: &Host, confirms: bool) -> Result<Self, Error> {
+        let (stream, greeting) = greet(address, host).await?;
+        let confirmation = if confirms { address.confirmation } else { Confirmation::default() };
+        let (questions, asked) = mpsc::channel(WAITING_MAX);
+        let (expect, expected) = mpsc::unbounded_channel();
+        let (reader, writer) = tokio::io::split(stream);
+        let broken = Arc::new(watch::channel(false).0);
+        let confirm = confirming(confirmation, address.answer_timeout / 2);
+        let sender = send(asked, writer, expect, confirm, Arc::clone(&broken));
+        let receiver = receive(reader, expected, confirmation, Arc::clone(&broken));
+        Ok(Self {
+            greeting,
+            questions,
+            broken,
+            room: Semaphore::new(WAITING_KIB_MAX as usize),
+            answer_timeout: address.answer_timeout,
+            tasks: Mutex::new(vec![tokio::spawn(sender), tokio::spawn(receiver)]),
+        })
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        *self.broken.borrow()
+    }
+
+    /// Gives it up: whoever still waits for an answer does not get it.
+    pub(crate) fn give_up(&self) {
+        self.broken.send_replace(true);
+    }
+
+    /// Asks. A server that does not answer in time costs the connection.
+    pub(crate) async fn ask(&self, bytes: Bytes, skip: usize) -> Result<Value, Failure> {
+        let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX).saturating_add(1).min(WAITING_KIB_MAX);
+        let busy = || Failure::NotSent("too much waits to be sent".to_owned());
+        let room = timeout(self.answer_timeout, self.room.acquire_many(kib)).await;
+        let _room = room.ok().and_then(Result::ok).ok_or_else(busy)?;
+        let (answer, answered) = oneshot::channel();
+        let question = Question { bytes, skip, answer };
+        self.questions.try_send(question).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => busy(),
+            mpsc::error::TrySendError::Closed(_) => Failure::NotSent("the connection is closed".to_owned()),
+        })?;
+        match timeout(self.answer_timeout, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Failure::Lost("the connection broke before the answer came".to_owned())),
+            Err(_) => {
+                self.give_up();
+                Err(Failure::Lost(format!("the server did not answer within {:?}", self.answer_timeout)))
+            }
+        }
+    }
+
+    /// Lets nothing more in, and ends as soon as what was asked is answered.
+    pub(crate) async fn close(self: Arc<Self>) {
+        let tasks = std::mem::take(&mut *self.tasks.lock().await);
+        // Whoever holds the connection in the middle of a question goes on; the tasks end with the last of them.
+        drop(self);
+        for task in tasks {
+            drop(task.await);
+        }
+    }
+}
+
+/// What is sent after each batch; empty where nothing is to be confirmed.
+fn confirming(confirmation: Confirmation, patience: Duration) -> Bytes {
+    let (replicas, patience) = (confirmation.replicas.to_string(), patience.as_millis().to_string());
+    let (replicas, patience) = (replicas.as_bytes(), patience.as_bytes());
+    if confirmation.synced {
+        // The replicas are asked for what they have in memory, as with WAIT: two commands, one after the other.
+        let mut both = Vec::new();
+        resp::encode(&mut both, &[b"WAIT", replicas, patience]);
+        resp::encode(&mut both, &[b"WAITAOF", b"1", b"0", patience]);
+        return both.into();
+    }
+    if confirmation.is_wanted() { resp::command(&[b"WAIT", replicas, patience]) } else { Bytes::new() }
+}
+
+async fn send(
+    mut asked: mpsc::Receiver<Question>,
+    mut stream: impl AsyncWrite + Unpin,
+    expect: mpsc::UnboundedSender<Expected>,
+    confirm: Bytes,
+    broken: Arc<watch::Sender<bool>>,
+) {
+    let (mut batch, mut out) = (Vec::new(), Vec::new());
+    let mut breaking = broken.subscribe();
+    loop {
+        let taken = tokio::select! {
+            taken = asked.recv_many(&mut batch, TOGETHER_MAX) => taken,
+            _ = breaking.wait_for(|is_broken| *is_broken) => 0,
+        };
+        if taken == 0 {
+            break;
+        }
+        if write(&mut batch, &mut out, &mut stream, &expect, &confirm).await.is_err() {
+            break;
+        }
+    }
+    // What was not taken was not sent.
+    asked.close();
+    while let Ok(question) = asked.try_recv() {
+        drop(question.answer.send(Err(Failure::NotSent("the connection broke".to_owned()))));
+    }
+    drop(expect);
+    if !*broken.borrow() {
+        return;
+    }
+    drop(stream.shutdown().await);
+}
+
+async fn write(
+    batch: &mut Vec<Question>,
+    out: &mut Vec<u8>,
+    stream: &mut (impl AsyncWrite + Unpin),
+    expect: &mpsc::UnboundedSender<Expected>,
+    confirm: &Bytes,
+) -> std::io::Result<()> {
+    out.clear();
+    let mut is_any_sent = false;
+    for Question { bytes, skip, answer } in batch.drain(..) {
+        // Nobody waits for it any more, and nobody was told that it was sent.
+        if answer.is_closed() {
+            continue;
+        }
+        is_any_sent = true;
+        drop(expect.send(Expected::Reply { skip, answer }));
+        if bytes.len() <= GATHERED_BYTES_MAX {
+            out.extend_from_slice(&bytes);
+        } else {
+            stream.write_all(out).await?;
+            out.clear();
+            stream.write_all(&bytes).await?;
+        }
+    }
+    if is_any_sent && !confirm.is_empty() {
+        drop(expect.send(Expected::Confirmation));
+        out.extend_from_slice(confirm);
+    }
+    stream.write_all(out).await?;
+    stream.flush().await
+}
+
+async fn receive(
+    mut stream: impl AsyncRead + Unpin,
+    mut expected: mpsc::UnboundedReceiver<Expected>,
+    confirmation: Confirmation,
+    broken: Arc<watch::Sender<bool>>,
+) {
+    let mut breaking = broken.subscribe();
+    let receiving = async {
+        let mut buffer = BytesMut::new();
+        // Answers that were received and are not confirmed yet.
+        let mut held: Vec<(Answer, Value)> = Vec::new();
+        loop {
+            let wanted = tokio::select! {
+                biased;
+                wanted = expected.recv() => wanted,
+                // A server that closes an idle connection is noticed before the next question is lost on it.
+                read = stream.read_buf(&mut buffer) => match read {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => continue,
+                },
+            };
+            match wanted {
+                None => return,
+                Some(Expected::Reply { skip, answer }) => {
+                    let mut value = next(&mut stream, &mut buffer).await;
+                    for _ in 0..skip {
+                        value = match value {
+                            Ok(_) => next(&mut stream, &mut buffer).await,
+                            lost => lost,
+                        };
+                    }
+                    match value {
+                        Ok(value) if confirmation.is_wanted() => held.push((answer, value)),
+                        Ok(value) => drop(answer.send(Ok(value))),
+                        Err(cause) => return drop(answer.send(Err(Failure::Lost(cause)))),
+                    }
+                }
+                Some(Expected::Confirmation) => {
+                    let Ok(doubt) = confirmed(&mut stream, &mut buffer, confirmation).await else { return };
+                    for (answer, value) in held.drain(..) {
+                        let told = doubt.clone().map_or(Ok(value), |doubt| Err(Failure::Lost(doubt)));
+                        drop(answer.send(told));
+                    }
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = receiving => {}
+        _ = breaking.wait_for(|is_broken| *is_broken) => {}
+    }
+    broken.send_replace(true);
+}
+
+/// What is missing for what was written before to be safe; `None` where nothing is.
+async fn confirmed(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut BytesMut,
+    wanted: Confirmation,
+) -> Result<Option<String>, String> {
+    let replicas = next(stream, buffer).await?;
+    let synced = if wanted.synced { Some(next(stream, buffer).await?) } else { None };
+    let have = replicas.number().unwrap_or(-1);
+    if have < i64::from(wanted.replicas) {
+        let cause = if let Value::Error(text) = &replicas { text.clone() } else { format!("{have} have it") };
+        return Ok(Some(format!("{} replicas were to confirm the write: {cause}", wanted.replicas)));
+    }
+    if let Some(synced) = synced
+        && synced.array().first().and_then(Value::number).is_none_or(|synced| synced < 1)
+    {
+        let cause =
+            if let Value::Error(text) = &synced { text.as_str() } else { "it was not synced in time" };
+        return Ok(Some(format!("the server was to confirm that the write is on its disk: {cause}")));
+    }
+    Ok(None)
+}

@@ -1,0 +1,173 @@
+//! What an error of the server or of the connection leaves open.
+
+use crate::address::Host;
+use semel_core::store::{Error, Kind};
+
+/// What came of a question that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
+    cause: String,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: Kind, cause: impl Into<String>) -> Self {
+        Self { kind, cause: cause.into() }
+    }
+
+    pub(crate) fn of(error: &Error) -> Self {
+        let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+        Self::new(error.kind(), cause)
+    }
+
+    pub(crate) fn error(self, context: &str) -> Error {
+        Error::new(self.kind, context).because(self.cause)
+    }
+}
+
+/// What the server answered instead of doing what it was asked to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The slot lives on another server.
+    Moved(Host),
+    /// The key is on its way to another server, which is to be asked this once.
+    Ask(Host),
+    /// The slot is being moved, or the cluster has not settled: trying again may do.
+    TryAgain(String),
+    /// The server does not know the script: it has to be sent along.
+    NoScript,
+    /// The server is a replica.
+    ReadOnly(String),
+    /// Anything else.
+    Other(Fault),
+}
+
+/// Codes with which the server, or the first write of a script, refuses before anything is changed, and what each means.
+const NOTHING_RAN: &[(&str, Kind)] = &[
+    ("BUSY", Kind::Unavailable),
+    ("CLUSTERDOWN", Kind::Unavailable),
+    ("CROSSSLOT", Kind::Unfit),
+    ("LOADING", Kind::Unavailable),
+    ("MASTERDOWN", Kind::Unavailable),
+    ("MISCONF", Kind::Full),
+    ("NOAUTH", Kind::Unfit),
+    ("NOREPLICAS", Kind::Unavailable),
+    ("NOSCRIPT", Kind::Unavailable),
+    ("OOM", Kind::Full),
+    ("READONLY", Kind::ReadOnly),
+    ("TRYAGAIN", Kind::Unavailable),
+    ("WRONGPASS", Kind::Unfit),
+];
+
+impl Refusal {
+    /// Reads an error reply to a question that `changes` something or not.
+    ///
+    /// Redis undoes nothing: an error that comes out of the middle of a script may have left a part of it behind. Only the codes with
+    /// which a server refuses at the door prove that nothing ran. `NOPERM` is among them only where no script was begun.
+    pub(crate) fn of(text: &str, changes: bool) -> Self {
+        let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let target = || rest.split_whitespace().nth(1).and_then(Host::parse);
+        match code {
+            "MOVED" => {
+                if let Some(host) = target() {
+                    return Self::Moved(host);
+                }
+            }
+            "ASK" => {
+                if let Some(host) = target() {
+                    return Self::Ask(host);
+                }
+            }
+            "TRYAGAIN" | "CLUSTERDOWN" => return Self::TryAgain(text.to_owned()),
+            "NOSCRIPT" => return Self::NoScript,
+            "READONLY" => return Self::ReadOnly(text.to_owned()),
+            _ => {}
+        }
+        let is_from_script = text.contains("script");
+        let known = NOTHING_RAN.iter().find(|(known, _)| *known == code).map(|(_, kind)| *kind);
+        let kind = match known {
+            Some(kind) => kind,
+            None if code == "NOPERM" && !is_from_script => Kind::Unfit,
+            None if changes => Kind::Ambiguous,
+            None => Kind::Unfit,
+        };
+        Self::Other(Fault::new(kind, format!("the server answered `{text}`{}", advice(code))))
+    }
+
+    /// As it concerns a caller who can do nothing about it.
+    pub(crate) fn fault(self) -> Fault {
+        match self {
+            Self::Moved(host) | Self::Ask(host) => Fault::new(
+                Kind::Unavailable,
+                format!(
+                    "the servers of the cluster do not agree on who has the key; the last one named {host}"
+                ),
+            ),
+            Self::TryAgain(text) => Fault::new(Kind::Unavailable, format!("the server answered `{text}`")),
+            Self::NoScript => Fault::new(Kind::Unavailable, "the server does not keep scripts"),
+            Self::ReadOnly(text) => {
+                Fault::new(Kind::ReadOnly, format!("the server answered `{text}`{}", advice("READONLY")))
+            }
+            Self::Other(fault) => fault,
+        }
+    }
+}
+
+fn advice(code: &str) -> &'static str {
+    match code {
+        "OOM" => "; raise maxmemory on the server, or shorten the time that outcomes are kept",
+        "MISCONF" => "; the server cannot write to its disk: look at its log",
+        "NOAUTH" => "; add password=env:NAME or password=file:PATH to the store's URL",
+        "WRONGPASS" => "; check the user and the password in the store's URL",
+        "NOREPLICAS" => "; too few replicas follow the server (min-replicas-to-write)",
+        "NOPERM" => "; give the store's user the rights that the guide names",
+        "READONLY" => "; this server is a replica",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str, changes: bool) -> Kind {
+        Refusal::of(text, changes).fault().kind
+    }
+
+    #[test]
+    fn only_a_refusal_at_the_door_proves_that_nothing_was_written() {
+        for (text, expected) in [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:3.",
+                Kind::Full,
+            ),
+            ("MISCONF Redis is configured to save RDB snapshots", Kind::Full),
+            ("LOADING Redis is loading the dataset in memory", Kind::Unavailable),
+            ("BUSY Redis is busy running a script.", Kind::Unavailable),
+            ("NOREPLICAS Not enough good replicas to write.", Kind::Unavailable),
+            ("READONLY You can't write against a read only replica.", Kind::ReadOnly),
+            ("CLUSTERDOWN The cluster is down", Kind::Unavailable),
+            ("NOPERM User semel has no permissions to run the 'evalsha' command", Kind::Unfit),
+            (
+                "ERR user_script:7: attempt to index a nil value script: ab, on @user_script:7.",
+                Kind::Ambiguous,
+            ),
+            ("WRONGTYPE Operation against a key script: ab, on @user_script:9.", Kind::Ambiguous),
+            ("NOPERM ACL failure in script: no permissions to run the 'zadd' command", Kind::Ambiguous),
+            ("ERR something new", Kind::Ambiguous),
+            ("", Kind::Ambiguous),
+        ] {
+            assert_eq!(kind(text, true), expected, "{text}");
+            assert_ne!(kind(text, false), Kind::Ambiguous, "a question that changes nothing: {text}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_says_whom_to_ask() {
+        let host = Host { name: "10.0.0.1".to_owned(), port: 7001 };
+        assert_eq!(Refusal::of("MOVED 3999 10.0.0.1:7001", true), Refusal::Moved(host.clone()));
+        assert_eq!(Refusal::of("ASK 3999 10.0.0.1:7001", true), Refusal::Ask(host));
+        assert_eq!(Refusal::of("NOSCRIPT No matching script.", true), Refusal::NoScript);
+        assert!(matches!(Refusal::of("TRYAGAIN Multiple keys", true), Refusal::TryAgain(_)));
+    }
+}

@@ -1,0 +1,246 @@
+//! What is dangerous about the servers' settings.
+
+use crate::link::Link;
+use crate::resp::{self, Value};
+use crate::shared::{Shared, text};
+use semel_core::store::{Error, Hazard, Kind, Severity};
+use std::collections::BTreeMap;
+
+/// What is looked at of a server.
+const SETTINGS: &[&str] = &[
+    "appendfsync",
+    "appendonly",
+    "maxmemory",
+    "maxmemory-policy",
+    "min-replicas-to-write",
+    "replica-read-only",
+];
+
+type Facts = BTreeMap<String, String>;
+
+/// What is known of one server.
+#[derive(Default)]
+struct Seen {
+    settings: Facts,
+    replication: Facts,
+    /// Why its settings could not be read.
+    hidden: Option<String>,
+}
+
+pub(crate) async fn look(shared: &Shared, is_deaf: bool) -> Result<Vec<Hazard>, Error> {
+    let mut found: Vec<Hazard> = Vec::new();
+    for link in shared.writes.all() {
+        let hazards = match see(&link).await {
+            Ok(seen) => of_server(&seen, shared),
+            Err(error) => vec![unverified(&format!("a server could not be looked at: {error}"))],
+        };
+        // The same on every server of a cluster is worth saying once.
+        for hazard in hazards {
+            if !found.contains(&hazard) {
+                found.push(hazard);
+            }
+        }
+    }
+    if shared.writes.is_cluster() {
+        found.push(notice(
+            "redis-cluster-partition",
+            "a server of the cluster that is cut off goes on taking writes until it notices (cluster-node-timeout), and these are \
+             lost when its replica has taken over: a command whose claim is lost runs again",
+            "keep cluster-node-timeout short, set min-replicas-to-write, and use a store that confirms writes by a quorum where no \
+             effect may happen twice",
+        ));
+    }
+    if shared.address.may_be_in_the_clear() {
+        found.push(notice(
+            "redis-unencrypted",
+            "the connection to the server is not encrypted: whoever can read or change the traffic can read and change records",
+            "write rediss:// in the store's URL",
+        ));
+    }
+    if is_deaf {
+        found.push(notice(
+            "redis-no-notifications",
+            "messages of other nodes do not arrive, so that requests that wait for them look from time to time",
+            "allow the store's user the channel (`&PREFIX:changed`), or write notify=off in the store's URL",
+        ));
+    }
+    Ok(found)
+}
+
+async fn see(link: &Link) -> Result<Seen, Error> {
+    let connection = link.connection().await?;
+    let mut seen = Seen::default();
+    let ask = async |arguments: &[&[u8]]| {
+        let lost =
+            |failure| Error::new(Kind::Unavailable, "looking at Redis").because(format!("{failure:?}"));
+        connection.ask(resp::command(arguments), 0).await.map_err(lost)
+    };
+    for setting in SETTINGS {
+        match ask(&[b"CONFIG", b"GET", setting.as_bytes()]).await? {
+            Value::Array(pair) if pair.len() == 2 => {
+                seen.settings.insert(text(&pair[0]), text(&pair[1]));
+            }
+            Value::Error(error) => seen.hidden = Some(error),
+            _ => seen.hidden = Some(format!("the server does not name {setting}")),
+        }
+    }
+    let replication = ask(&[b"INFO", b"replication"]).await?;
+    if let Value::Error(error) = &replication {
+        seen.hidden = Some(error.clone());
+    }
+    let lines = text(&replication);
+    let pair =
+        |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    seen.replication = lines.lines().filter_map(pair).collect();
+    Ok(seen)
+}
+
+fn of_server(seen: &Seen, shared: &Shared) -> Vec<Hazard> {
+    let confirmation = shared.address.confirmation;
+    of_facts(seen, confirmation.replicas > 0, confirmation.synced)
+}
+
+fn of_facts(seen: &Seen, waits: bool, waits_for_disk: bool) -> Vec<Hazard> {
+    let mut found = Vec::new();
+    let setting = |name: &str| seen.settings.get(name).map(String::as_str);
+    if let Some(cause) = &seen.hidden {
+        found.push(unverified(&format!("how the server is set up could not be read ({cause})")));
+    }
+    if let Some(policy) = setting("maxmemory-policy").filter(|policy| *policy != "noeviction") {
+        found.push(danger(
+            "redis-eviction",
+            format!(
+                "maxmemory-policy is {policy}: when memory is short the server removes records, and the commands of those run again"
+            ),
+            "set maxmemory-policy to noeviction",
+        ));
+    }
+    if setting("appendonly").is_some_and(|value| value == "no") {
+        found.push(danger(
+            "redis-no-aof",
+            "appendonly is off: after a crash of the server everything since its last snapshot is lost, and those commands run again"
+                .to_owned(),
+            "set appendonly to yes, and appendfsync to always",
+        ));
+    } else if let Some(sync) = setting("appendfsync").filter(|sync| *sync != "always" && !waits_for_disk) {
+        found.push(danger(
+            "redis-appendfsync",
+            format!(
+                "appendfsync is {sync}: after a crash of the server's machine the last acknowledged writes are lost (about a second \
+                 of them with everysec), and commands whose claims are lost run again"
+            ),
+            "set appendfsync to always, or add waitaof=on to the store's URL (Redis 7.2, Valkey)",
+        ));
+    }
+    if seen.replication.get("role").is_some_and(|role| role != "master") {
+        found.push(danger(
+            "redis-replica",
+            "this server is a replica: what it shows may lag behind what was acknowledged".to_owned(),
+            "name the server that takes writes in the store's URL, or all servers, separated by commas",
+        ));
+        if setting("replica-read-only").is_some_and(|value| value == "no") {
+            found.push(danger(
+                "redis-writable-replica",
+                "replica-read-only is off: writes to this replica are accepted and lost".to_owned(),
+                "set replica-read-only to yes",
+            ));
+        }
+    }
+    let replicas = seen.replication.get("connected_slaves").and_then(|count| count.parse::<u32>().ok());
+    let is_alone = replicas.unwrap_or(0) == 0;
+    let may_write_alone = setting("min-replicas-to-write").is_some_and(|count| count == "0");
+    if !is_alone && waits {
+        found.push(notice(
+            "redis-fail-over",
+            "a write is answered when the replicas that the URL asks for have it; a fail-over to another replica loses it all the same",
+            "let only replicas take over that are waited for",
+        ));
+    } else if !is_alone && may_write_alone {
+        found.push(danger(
+            "redis-asynchronous-replica",
+            format!(
+                "{} follow asynchronously: a fail-over loses the last acknowledged writes, and a command whose claim is lost runs again",
+                replicas.map_or_else(String::new, |count| format!("{count} replicas"))
+            ),
+            "set min-replicas-to-write to 1, and add wait=1 to the store's URL",
+        ));
+    } else if !is_alone {
+        found.push(notice(
+            "redis-fail-over",
+            "replicas follow asynchronously: a fail-over loses writes that were acknowledged within min-replicas-max-lag before it",
+            "add wait=1 to the store's URL",
+        ));
+    }
+    found
+}
+
+fn danger(code: &'static str, what: String, mend: &str) -> Hazard {
+    Hazard { severity: Severity::Danger, code, what, mend: mend.to_owned() }
+}
+
+fn notice(code: &'static str, what: &str, mend: &str) -> Hazard {
+    Hazard { severity: Severity::Notice, code, what: what.to_owned(), mend: mend.to_owned() }
+}
+
+fn unverified(what: &str) -> Hazard {
+    Hazard {
+        severity: Severity::Unverified,
+        code: "redis-unverified",
+        what: format!("{what}; it may lose acknowledged writes"),
+        mend:
+            "allow the store's user CONFIG GET and INFO, or check the settings by hand: the guide lists them"
+                .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(pairs: &[(&str, &str)]) -> Facts {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn codes(
+        settings: &[(&str, &str)],
+        replication: &[(&str, &str)],
+        waits: bool,
+    ) -> Vec<(Severity, &'static str)> {
+        let mut all = facts(&[
+            ("maxmemory-policy", "noeviction"),
+            ("appendonly", "yes"),
+            ("appendfsync", "always"),
+            ("min-replicas-to-write", "0"),
+            ("replica-read-only", "yes"),
+        ]);
+        all.extend(facts(settings));
+        let mut role = facts(&[("role", "master"), ("connected_slaves", "0")]);
+        role.extend(facts(replication));
+        let seen = Seen { settings: all, replication: role, hidden: None };
+        of_facts(&seen, waits, false).into_iter().map(|hazard| (hazard.severity, hazard.code)).collect()
+    }
+
+    #[test]
+    fn each_dangerous_setting_is_named() {
+        use Severity::{Danger, Notice};
+        assert_eq!(codes(&[], &[], false), []);
+        for policy in ["allkeys-lru", "volatile-ttl"] {
+            assert_eq!(codes(&[("maxmemory-policy", policy)], &[], false), [(Danger, "redis-eviction")]);
+        }
+        assert_eq!(codes(&[("appendonly", "no")], &[], false), [(Danger, "redis-no-aof")]);
+        assert_eq!(codes(&[("appendfsync", "everysec")], &[], false), [(Danger, "redis-appendfsync")]);
+        assert_eq!(codes(&[], &[("role", "slave")], false), [(Danger, "redis-replica")]);
+        let followed = [("connected_slaves", "2")];
+        assert_eq!(codes(&[], &followed, false), [(Danger, "redis-asynchronous-replica")]);
+        assert_eq!(codes(&[("min-replicas-to-write", "1")], &followed, false), [(Notice, "redis-fail-over")]);
+        assert_eq!(codes(&[], &followed, true), [(Notice, "redis-fail-over")]);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_not_taken_for_sound() {
+        let seen = Seen { hidden: Some("NOPERM".to_owned()), ..Seen::default() };
+        let found = of_facts(&seen, false, false);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].severity, found[0].code), (Severity::Unverified, "redis-unverified"));
+    }
+}

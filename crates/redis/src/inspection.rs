@@ -1,0 +1,204 @@
+//! A store that is opened for reading only.
+
+use crate::address::Address;
+use crate::hazards;
+use crate::resp::{self, Value};
+use crate::servers::Effect;
+use crate::shared::{Shared, text};
+use crate::store::capabilities;
+use bytes::Bytes;
+use semel_core::codec;
+use semel_core::id::{CommandId, OperationId};
+use semel_core::record::{Entry, Record, StateName};
+use semel_core::store::{
+    Capabilities, Census, Change, Count, Counted, Cursor, Error, Filter, Hazard, Inspection, Item, Kind,
+    Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Tally, Written,
+};
+use semel_core::time::Time;
+
+/// How many findings a verification reports.
+const FINDINGS_MAX: usize = 100;
+/// How many keys one step of a verification looks at, about.
+const STEP: &[u8] = b"500";
+
+/// A store that is only looked at; a replica will do. Nodes may have it open, and write.
+pub(crate) struct Inspected {
+    name: String,
+    shared: Shared,
+}
+
+impl Inspected {
+    pub(crate) async fn open(name: String, address: Address) -> Result<Self, Error> {
+        Ok(Self { name, shared: Shared::open(address.for_reading(), None).await? })
+    }
+
+    /// Reads every record of one server.
+    async fn verify_server(&self, link: &crate::link::Link, findings: &mut Vec<String>) -> Result<(), Error> {
+        let lost = |failure| {
+            Error::new(Kind::Unavailable, "verifying the Redis store").because(format!("{failure:?}"))
+        };
+        let connection = link.connection().await?;
+        let pattern = format!("{{{}:*}}r:*", self.shared.address.prefix);
+        let mut cursor = "0".to_owned();
+        loop {
+            let scan = [&b"SCAN"[..], cursor.as_bytes(), b"MATCH", pattern.as_bytes(), b"COUNT", STEP];
+            let Value::Array(answer) = connection.ask(resp::command(&scan), 0).await.map_err(lost)? else {
+                return Err(Error::new(Kind::Unfit, "verifying the Redis store").because("SCAN was refused"));
+            };
+            for key in answer.get(1).map(Value::array).unwrap_or_default() {
+                if findings.len() >= FINDINGS_MAX {
+                    return Ok(());
+                }
+                findings.extend(self.verify_record(&text(key)).await?);
+            }
+            cursor = answer.first().map(text).unwrap_or_default();
+            if cursor == "0" || cursor.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is wrong with a record: its entry, or that the list of its state does not have it.
+    async fn verify_record(&self, key: &str) -> Result<Option<String>, Error> {
+        let digits = key.rsplit(':').next().unwrap_or_default();
+        let Ok(operation_id) = dashed(digits).parse::<OperationId>() else {
+            return Ok(Some(format!("{key}: not a key of Semel's")));
+        };
+        let (_, stored) = self.shared.stored(operation_id).await?;
+        let Some(stored) = stored else { return Ok(None) };
+        let Some(head) = stored.head else {
+            return Ok(Some(format!("operation {operation_id}: not a record of Semel's")));
+        };
+        if OperationId::of(&head.id) != operation_id {
+            return Ok(Some(format!(
+                "operation {operation_id}: another command's record stands under its key"
+            )));
+        }
+        if !head.is_of(&stored.entry) {
+            return Ok(Some(format!("operation {operation_id}: its bytes are not those that were written")));
+        }
+        let created_at = match codec::decode(&stored.entry) {
+            Err(error) => return Ok(Some(format!("operation {operation_id}: {error}"))),
+            Ok(Entry::Record(record)) => record.created_at().as_millis(),
+            Ok(Entry::Moved) => 0,
+        };
+        let bucket = self.shared.layout.bucket(operation_id);
+        let place = [&created_at.to_be_bytes()[..], operation_id.as_bytes()].concat();
+        let list = self.shared.layout.list(bucket, head.state);
+        let question = resp::command(&[b"ZSCORE", &list, &place]);
+        let slot = self.shared.layout.slot(bucket);
+        let asked = self.shared.reading().ask(slot, question, Effect::Reads).await;
+        let listed = asked.map_err(|fault| fault.error("verifying the Redis store"))?;
+        Ok((listed == Value::Nil)
+            .then(|| format!("operation {operation_id}: the list of its state does not have it (or it was written just now)")))
+    }
+}
+
+/// 32 hexadecimal digits as an operation id is written.
+fn dashed(digits: &str) -> String {
+    let at = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
+    format!("{}-{}-{}-{}-{}", at(0, 8), at(8, 12), at(12, 16), at(16, 20), at(20, 32))
+}
+
+fn refused<'a, T>() -> Pending<'a, T> {
+    Box::pin(async { Err(Error::new(Kind::ReadOnly, "writing to a store that was opened for reading only")) })
+}
+
+impl Store for Inspected {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        capabilities(&self.shared)
+    }
+
+    fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
+        Box::pin(hazards::look(&self.shared, false))
+    }
+
+    fn write<'a>(&'a self, _: CommandId, _: Change<&'a Record>) -> Pending<'a, Written> {
+        refused()
+    }
+
+    fn get(&self, id: CommandId) -> Pending<'_, Reading> {
+        Box::pin(self.shared.get(id))
+    }
+
+    fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
+        Box::pin(self.shared.find(operation_id))
+    }
+
+    fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Box::pin(self.shared.page(filter, after, limit))
+    }
+
+    fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Box::pin(self.shared.due(after, limit))
+    }
+
+    fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
+        Box::pin(self.shared.markers(after, limit))
+    }
+
+    fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
+        Box::pin(self.shared.count(what, at_most))
+    }
+
+    fn census(&self) -> Pending<'_, Census> {
+        Box::pin(self.shared.census())
+    }
+
+    fn tally<'a>(
+        &'a self,
+        state: Option<StateName>,
+        after: Option<&'a Cursor>,
+        limit: usize,
+    ) -> Pending<'a, Tally> {
+        Box::pin(self.shared.tally(state, after, limit))
+    }
+
+    fn settings(&self) -> Pending<'_, Vec<(String, Bytes)>> {
+        Box::pin(self.shared.settings())
+    }
+
+    fn set<'a>(&'a self, _: &'a str, _: Option<&'a [u8]>, _: Option<&'a [u8]>) -> Pending<'a, Setting> {
+        refused()
+    }
+}
+
+impl Inspection for Inspected {
+    /// There are no tables; opening has checked the format.
+    fn schema(&self) -> Pending<'_, SchemaVersion> {
+        Box::pin(std::future::ready(Ok(SchemaVersion { have: 0, wanted: 0 })))
+    }
+
+    fn verify(&self) -> Pending<'_, Vec<String>> {
+        Box::pin(async move {
+            let mut findings = Vec::new();
+            for link in self.shared.reading().all() {
+                self.verify_server(&link, &mut findings).await?;
+            }
+            if findings.len() >= FINDINGS_MAX {
+                findings.push(format!("the verification stopped after {FINDINGS_MAX} findings"));
+            }
+            Ok(findings)
+        })
+    }
+
+    fn is_replica(&self) -> Pending<'_, bool> {
+        Box::pin(async move {
+            for link in self.shared.reading().all() {
+                if link.connection().await?.greeting.is_replica {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+    }
+
+    /// The server knows only what all of its databases take.
+    fn size(&self) -> StoreSize {
+        StoreSize::default()
+    }
+}

@@ -1,0 +1,44 @@
+//! Semel on Redis and Valkey.
+//!
+//! **What lives here**: the store that nodes share on one server or a cluster, and [`MessageDedup`], a short-window dedup of messages.
+//! **What must never**: a rule about what a record means, a question that is sent twice although it may have changed something, or a
+//! script that changes something before it has checked everything.
+//!
+//! Redis answers quickly and forgets more easily than a database: [`hazards`](semel_core::store::Store::hazards) names the settings that
+//! lose acknowledged writes. A fail-over can lose them whatever the settings.
+//!
+//! ```no_run
+//! use semel_core::id::CommandId;
+//! use semel_core::store::Store as _;
+//!
+//! # async fn example() -> Result<(), semel_core::store::Error> {
+//! let store = semel_redis::Store::open("rediss://semel@cache.example?password=env:SEMEL_REDIS_PASSWORD").await?;
+//! let reading = store.get(CommandId::from_bytes([7; 32])).await?;
+//! assert_eq!(reading.entry, None);
+//! store.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod backend;
+mod connection;
+mod dedup;
+mod fault;
+mod hazards;
+mod inspection;
+mod layout;
+mod link;
+mod resp;
+mod scan;
+mod scripts;
+mod servers;
+mod shared;
+mod store;
+mod tls;
+mod waiters;
+mod write;
+
+pub use backend::{Backend, TlsBackend};
+pub use dedup::{MessageClaim, MessageDedup, MessageId};
+pub use store::Store;

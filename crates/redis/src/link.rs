@@ -1,0 +1,137 @@
+//! A place for one connection, which is opened when it is needed and replaced when it has broken.
+
+use crate::address::{Address, Host};
+use crate::connection::{Connection, Greeting};
+use semel_core::store::{Error, Kind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// How long a server that refused a connection is not asked again.
+const PAUSE: Duration = Duration::from_millis(250);
+const CONNECTING: &str = "connecting to Redis";
+/// The oldest version with everything that the store uses.
+const VERSION_MIN: u32 = 6;
+
+pub(crate) struct Link {
+    address: Arc<Address>,
+    /// Tried in this order; one that takes writes will do.
+    hosts: Vec<Host>,
+    confirms: bool,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    connection: Option<Arc<Connection>>,
+    /// Why the last attempt failed, for a moment.
+    refusal: Option<(Kind, String)>,
+    is_closed: bool,
+}
+
+impl Link {
+    pub(crate) fn new(address: &Arc<Address>, hosts: Vec<Host>, confirms: bool) -> Self {
+        Self { address: Arc::clone(address), hosts, confirms, held: Arc::default() }
+    }
+
+    /// A connection that has not broken as far as is known. Those who ask at the same time share one attempt.
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Error> {
+        let mut held = self.held.lock().await;
+        if held.is_closed {
+            return Err(Error::new(Kind::Closed, CONNECTING));
+        }
+        if let Some(connection) = held.connection.as_ref().filter(|connection| !connection.is_broken()) {
+            return Ok(Arc::clone(connection));
+        }
+        held.connection = None;
+        if let Some((kind, cause)) = &held.refusal {
+            return Err(Error::new(*kind, CONNECTING).because(cause.clone()));
+        }
+        match self.connect().await {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                held.connection = Some(Arc::clone(&connection));
+                Ok(connection)
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                held.refusal = Some((error.kind(), cause));
+                let held = Arc::clone(&self.held);
+                tokio::spawn(async move {
+                    tokio::time::sleep(PAUSE).await;
+                    held.lock().await.refusal = None;
+                });
+                Err(error)
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, Error> {
+        let mut first = None;
+        for host in &self.hosts {
+            let opened = Connection::open(&self.address, host, self.confirms).await;
+            let refused = match opened {
+                Ok(connection) => match self.objection(host, &connection.greeting) {
+                    None => return Ok(connection),
+                    Some(objection) => objection,
+                },
+                Err(error) => error,
+            };
+            first = first.or(Some(refused));
+        }
+        Err(first.unwrap_or_else(|| Error::new(Kind::Unfit, CONNECTING).because("no server is named")))
+    }
+
+    fn objection(&self, host: &Host, greeting: &Greeting) -> Option<Error> {
+        let refused =
+            |kind, cause: String| Some(Error::new(kind, CONNECTING).because(format!("{host} {cause}")));
+        if greeting.mode == "sentinel" {
+            return refused(
+                Kind::Unfit,
+                "is a Sentinel, which keeps no records; name the servers that it watches, separated by commas: the one that \
+                 takes writes is found among them"
+                    .to_owned(),
+            );
+        }
+        let major = greeting.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        if major.is_none_or(|major| major < VERSION_MIN) {
+            return refused(
+                Kind::Unfit,
+                format!("has version `{}`; the store needs 6.2 or later", greeting.version),
+            );
+        }
+        if greeting.mode == "cluster" && self.address.database != 0 {
+            return refused(Kind::Unfit, "is part of a cluster, which has only the database 0".to_owned());
+        }
+        if greeting.is_replica && !self.address.any_server {
+            return refused(
+                Kind::ReadOnly,
+                "is a replica: it takes no writes, and what it shows may lag behind what was acknowledged; name the server that \
+                 takes writes, or all of them, separated by commas"
+                    .to_owned(),
+            );
+        }
+        None
+    }
+
+    /// Gives a connection up: it hangs, or leads to a server that takes no writes.
+    pub(crate) async fn discard(&self, connection: &Arc<Connection>) {
+        connection.give_up();
+        let mut held = self.held.lock().await;
+        if held.connection.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, connection)) {
+            held.connection = None;
+        }
+    }
+
+    /// Lets nothing more in, and ends as soon as what was asked is answered.
+    pub(crate) async fn close(&self) {
+        let connection = {
+            let mut held = self.held.lock().await;
+            held.is_closed = true;
+            held.connection.take()
+        };
+        if let Some(connection) = connection {
+            connection.close().await;
+        }
+    }
+}

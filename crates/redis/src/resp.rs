@@ -1,0 +1,189 @@
+//! Redis's wire protocol (RESP 2): commands to bytes, bytes to replies.
+//!
+//! What lives here: the framing. What must never: what a reply means.
+
+use bytes::{Bytes, BytesMut};
+
+/// Deeper than any reply that the store asks for.
+const DEPTH_MAX: u32 = 8;
+/// The most that a server can send as one string, unless its own limit was raised.
+const BULK_BYTES_MAX: usize = 512 << 20;
+
+/// A reply of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Nil,
+    Number(i64),
+    Bytes(Bytes),
+    /// The text after the minus sign: a code in capitals, and words.
+    Error(String),
+    Array(Vec<Value>),
+}
+
+impl Value {
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.bytes().and_then(|bytes| std::str::from_utf8(bytes).ok())
+    }
+
+    /// A number, also one that came as text.
+    pub(crate) fn number(&self) -> Option<i64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            other => other.text()?.parse().ok(),
+        }
+    }
+
+    pub(crate) fn array(&self) -> &[Self] {
+        match self {
+            Self::Array(values) => values,
+            _ => &[],
+        }
+    }
+}
+
+/// Appends a command with its arguments.
+pub(crate) fn encode(out: &mut Vec<u8>, arguments: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
+    for argument in arguments {
+        out.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        out.extend_from_slice(argument);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The bytes of one command.
+pub(crate) fn command(arguments: &[&[u8]]) -> Bytes {
+    let mut out = Vec::with_capacity(arguments.iter().map(|argument| argument.len() + 16).sum());
+    encode(&mut out, arguments);
+    out.into()
+}
+
+/// Takes one whole reply from the front of what has arrived; `None` where it is not whole yet.
+pub(crate) fn decode(buffer: &mut BytesMut) -> Result<Option<Value>, String> {
+    let Some(end) = measure(buffer, 0, 0)? else { return Ok(None) };
+    let frame = buffer.split_to(end).freeze();
+    let mut at = 0;
+    Ok(Some(build(&frame, &mut at)?))
+}
+
+fn line(buffer: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let rest = buffer.get(at..)?;
+    let length = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    Some((&rest[..length], at + length + 2))
+}
+
+fn number(digits: &[u8]) -> Result<i64, String> {
+    let text = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
+    text.ok_or_else(|| "a number in the reply cannot be read".to_owned())
+}
+
+/// A length, which is negative where there is nothing.
+fn length(digits: &[u8]) -> Result<Option<usize>, String> {
+    let length = usize::try_from(number(digits)?).ok();
+    if length.is_some_and(|length| length > BULK_BYTES_MAX) {
+        return Err("the reply is longer than a server can send".to_owned());
+    }
+    Ok(length)
+}
+
+/// Where the reply that begins at `at` ends, if all of it is there.
+fn measure(buffer: &[u8], at: usize, depth: u32) -> Result<Option<usize>, String> {
+    if depth > DEPTH_MAX {
+        return Err("the reply is nested too deeply".to_owned());
+    }
+    let Some((head, next)) = line(buffer, at) else { return Ok(None) };
+    let Some((kind, rest)) = head.split_first() else { return Err("the reply has no type".to_owned()) };
+    match kind {
+        b'+' | b'-' | b':' => Ok(Some(next)),
+        b'$' => {
+            let end = length(rest)?.map_or(next, |length| next + length + 2);
+            Ok((buffer.len() >= end).then_some(end))
+        }
+        b'*' => {
+            let mut end = next;
+            for _ in 0..length(rest)?.unwrap_or(0) {
+                match measure(buffer, end, depth + 1)? {
+                    Some(after) => end = after,
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(end))
+        }
+        _ => Err("the other side does not speak Redis's protocol".to_owned()),
+    }
+}
+
+/// The reply at `at` of a whole frame.
+fn build(frame: &Bytes, at: &mut usize) -> Result<Value, String> {
+    let cut = || "the reply is cut short".to_owned();
+    let (head, next) = line(frame, *at).ok_or_else(cut)?;
+    let (kind, rest) = head.split_first().ok_or_else(cut)?;
+    *at = next;
+    Ok(match kind {
+        b'+' => Value::Bytes(frame.slice_ref(rest)),
+        b'-' => Value::Error(String::from_utf8_lossy(rest).into_owned()),
+        b':' => Value::Number(number(rest)?),
+        b'$' => match length(rest)? {
+            None => Value::Nil,
+            Some(length) => {
+                *at = next + length + 2;
+                Value::Bytes(frame.slice(next..next + length))
+            }
+        },
+        _ => match length(rest)? {
+            None => Value::Nil,
+            Some(length) => {
+                let mut values = Vec::with_capacity(length.min(1024));
+                for _ in 0..length {
+                    values.push(build(frame, at)?);
+                }
+                Value::Array(values)
+            }
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_whole_or_waited_for() {
+        let text = b"*5\r\n:7\r\n$3\r\na\r\n\r\n$-1\r\n-OOM no room\r\n*0\r\n+rest";
+        let whole = text.len() - b"+rest".len();
+        for length in 0..whole {
+            let mut part = BytesMut::from(&text[..length]);
+            assert_eq!(decode(&mut part), Ok(None), "after {length} bytes");
+        }
+        let mut buffer = BytesMut::from(&text[..]);
+        let expected = Value::Array(vec![
+            Value::Number(7),
+            Value::Bytes(Bytes::from_static(b"a\r\n")),
+            Value::Nil,
+            Value::Error("OOM no room".to_owned()),
+            Value::Array(Vec::new()),
+        ]);
+        assert_eq!(decode(&mut buffer), Ok(Some(expected)));
+        assert_eq!(&buffer[..], b"+rest");
+    }
+
+    #[test]
+    fn what_is_not_redis_is_refused() {
+        for text in ["HTTP/1.1 400\r\n", "$x\r\n", "$99999999999\r\n", "\r\n"] {
+            assert!(decode(&mut BytesMut::from(text)).is_err(), "{text:?}");
+        }
+        assert!(decode(&mut BytesMut::from("*1\r\n".repeat(20).as_str())).is_err(), "nested");
+    }
+
+    #[test]
+    fn arguments_are_sent_with_their_length_whatever_is_in_them() {
+        assert_eq!(command(&[b"GET", b"a\r\nb"]), "*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n");
+    }
+}

@@ -1,0 +1,364 @@
+//! Lists and counts records, a bounded part at a time, over all buckets.
+//!
+//! Every list of a bucket is in order. A page takes a few of each and goes no further than all of them are known.
+
+use crate::layout::{Head, MARKER, Place, caller};
+use crate::resp::Value;
+use crate::scripts;
+use crate::servers::Effect;
+use crate::shared::{READING, Shared, Stored, odd, text};
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use semel_core::codec;
+use semel_core::id::{CallerHash, OperationId};
+use semel_core::record::StateName;
+use semel_core::store::{
+    Census, Count, Counted, Cursor, Error, Filter, Item, Kind, PAGE_BYTES_MAX, Page, Tallied, Tally,
+};
+use semel_core::time::Time;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// How many records one page looks at, wanted or not.
+const LOOK_MAX: usize = 5_000;
+/// How many records one page has at most, however many are asked for.
+const LIMIT_MAX: usize = 5_000;
+/// How many are looked at with one question.
+const TOGETHER_MAX: usize = 500;
+
+/// What is listed, and from where.
+struct Walk {
+    /// The number of a state or of markers; nothing for what is due.
+    lists: Vec<Option<u8>>,
+    buckets: RangeInclusive<u16>,
+    is_downwards: bool,
+}
+
+/// A part of a walk.
+struct Part {
+    now: Time,
+    places: Vec<(Place, Option<u8>)>,
+    /// Where the next part begins; `None` at the end.
+    end: Option<Place>,
+}
+
+/// What a record's head says, and how long its value is.
+type Headed = (Option<Head>, usize);
+
+fn all_states() -> Vec<Option<u8>> {
+    StateName::ALL.iter().map(|state| Some(state.number())).collect()
+}
+
+/// Cursors pass through clients, and come back as anything.
+fn place(cursor: Option<&Cursor>) -> Result<Option<Place>, Error> {
+    let made_up = || Error::new(Kind::Unfit, "going on from a cursor that this store did not make");
+    cursor.map(|cursor| Place::read(cursor.as_bytes()).ok_or_else(made_up)).transpose()
+}
+
+fn cursor(place: Place) -> Cursor {
+    Cursor::from_bytes(Bytes::copy_from_slice(&place.0))
+}
+
+impl Shared {
+    fn every_bucket(&self) -> RangeInclusive<u16> {
+        0..=self.layout.buckets().end.saturating_sub(1)
+    }
+
+    /// The next `limit` places of a walk, or fewer.
+    async fn part(&self, walk: &Walk, after: Option<Place>, limit: usize) -> Result<Part, Error> {
+        let few = (2 * limit / walk.buckets.len().max(1) + 4).min(limit + 1);
+        let part = self.part_with(walk, after, limit, few).await?;
+        // Many at one moment are in the order of their ids, and so all in one bucket: more of it is needed.
+        let is_short = part.end.is_some() && part.places.len() < limit / 2 && few <= limit;
+        if is_short { self.part_with(walk, after, limit, limit + 1).await } else { Ok(part) }
+    }
+
+    /// The same, with so many of each list.
+    async fn part_with(
+        &self,
+        walk: &Walk,
+        after: Option<Place>,
+        limit: usize,
+        each: usize,
+    ) -> Result<Part, Error> {
+        let parts =
+            try_join_all(walk.buckets.clone().map(|bucket| self.part_of(bucket, walk, after, each))).await?;
+        let (mut places, mut horizon, mut now) = (Vec::new(), None::<Place>, Time::default());
+        for (at, lists) in parts {
+            now = now.max(at);
+            for (list, found) in walk.lists.iter().zip(lists) {
+                if found.len() >= each
+                    && let Some(last) = found.last()
+                {
+                    let nearer =
+                        |known: Place| if walk.is_downwards { known.max(*last) } else { known.min(*last) };
+                    horizon = Some(horizon.map_or(*last, nearer));
+                }
+                places.extend(found.into_iter().map(|place| (place, *list)));
+            }
+        }
+        let is_known = |place: &Place| {
+            horizon.is_none_or(|end| if walk.is_downwards { *place >= end } else { *place <= end })
+        };
+        places.retain(|(place, _)| is_known(place));
+        places.sort_unstable();
+        if walk.is_downwards {
+            places.reverse();
+        }
+        let is_more = horizon.is_some() || places.len() > limit;
+        places.truncate(limit);
+        let end = places.last().map(|(place, _)| *place).filter(|_| is_more);
+        Ok(Part { now, places, end })
+    }
+
+    async fn part_of(
+        &self,
+        bucket: u16,
+        walk: &Walk,
+        after: Option<Place>,
+        each: usize,
+    ) -> Result<(Time, Vec<Vec<Place>>), Error> {
+        let mut keys = vec![self.layout.proof(bucket)];
+        keys.extend(walk.lists.iter().map(|list| match list {
+            Some(state) => self.layout.list(bucket, *state),
+            None => self.layout.due(bucket),
+        }));
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let is_due = walk.lists == [None];
+        let replaced = self.replaced_time().map(|now| now.as_millis().to_be_bytes());
+        let upper: &[u8] = match &replaced {
+            Some(now) if is_due => now,
+            None if is_due => b"now",
+            _ => b"",
+        };
+        let (after, each) = (after.map(|place| place.0), each.to_string());
+        let after = after.as_ref().map_or(&b""[..], |place| &place[..]);
+        let direction: &[u8] = if walk.is_downwards { b"down" } else { b"up" };
+        let proof = if self.address.any_server { &b""[..] } else { b"0" };
+        let arguments = [proof, direction, after, upper, each.as_bytes()];
+        let (now, lists) = self.asked(bucket, &scripts::LIST, &keys, &arguments).await?;
+        let places = |list: &Value| {
+            list.array().iter().filter_map(|place| Place::read(place.bytes()?)).collect::<Vec<_>>()
+        };
+        Ok((now, lists.array().iter().map(places).collect()))
+    }
+
+    async fn asked(
+        &self,
+        bucket: u16,
+        script: &scripts::Script,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+    ) -> Result<(Time, Value), Error> {
+        let slot = self.layout.slot(bucket);
+        let asked = self.reading().run(slot, script, Effect::Reads, keys, arguments).await;
+        let answer = asked.map_err(|fault| fault.error(READING))?;
+        let Value::Array(mut parts) = answer else { return Err(odd(&answer)) };
+        match parts.as_mut_slice() {
+            [status, seconds, micros, found] if status.text() == Some("found") => {
+                Ok((self.time(seconds, micros), std::mem::replace(found, Value::Nil)))
+            }
+            _ => Err(odd(&Value::Array(parts))),
+        }
+    }
+
+    /// The heads of these records. One that the server has removed by itself is taken out of the list that it was found in.
+    async fn heads(&self, places: &[(Place, Option<u8>)]) -> Result<BTreeMap<Place, Headed>, Error> {
+        let mut by_bucket: BTreeMap<u16, Vec<(Place, Option<u8>)>> = BTreeMap::new();
+        for (place, list) in places {
+            by_bucket.entry(self.layout.bucket(place.operation_id())).or_default().push((*place, *list));
+        }
+        let each = by_bucket.iter().map(|(bucket, places)| self.heads_of(*bucket, places));
+        Ok(try_join_all(each).await?.into_iter().flatten().collect())
+    }
+
+    async fn heads_of(
+        &self,
+        bucket: u16,
+        places: &[(Place, Option<u8>)],
+    ) -> Result<Vec<(Place, Headed)>, Error> {
+        let mut keys = vec![self.layout.proof(bucket)];
+        keys.extend(places.iter().map(|(place, _)| self.layout.record(place.operation_id())));
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let proof = if self.address.any_server { &b""[..] } else { b"0" };
+        let (_, found) = self.asked(bucket, &scripts::HEADS, &keys, &[proof]).await?;
+        let mut heads = Vec::new();
+        for ((place, list), head) in places.iter().zip(found.array()) {
+            match head.array() {
+                [head, length] => {
+                    let length = length.number().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+                    let head = head.bytes().and_then(Head::read).map(|(head, _)| head);
+                    heads.push((*place, (head, length)));
+                }
+                _ => self.forget(bucket, *place, *list).await,
+            }
+        }
+        Ok(heads)
+    }
+
+    async fn forget(&self, bucket: u16, place: Place, list: Option<u8>) {
+        if self.address.any_server {
+            return;
+        }
+        let list = list.map_or_else(|| self.layout.due(bucket), |state| self.layout.list(bucket, state));
+        let record = self.layout.record(place.operation_id());
+        let slot = self.layout.slot(bucket);
+        let keys: [&[u8]; 2] = [&record, &list];
+        if let Err(fault) = self.writes.run(slot, &scripts::FORGET, Effect::Writes, &keys, &[&place.0]).await
+        {
+            let error = fault.error("taking a removed record out of its list");
+            tracing::debug!(%error, "a later list tries again");
+        }
+    }
+
+    pub(crate) async fn page(
+        &self,
+        filter: &Filter,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        let buckets = filter.ids.map_or_else(
+            || self.every_bucket(),
+            |ids| self.layout.bucket(ids.first)..=self.layout.bucket(ids.last),
+        );
+        let lists = filter.state.map_or_else(all_states, |state| vec![Some(state.number())]);
+        let walk = Walk { lists, buckets, is_downwards: filter.newest_first };
+        let has_id = |id: OperationId| filter.ids.is_none_or(|ids| ids.has(&id));
+        let is_wanted = |place: &Place, head: Option<&Head>| {
+            has_id(place.operation_id()) && head.is_none_or(|head| head.may_be_wanted(filter))
+        };
+        self.listed(&walk, place(after)?, limit, is_wanted, |item, _| filter.shows(item)).await
+    }
+
+    pub(crate) async fn due(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        let walk = Walk { lists: vec![None], buckets: self.every_bucket(), is_downwards: false };
+        let is_due = |item: &Item, now: Time| {
+            item.record().is_none_or(|record| record.due_at().is_some_and(|due_at| due_at <= now))
+        };
+        self.listed(&walk, place(after)?, limit, |_, _| true, is_due).await
+    }
+
+    pub(crate) async fn markers(&self, after: Option<&Cursor>, limit: usize) -> Result<Page, Error> {
+        let walk = Walk { lists: vec![Some(MARKER)], buckets: self.every_bucket(), is_downwards: false };
+        let is_marker = |_: &Place, head: Option<&Head>| head.is_some_and(|head| head.state == MARKER);
+        self.listed(&walk, place(after)?, limit, is_marker, |_, _| true).await
+    }
+
+    /// A page of a walk: `may_be_wanted` narrows the choice by heads, `shows` decides by entries.
+    async fn listed(
+        &self,
+        walk: &Walk,
+        mut after: Option<Place>,
+        limit: usize,
+        may_be_wanted: impl Fn(&Place, Option<&Head>) -> bool,
+        shows: impl Fn(&Item, Time) -> bool,
+    ) -> Result<Page, Error> {
+        let limit = limit.clamp(1, LIMIT_MAX);
+        let (mut chosen, mut bytes, mut looked, mut now) = (Vec::new(), 0, 0, Time::default());
+        let next = 'looking: loop {
+            let part = self.part(walk, after, limit.clamp(50, TOGETHER_MAX)).await?;
+            now = now.max(part.now);
+            let heads = self.heads(&part.places).await?;
+            for (at, _) in &part.places {
+                let headed = heads.get(at).filter(|(head, _)| may_be_wanted(at, head.as_ref()));
+                if let Some((_, length)) = headed {
+                    let is_full = chosen.len() >= limit;
+                    if is_full || (bytes + length > PAGE_BYTES_MAX && !chosen.is_empty()) {
+                        break 'looking after;
+                    }
+                    bytes += length;
+                    chosen.push(*at);
+                }
+                after = Some(*at);
+                looked += 1;
+            }
+            if part.end.is_none() || looked >= LOOK_MAX {
+                break part.end;
+            }
+        };
+        let read = try_join_all(chosen.iter().map(|place| self.stored(place.operation_id()))).await?;
+        let mut items = Vec::with_capacity(read.len());
+        for (at, stored) in read {
+            now = now.max(at);
+            // What was removed since is left out; what was changed is shown as it is now.
+            if let Some(Stored { head: Some(head), entry }) = stored {
+                let item = Item { id: head.id, entry: codec::decode(&entry) };
+                if shows(&item, now) {
+                    items.push(item);
+                }
+            }
+        }
+        Ok(Page { now, items, next: next.map(cursor) })
+    }
+
+    pub(crate) async fn tally(
+        &self,
+        state: Option<StateName>,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Tally, Error> {
+        let lists = state.map_or_else(all_states, |state| vec![Some(state.number())]);
+        let walk = Walk { lists, buckets: self.every_bucket(), is_downwards: false };
+        let part = self.part(&walk, place(after)?, limit.clamp(1, TOGETHER_MAX)).await?;
+        let mut counts: BTreeMap<(String, u8), Tallied> = BTreeMap::new();
+        for (head, _) in self.heads(&part.places).await?.into_values() {
+            let Some((head, named)) = head.and_then(|head| Some((head.clone(), head.state_name()?))) else {
+                continue;
+            };
+            if state.is_some_and(|wanted| wanted != named) {
+                continue;
+            }
+            let operation = text(&Value::Bytes(head.operation));
+            let fresh = || Tallied { operation: operation.clone(), state: named, count: 0 };
+            counts.entry((operation.clone(), head.state)).or_insert_with(fresh).count += 1;
+        }
+        Ok(Tally { now: part.now, counts: counts.into_values().collect(), next: part.end.map(cursor) })
+    }
+
+    /// What each list holds, over all buckets: states, markers, and last what a caller has.
+    async fn sums(&self, of: &CallerHash) -> Result<(Time, Vec<u64>), Error> {
+        let parts = try_join_all(self.layout.buckets().map(|bucket| self.counts_of(bucket, of))).await?;
+        let (mut now, mut sums) = (Time::default(), vec![0_u64; usize::from(MARKER) + 2]);
+        for (at, counts) in parts {
+            now = now.max(at);
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum = sum.saturating_add(count);
+            }
+        }
+        Ok((now, sums))
+    }
+
+    async fn counts_of(&self, bucket: u16, of: &CallerHash) -> Result<(Time, Vec<u64>), Error> {
+        let mut keys = vec![self.layout.proof(bucket), self.layout.callers(bucket)];
+        keys.extend((0..=MARKER).map(|state| self.layout.list(bucket, state)));
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let proof = if self.address.any_server { &b""[..] } else { b"0" };
+        let (now, counts) = self.asked(bucket, &scripts::COUNT, &keys, &[proof, &caller(of)]).await?;
+        let number = |value: &Value| value.number().and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+        let mut counts: Vec<u64> = counts.array().iter().map(number).collect();
+        counts.rotate_left(1);
+        Ok((now, counts))
+    }
+
+    pub(crate) async fn count(&self, what: Count, at_most: u64) -> Result<Counted, Error> {
+        let nobody = CallerHash::from_bytes([0; 32]);
+        let of = if let Count::Caller(caller) = &what { caller } else { &nobody };
+        let (now, sums) = self.sums(of).await?;
+        let count = match what {
+            Count::Records => sums[..usize::from(MARKER)].iter().sum(),
+            Count::State(state) => sums[usize::from(state.number())],
+            Count::Markers => sums[usize::from(MARKER)],
+            Count::Caller(_) => sums[usize::from(MARKER) + 1],
+        };
+        Ok(Counted { now, count: count.min(at_most) })
+    }
+
+    pub(crate) async fn census(&self) -> Result<Census, Error> {
+        let (now, sums) = self.sums(&CallerHash::from_bytes([0; 32])).await?;
+        let mut census = Census::empty(now);
+        for state in StateName::ALL {
+            census.add(state, sums[usize::from(state.number())]);
+        }
+        Ok(census)
+    }
+}

@@ -1,0 +1,65 @@
+//! The scripts that the servers run, each in one atomic step.
+//!
+//! What lives here: their texts and how they are called. What must never: a script that changes something before it has checked
+//! everything. A script that is sent twice is refused the second time by what the first has written.
+
+use crate::resp;
+use bytes::Bytes;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// A script and the hash by which servers know it.
+pub(crate) struct Script {
+    text: &'static str,
+    hash: LazyLock<String>,
+}
+
+macro_rules! script {
+    ($name:ident, $file:literal) => {
+        pub(crate) static $name: Script = Script {
+            text: include_str!(concat!("scripts/", $file)),
+            hash: LazyLock::new(|| sha1_hex(include_bytes!(concat!("scripts/", $file)))),
+        };
+    };
+}
+
+script!(WRITE, "write.lua");
+script!(GET, "get.lua");
+script!(LIST, "list.lua");
+script!(HEADS, "heads.lua");
+script!(FORGET, "forget.lua");
+script!(COUNT, "count.lua");
+script!(SET, "set.lua");
+script!(META, "meta.lua");
+script!(PROBE, "probe.lua");
+
+impl Script {
+    /// The line that an error of the server names.
+    pub(crate) fn line_named_in(&self, error: &str) -> Option<&'static str> {
+        let (_, rest) = error.split_once("user_script:")?;
+        let number: usize = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+        self.text.lines().nth(number.checked_sub(1)?).map(str::trim)
+    }
+
+    /// The command that runs it, by its hash or with its text.
+    pub(crate) fn question(&self, keys: &[&[u8]], arguments: &[&[u8]], by_hash: bool) -> Bytes {
+        let count = keys.len().to_string();
+        let (verb, script): (&[u8], &[u8]) =
+            if by_hash { (b"EVALSHA", self.hash.as_bytes()) } else { (b"EVAL", self.text.as_bytes()) };
+        let mut all = Vec::with_capacity(keys.len() + arguments.len() + 3);
+        all.extend([verb, script, count.as_bytes()]);
+        all.extend_from_slice(keys);
+        all.extend_from_slice(arguments);
+        resp::command(&all)
+    }
+}
+
+/// The digest that servers know scripts by, and that damage is noticed by. Nothing secret depends on it.
+pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(40);
+    for byte in digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,17 @@
+-- How many are in each list of a bucket, and how many a caller has.
+-- KEYS: 1 proof, 2 callers, then the lists    ARGV: 1 as for get, 2 a caller
+if ARGV[1] ~= '' then redis.call('DEL', KEYS[1]) end
+local time = redis.call('TIME')
+local is = redis.call('TYPE', KEYS[2]).ok
+if is ~= 'none' and is ~= 'hash' then
+    return {'type', KEYS[2]}
+end
+local counts = {redis.call('HGET', KEYS[2], ARGV[2]) or '0'}
+for at = 3, #KEYS do
+    is = redis.call('TYPE', KEYS[at]).ok
+    if is ~= 'none' and is ~= 'zset' then
+        return {'type', KEYS[at]}
+    end
+    counts[#counts + 1] = redis.call('ZCARD', KEYS[at])
+end
+return {'found', time[1], time[2], counts}

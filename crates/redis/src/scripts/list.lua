@@ -1,0 +1,34 @@
+-- The next places of some lists, in order.
+-- KEYS: 1 proof, then the lists    ARGV: 1 as for get, 2 'up' or 'down', 3 the place to go on after ('' for the end),
+--       4 not beyond these bytes ('' for all, 'now' for the server's time), 5 how many of each
+for at = 2, #KEYS do
+    local is = redis.call('TYPE', KEYS[at]).ok
+    if is ~= 'none' and is ~= 'zset' then
+        return {'type', KEYS[at]}
+    end
+end
+if ARGV[1] ~= '' then redis.call('DEL', KEYS[1]) end
+local time = redis.call('TIME')
+local upper = ARGV[4]
+if upper == 'now' then
+    local left = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    upper = ''
+    for _ = 1, 8 do
+        upper = string.char(left % 256) .. upper
+        left = math.floor(left / 256)
+    end
+end
+upper = upper == '' and '+' or '[' .. upper .. string.rep('\255', 17)
+local found = {}
+for at = 2, #KEYS do
+    local part
+    if ARGV[2] == 'up' then
+        local from = ARGV[3] == '' and '-' or '(' .. ARGV[3]
+        part = redis.call('ZRANGEBYLEX', KEYS[at], from, upper, 'LIMIT', 0, ARGV[5])
+    else
+        local from = ARGV[3] == '' and '+' or '(' .. ARGV[3]
+        part = redis.call('ZREVRANGEBYLEX', KEYS[at], from, '-', 'LIMIT', 0, ARGV[5])
+    end
+    found[#found + 1] = part
+end
+return {'found', time[1], time[2], found}

@@ -1,0 +1,26 @@
+-- Every command that the other scripts call: a right that is missing shows here, and not in the middle of a write.
+-- KEYS: 1 string, 2 zset, 3 hash
+redis.call('TIME')
+for at = 1, 3 do
+    redis.call('TYPE', KEYS[at])
+    redis.call('EXISTS', KEYS[at])
+    redis.call('DEL', KEYS[at])
+end
+redis.call('SET', KEYS[1], 'probe')
+redis.call('GET', KEYS[1])
+redis.call('GETRANGE', KEYS[1], 0, 1)
+redis.call('STRLEN', KEYS[1])
+redis.call('SETRANGE', KEYS[1], 0, '')
+redis.call('PEXPIRE', KEYS[1], '60000')
+redis.call('PERSIST', KEYS[1])
+redis.call('ZADD', KEYS[2], 0, 'probe')
+redis.call('ZCARD', KEYS[2])
+redis.call('ZRANGEBYLEX', KEYS[2], '-', '+', 'LIMIT', 0, 1)
+redis.call('ZREVRANGEBYLEX', KEYS[2], '+', '-', 'LIMIT', 0, 1)
+redis.call('ZREM', KEYS[2], 'probe')
+redis.call('HSET', KEYS[3], 'probe', 1)
+redis.call('HINCRBY', KEYS[3], 'probe', 1)
+redis.call('HGET', KEYS[3], 'probe')
+redis.call('HGETALL', KEYS[3])
+redis.call('HDEL', KEYS[3], 'probe')
+return redis.call('DEL', KEYS[1])

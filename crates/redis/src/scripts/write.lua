@@ -1,0 +1,100 @@
+-- One conditional write: the record and what finds it. Everything is checked before the first change; Redis undoes nothing.
+-- KEYS: 1 record, 2 due, 3 the list that it leaves, 4 the list that it joins, 5 callers, 6 proof
+-- ARGV: 1 the first bytes that must be there ('' for nothing), 2 operation id, 3 what is to be there ('' for nothing),
+--       4 the millisecond at which the record is as good as gone ('' for never), 5 longest value to show, 6 '1' to be confirmed,
+--       7 the millisecond that it is ('' for the server's)
+local HEAD = 126
+local WEEK, CENTURY = 604800000, 3155760000000
+local types = {'string', 'zset', 'zset', 'zset', 'hash'}
+for at, wanted in ipairs(types) do
+    local is = redis.call('TYPE', KEYS[at]).ok
+    if is ~= 'none' and is ~= wanted then
+        return {'type', KEYS[at]}
+    end
+end
+-- Refused by a replica, and by a server that has lost its replicas: what such a one shows proves nothing. A server without memory has
+-- to refuse the first command of a script, or it refuses none: one that needs memory, but for removals.
+if ARGV[6] == '1' then
+    redis.call('SET', KEYS[6], '1')
+elseif ARGV[3] == '' then
+    redis.call('DEL', KEYS[6])
+else
+    redis.call('SETRANGE', KEYS[6], 0, '')
+end
+local time = redis.call('TIME')
+local found = redis.call('GET', KEYS[1])
+
+local function is_whole(value)
+    if #value < HEAD then return false end
+    local a, b, c, d = string.byte(value, 123, 126)
+    local entry = string.sub(value, HEAD + 1 + ((a * 256 + b) * 256 + c) * 256 + d)
+    return string.sub(redis.sha1hex(entry), 1, 16) == string.sub(value, 58, 73)
+end
+
+local is_met
+if ARGV[1] == '' then
+    is_met = not found
+else
+    is_met = found and string.sub(found, 1, 57) == ARGV[1] and is_whole(found)
+end
+if not is_met then
+    if found and #found > tonumber(ARGV[5]) then
+        return {'large', time[1], time[2]}
+    end
+    return {'refused', time[1], time[2], found}
+end
+
+local id, next = ARGV[2], ARGV[3]
+local of_caller = next ~= '' and next or found
+local caller = string.sub(of_caller, 91, 98)
+local is_marker = string.sub(of_caller, 1, 1) == '7'
+local counted = redis.call('HGET', KEYS[5], caller)
+if counted and not string.match(counted, '^%d+$') then
+    return {'type', KEYS[5]}
+end
+
+local function due(value)
+    return string.sub(value, 82, 82) == '1' and string.sub(value, 83, 90) .. id or nil
+end
+local function place(value)
+    return string.sub(value, 74, 81) .. id
+end
+
+-- The safety net: a week after the record's end the server may remove what no sweeper did.
+local left
+if ARGV[4] ~= '' then
+    local now = ARGV[7] ~= '' and tonumber(ARGV[7]) or tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    left = math.max(tonumber(ARGV[4]) - now, 0) + WEEK
+    if left > CENTURY then left = nil end
+end
+
+-- From here on everything succeeds. What finds the record is there before it, and goes after it.
+if next == '' then
+    redis.call('DEL', KEYS[1])
+else
+    if due(next) then redis.call('ZADD', KEYS[2], 0, due(next)) end
+    redis.call('ZADD', KEYS[4], 0, place(next))
+    redis.call('SET', KEYS[1], next)
+    -- SET drops a time to live by itself; that a live record has none must not depend on which command writes it.
+    if left then
+        redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
+    else
+        redis.call('PERSIST', KEYS[1])
+    end
+end
+if found then
+    if due(found) and (next == '' or due(next) ~= due(found)) then redis.call('ZREM', KEYS[2], due(found)) end
+    if next == '' or KEYS[3] ~= KEYS[4] or place(next) ~= place(found) then
+        redis.call('ZREM', KEYS[3], place(found))
+    end
+end
+if not is_marker and not found then
+    redis.call('HINCRBY', KEYS[5], caller, 1)
+elseif not is_marker and next == '' then
+    if tonumber(counted or '0') <= 1 then
+        redis.call('HDEL', KEYS[5], caller)
+    else
+        redis.call('HINCRBY', KEYS[5], caller, -1)
+    end
+end
+return {'done', time[1], time[2]}

@@ -1,0 +1,282 @@
+//! Which server has which key: the only one there is, or one of a cluster's.
+
+use crate::address::{Address, Host};
+use crate::connection::{Connection, Failure};
+use crate::fault::{Fault, Refusal};
+use crate::link::Link;
+use crate::resp::{self, Value};
+use crate::scripts::Script;
+use bytes::Bytes;
+use semel_core::store::{Error, Kind};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often a question is passed on that no server has begun to answer.
+const ROUTES_MAX: u32 = 12;
+/// Between two tries while a cluster settles.
+const PAUSE: Duration = Duration::from_millis(100);
+const SLOTS: u16 = 16_384;
+
+/// What a question does where it arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing: it may be asked again.
+    Reads,
+    /// It may have changed something, whatever became of its answer.
+    Writes,
+}
+
+/// The servers of one store, with one connection to each.
+pub(crate) struct Servers {
+    address: Arc<Address>,
+    confirms: bool,
+    held: Mutex<Held>,
+}
+
+struct Held {
+    links: BTreeMap<Host, Arc<Link>>,
+    /// The link of each range of slots, by its last slot; all of them on one where there is no cluster.
+    by_last_slot: BTreeMap<u16, Host>,
+    /// Where there is no cluster, or none is known yet.
+    first: Arc<Link>,
+    is_cluster: bool,
+}
+
+impl Servers {
+    /// Connects to one of the servers that the address names, and learns of the others.
+    pub(crate) async fn connect(address: &Arc<Address>, confirms: bool) -> Result<Self, Error> {
+        let first = Arc::new(Link::new(address, address.hosts.clone(), confirms));
+        let is_cluster = is_cluster(address).await?;
+        let held = Held { links: BTreeMap::new(), by_last_slot: BTreeMap::new(), first, is_cluster };
+        let servers = Self { address: Arc::clone(address), confirms, held: Mutex::new(held) };
+        if is_cluster {
+            servers.learn().await.map_err(|fault| fault.error("asking who has which slot"))?;
+        } else {
+            let first = Arc::clone(&servers.held().first);
+            first.connection().await?;
+        }
+        Ok(servers)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.held().is_cluster
+    }
+
+    /// Everything that takes writes: one connection to each.
+    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
+        let held = self.held();
+        if !held.is_cluster {
+            return vec![Arc::clone(&held.first)];
+        }
+        let owners: std::collections::BTreeSet<_> = held.by_last_slot.values().collect();
+        owners.into_iter().filter_map(|host| held.links.get(host).cloned()).collect()
+    }
+
+    fn owner(&self, slot: u16) -> Arc<Link> {
+        let held = self.held();
+        let owner = held.by_last_slot.range(slot..).next().and_then(|(_, host)| held.links.get(host));
+        Arc::clone(owner.unwrap_or(&held.first))
+    }
+
+    fn link_to(&self, host: &Host) -> Arc<Link> {
+        let mut held = self.held();
+        let link = || Arc::new(Link::new(&self.address, vec![host.clone()], self.confirms));
+        Arc::clone(held.links.entry(host.clone()).or_insert_with(link))
+    }
+
+    /// Asks any server that answers who has which slot.
+    async fn learn(&self) -> Result<(), Fault> {
+        let mut known: Vec<Host> = self.held().links.keys().cloned().collect();
+        known.extend(self.address.hosts.iter().filter(|host| !self.held().links.contains_key(host)).cloned());
+        let mut last = Fault::new(Kind::Unavailable, "no server of the cluster answers");
+        for host in known {
+            // A replica knows it too.
+            let any = Arc::new((*self.address).clone().for_reading());
+            let link = Link::new(&any, vec![host.clone()], false);
+            let answer = match link.connection().await {
+                Ok(connection) => connection.ask(resp::command(&[b"CLUSTER", b"SLOTS"]), 0).await,
+                Err(error) => {
+                    last = Fault::of(&error);
+                    continue;
+                }
+            };
+            match answer {
+                Ok(Value::Array(ranges)) if !ranges.is_empty() => {
+                    self.take_over(&ranges, &host);
+                    return Ok(());
+                }
+                Ok(Value::Error(text)) => last = Refusal::of(&text, false).fault(),
+                Ok(_) => {}
+                Err(Failure::NotSent(cause) | Failure::Lost(cause)) => {
+                    last = Fault::new(Kind::Unavailable, cause);
+                }
+            }
+        }
+        Err(last)
+    }
+
+    fn take_over(&self, ranges: &[Value], asked: &Host) {
+        let mut by_last_slot = BTreeMap::new();
+        for range in ranges {
+            let [_, last, owner, ..] = range.array() else { continue };
+            let (Some(last), [name, port, ..]) = (last.number(), owner.array()) else { continue };
+            // A server that does not know its own name has the one that it was asked by.
+            let name = name.text().filter(|name| !name.is_empty()).unwrap_or(&asked.name).to_owned();
+            let (Ok(last), Some(port)) =
+                (u16::try_from(last), port.number().and_then(|port| u16::try_from(port).ok()))
+            else {
+                continue;
+            };
+            by_last_slot.insert(last, Host { name, port });
+        }
+        for host in by_last_slot.values() {
+            self.link_to(host);
+        }
+        self.held().by_last_slot = by_last_slot;
+    }
+
+    /// Asks the server that has `slot`. Where a server says that nothing was begun, the question is passed on; after anything that leaves
+    /// it open, it is not asked again unless it only reads.
+    pub(crate) async fn ask(&self, slot: u16, question: Bytes, effect: Effect) -> Result<Value, Fault> {
+        let mut link = self.owner(slot);
+        let (mut prelude, mut fault) = (false, Fault::new(Kind::Unavailable, "the cluster does not settle"));
+        let mut lost = 0;
+        for _ in 0..ROUTES_MAX {
+            let connection = match link.connection().await {
+                Ok(connection) => connection,
+                Err(error) => {
+                    let refused = Fault::of(&error);
+                    if !self.is_cluster() || refused.kind == Kind::Closed {
+                        return Err(refused);
+                    }
+                    // Its replica may have taken over.
+                    tokio::time::sleep(PAUSE).await;
+                    drop(self.learn().await);
+                    (link, prelude, fault) = (self.owner(slot), false, refused);
+                    continue;
+                }
+            };
+            match send(&connection, &question, prelude).await {
+                Ok(Value::Error(text)) => match Refusal::of(&text, effect == Effect::Writes) {
+                    Refusal::Moved(host) => {
+                        drop(self.learn().await);
+                        (link, prelude) = (self.link_to(&host), false);
+                        fault = Refusal::Moved(host).fault();
+                    }
+                    Refusal::Ask(host) => (link, prelude) = (self.link_to(&host), true),
+                    refusal @ Refusal::TryAgain(_) => {
+                        tokio::time::sleep(PAUSE).await;
+                        drop(self.learn().await);
+                        (link, prelude, fault) = (self.owner(slot), false, refusal.fault());
+                    }
+                    Refusal::NoScript => return Ok(Value::Error(text)),
+                    refusal @ Refusal::ReadOnly(_) => {
+                        // It was replaced: the next question finds the one that takes writes.
+                        link.discard(&connection).await;
+                        return Err(refusal.fault());
+                    }
+                    refusal => return Err(refusal.fault()),
+                },
+                Ok(value) => return Ok(value),
+                Err(Failure::NotSent(cause)) => {
+                    fault = Fault::new(Kind::Unavailable, cause);
+                    lost += 1;
+                    if lost == 3 {
+                        return Err(fault);
+                    }
+                }
+                Err(Failure::Lost(cause)) => {
+                    link.discard(&connection).await;
+                    lost += 1;
+                    if effect == Effect::Writes {
+                        return Err(Fault::new(Kind::Ambiguous, cause));
+                    }
+                    fault = Fault::new(Kind::Unavailable, cause);
+                    // A connection that had broken before is replaced; a server that hangs is not waited for twice.
+                    if lost == 2 || fault == silent(self.address.answer_timeout) {
+                        return Err(fault);
+                    }
+                }
+            }
+        }
+        Err(fault)
+    }
+
+    /// Runs a script on the server that has `slot`.
+    pub(crate) async fn run(
+        &self,
+        slot: u16,
+        script: &Script,
+        effect: Effect,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Fault> {
+        let by_hash = self.ask(slot, script.question(keys, arguments, true), effect).await?;
+        match by_hash {
+            // Nothing ran: the server does not know it yet.
+            Value::Error(_) => match self.ask(slot, script.question(keys, arguments, false), effect).await? {
+                Value::Error(_) => Err(Refusal::NoScript.fault()),
+                value => Ok(value),
+            },
+            value => Ok(value),
+        }
+    }
+
+    /// Lets nothing more in, and ends as soon as what was asked is answered.
+    pub(crate) async fn close(&self) {
+        let links: Vec<_> = {
+            let held = self.held();
+            held.links.values().chain([&held.first]).cloned().collect()
+        };
+        for link in links {
+            link.close().await;
+        }
+    }
+}
+
+fn silent(after: Duration) -> Fault {
+    Fault::new(Kind::Unavailable, format!("the server did not answer within {after:?}"))
+}
+
+async fn send(connection: &Connection, question: &Bytes, with_prelude: bool) -> Result<Value, Failure> {
+    if !with_prelude {
+        return connection.ask(question.clone(), 0).await;
+    }
+    let mut both = resp::command(&[b"ASKING"]).to_vec();
+    both.extend_from_slice(question);
+    connection.ask(both.into(), 1).await
+}
+
+/// Whether the servers form a cluster. The first one that answers says so.
+async fn is_cluster(address: &Arc<Address>) -> Result<bool, Error> {
+    let any = Arc::new((**address).clone().for_reading());
+    let link = Link::new(&any, address.hosts.clone(), false);
+    Ok(link.connection().await?.greeting.mode == "cluster")
+}
+
+/// The slot of a key's hash tag.
+pub(crate) fn slot_of(tag: &str) -> u16 {
+    let mut crc: u16 = 0;
+    for byte in tag.bytes() {
+        crc ^= u16::from(byte) << 8;
+        for _ in 0..8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+        }
+    }
+    crc % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_that_the_servers_calculate() {
+        assert_eq!([slot_of("123456789"), slot_of("foo"), slot_of("")], [12_739, 12_182, 0]);
+    }
+}

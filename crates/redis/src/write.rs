@@ -1,0 +1,142 @@
+//! Conditional writes.
+
+use crate::layout::{self, MARKER};
+use crate::scripts;
+use crate::servers::Effect;
+use crate::shared::{Shared, Stored, odd, reading};
+use semel_core::id::{CommandId, OperationId};
+use semel_core::record::{Record, StateName};
+use semel_core::store::{Change, Error, Kind, Reading, Written};
+use semel_core::time::Time;
+
+pub(crate) const ENTRY_BYTES_MAX: u64 = 64 << 20;
+const WRITING: &str = "writing a record to Redis";
+/// Longer values do not come with a refusal: many refused at once would all be in memory at once.
+const SHOWN_BYTES_MAX: &[u8] = b"16384";
+/// A write as the script takes it.
+pub(crate) struct Planned {
+    id: CommandId,
+    operation_id: OperationId,
+    expected: Vec<u8>,
+    /// Nothing where a removal is meant.
+    value: Vec<u8>,
+    leaves: u8,
+    joins: u8,
+    /// When the record is as good as gone, tombstone included.
+    gone_at: Option<Time>,
+    /// Whether somebody may wait for what is there afterwards.
+    pub(crate) is_awaited: bool,
+}
+
+impl Planned {
+    pub(crate) fn of(id: CommandId, change: &Change<&Record>) -> Result<Self, Error> {
+        let operation_id = OperationId::of(&id);
+        let value = match change {
+            Change::Insert(record) | Change::Replace(_, record) => encoded(id, record)?,
+            Change::InsertMarker => layout::marker(id),
+            Change::Remove(_) | Change::RemoveMarker => Vec::new(),
+        };
+        let (leaves, joins, expected) = match change {
+            Change::Insert(record) => {
+                let state = record.state_name().number();
+                (state, state, Vec::new())
+            }
+            Change::InsertMarker => (MARKER, MARKER, Vec::new()),
+            Change::Replace(unchanged, record) => (
+                unchanged.state.number(),
+                record.state_name().number(),
+                layout::guard_of(unchanged, id).to_vec(),
+            ),
+            Change::Remove(unchanged) => {
+                let state = unchanged.state.number();
+                (state, state, layout::guard_of(unchanged, id).to_vec())
+            }
+            Change::RemoveMarker => (MARKER, MARKER, layout::marker_guard(id).to_vec()),
+        };
+        let is_running =
+            |record: &Record| matches!(record.state_name(), StateName::Claimed | StateName::Processing);
+        Ok(Self {
+            id,
+            operation_id,
+            expected,
+            value,
+            leaves,
+            joins,
+            gone_at: change.record().and_then(|record| record.gone_at()),
+            is_awaited: change.record().is_none_or(|record| !is_running(record)),
+        })
+    }
+}
+
+/// Refuses a record that belongs under another id, or is larger than the store can hold.
+fn encoded(id: CommandId, record: &Record) -> Result<Vec<u8>, Error> {
+    // What the index relies on. A record that says otherwise could be found under one id and not under the other.
+    if record.operation_id() != OperationId::of(&id) {
+        let cause = "its operation id is not the one that follows from its command id";
+        return Err(Error::new(Kind::Unfit, WRITING).because(cause));
+    }
+    let (value, entry_bytes) = layout::value(id, record);
+    check_size(WRITING, entry_bytes)?;
+    Ok(value)
+}
+
+/// Refuses what is larger than the store can hold.
+pub(crate) fn check_size(context: &str, bytes: usize) -> Result<(), Error> {
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= ENTRY_BYTES_MAX) {
+        return Ok(());
+    }
+    let cause = format!("{bytes} bytes, and {ENTRY_BYTES_MAX} is the most");
+    Err(Error::new(Kind::TooLarge, context).because(cause))
+}
+
+impl Shared {
+    /// Applies a write where what it expects is there.
+    pub(crate) async fn write(&self, planned: &Planned) -> Result<Written, Error> {
+        let bucket = self.layout.bucket(planned.operation_id);
+        let keys = [
+            self.layout.record(planned.operation_id),
+            self.layout.due(bucket),
+            self.layout.list(bucket, planned.leaves),
+            self.layout.list(bucket, planned.joins),
+            self.layout.callers(bucket),
+            self.layout.proof(bucket),
+        ];
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let millis = |time: Option<Time>| time.map_or_else(String::new, |time| time.as_millis().to_string());
+        let gone_at = millis(planned.gone_at.filter(|_| self.address.has_ttl));
+        let replaced = millis(self.replaced_time());
+        let arguments: [&[u8]; 7] = [
+            &planned.expected,
+            planned.operation_id.as_bytes(),
+            &planned.value,
+            gone_at.as_bytes(),
+            SHOWN_BYTES_MAX,
+            self.proof(),
+            replaced.as_bytes(),
+        ];
+        let slot = self.layout.slot(bucket);
+        let asked = self.writes.run(slot, &scripts::WRITE, Effect::Writes, &keys, &arguments).await;
+        let answer = asked.map_err(|fault| fault.error(WRITING))?;
+        let status = answer.array().first().and_then(|status| status.text()).unwrap_or_default();
+        match (status, answer.array()) {
+            ("done", [_, seconds, micros]) => Ok(Written::Done { now: self.time(seconds, micros) }),
+            ("refused", [_, seconds, micros, found]) => {
+                let stored = found.bytes().map(Stored::of);
+                planned.refused(reading(self.time(seconds, micros), planned.id, stored)?)
+            }
+            ("large", _) => planned.refused(self.get(planned.id).await?),
+            _ => Err(odd(&answer)),
+        }
+    }
+}
+
+impl Planned {
+    /// An entry that is whole after all, and as it was expected, cannot have refused the write.
+    fn refused(&self, reading: Reading) -> Result<Written, Error> {
+        if self.expected.is_empty() && reading.entry.is_none() {
+            let cause = "what refused the write was gone when it was read";
+            return Err(Error::new(Kind::Unavailable, WRITING).because(cause));
+        }
+        Ok(Written::Refused(reading))
+    }
+}

@@ -1,0 +1,18 @@
+//! What the store on Redis promises beyond what every store does. Needs servers: `SEMEL_TEST_REDIS_URL`,
+//! `SEMEL_TEST_REDIS_CLUSTER_URL` and `SEMEL_TEST_VALKEY_URL`, which `cargo xtask test` sets.
+
+mod cluster;
+mod contract;
+mod dedup;
+mod faults;
+mod hazards;
+mod opening;
+mod promotion;
+#[path = "../../../sql/tests/records/mod.rs"]
+mod records;
+mod sizes;
+mod storm;
+mod tls;
+mod ttl;
+mod waiters;
+mod world;

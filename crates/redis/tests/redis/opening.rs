@@ -1,0 +1,138 @@
+//! What is refused at the door, and what it says.
+
+use crate::world::Keys;
+use semel_core::store::{Backend as _, Kind, Store as _};
+use semel_redis::{Backend, Store};
+use semel_test_support::{RedisServer, ScratchDir};
+use std::process::{Child, Command, Stdio};
+
+async fn refusal(url: &str) -> (Kind, String) {
+    let error = Store::open(url).await.err().unwrap_or_else(|| panic!("{url} was opened"));
+    (error.kind(), error.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_number_of_buckets_is_binding() {
+    let Some(keys) = Keys::new() else { return };
+    keys.open("&buckets=8").await.close().await;
+    keys.open("").await.close().await;
+    keys.open("&buckets=8").await.close().await;
+    let (kind, told) = refusal(&keys.url_with("&buckets=9")).await;
+    assert_eq!(kind, Kind::Unfit);
+    assert!(told.contains("8 buckets") && told.contains("buckets=9"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_builds_store_is_refused() {
+    let Some(keys) = Keys::new() else { return };
+    keys.open("").await.close().await;
+    keys.client().ask(&["HSET", &format!("{{{}}}meta", keys.prefix), "format", "2"]);
+    let (kind, told) = refusal(&keys.url_with("")).await;
+    assert_eq!(kind, Kind::Unfit);
+    assert!(told.contains("format `2`") && told.contains("upgrade"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_exists_from_its_first_opening_on() {
+    let Some(keys) = Keys::new() else { return };
+    let url = keys.url_with("");
+    let address = url.split_once(':').expect("a URL").1;
+    assert!(!Backend.exists(address).await.expect("looked"));
+    assert!(Backend.inspect(address).await.is_err(), "there is nothing to look at");
+    assert!(!Backend.exists(address).await.expect("looked"), "looking makes no store");
+    keys.open("").await.close().await;
+    assert!(Backend.exists(address).await.expect("looked"));
+    let inspection = Backend.inspect(address).await.expect("it is there");
+    let refused = inspection.set("a", None, Some(b"1")).await.expect_err("it is only looked at");
+    assert_eq!(refused.kind(), Kind::ReadOnly);
+    assert_eq!(inspection.verify().await.expect("looked"), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_is_refused_for_writing_and_fit_for_looking() {
+    if !RedisServer::is_installed() {
+        return;
+    }
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "replica");
+    let master = RedisServer::start(folder.join("master"), &[]);
+    Store::open(&master.url()).await.expect("it takes writes").close().await;
+    let replica = master.replica(folder.join("replica"));
+    let (kind, told) = refusal(&replica.url()).await;
+    assert_eq!(kind, Kind::ReadOnly);
+    assert!(told.contains("is a replica"), "{told}");
+    let inspection = Backend.inspect(&format!("//{}", replica.address())).await.expect("it may be looked at");
+    assert!(inspection.is_replica().await.expect("an answer"));
+    let hazards = inspection.hazards().await.expect("looked at");
+    assert!(hazards.iter().any(|hazard| hazard.code == "redis-replica"), "{hazards:?}");
+    // The one that takes writes is found, in whichever order they are named.
+    let both = format!("redis://{},{}", replica.address(), master.address());
+    let store = Store::open(&both).await.expect("one of them takes writes");
+    assert!(store.capabilities().clocks_can_differ(), "each server has its own clock");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_lacks_a_right_is_refused_before_anything_is_written() {
+    if !RedisServer::is_installed() {
+        return;
+    }
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "rights");
+    let server = RedisServer::start(folder.join("server"), &[]);
+    let password = folder.write("password", "hunter2\n");
+    let url = format!("redis://semel@{}?password=file:{}", server.address(), password.display());
+    let rights = "~{semel* &semel:changed +@connection +eval +evalsha +time +type +exists +del +set +get +getrange +strlen \
+                  +setrange +pexpire +persist +zadd +zcard +zrangebylex +zrevrangebylex +zrem +hset +hget +hgetall +hmget +hincrby +hdel \
+                  +publish +subscribe";
+    server.ask(&format!("ACL SETUSER semel reset on >hunter2 {rights}"));
+    let store = Store::open(&url).await.expect("these rights will do");
+    assert!(store.capabilities().notifies);
+    let hazards = store.hazards().await.expect("looked at");
+    assert!(
+        hazards.iter().any(|hazard| hazard.code == "redis-unverified"),
+        "CONFIG is forbidden: {hazards:?}"
+    );
+    store.close().await;
+    server.ask("ACL SETUSER semel -zadd");
+    let (kind, told) = refusal(&url).await;
+    assert_eq!(kind, Kind::Unfit);
+    assert!(told.contains("'ZADD'"), "{told}");
+    std::fs::write(&password, "wrong").expect("written");
+    let (kind, told) = refusal(&url).await;
+    assert_eq!(kind, Kind::Unfit);
+    assert!(told.contains("WRONGPASS") && !told.contains("hunter2"), "{told}");
+}
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_is_refused_with_what_to_name_instead() {
+    if !RedisServer::is_installed() {
+        return;
+    }
+    let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "sentinel");
+    let master = RedisServer::start(folder.join("master"), &[]);
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a port")
+        .port();
+    let config = format!("port {port}\nbind 127.0.0.1\nsentinel monitor m 127.0.0.1 {} 1\n", master.port());
+    let config = folder.write("sentinel.conf", config);
+    let mut command = Command::new("redis-server");
+    command.arg(&config).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
+    let _sentinel = Process(command.spawn().expect("it starts"));
+    let told = loop {
+        let (kind, told) = refusal(&format!("redis://127.0.0.1:{port}")).await;
+        if kind == Kind::Unfit {
+            break told;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    assert!(told.contains("is a Sentinel") && told.contains("separated by commas"), "{told}");
+}

@@ -1,0 +1,91 @@
+//! A Redis cluster that belongs to one test.
+
+use super::{RedisReply, RedisServer, wait_until};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const SERVERS: usize = 6;
+
+/// Three servers that take writes, each with a replica. They end when it is dropped.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// The servers, in no particular order.
+    pub servers: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts six servers in `dir` and makes a cluster of them. Returns as soon as all of them agree.
+    pub fn start(dir: impl AsRef<Path>) -> Self {
+        let start = |number: usize| {
+            // The servers talk to each other on a port that is ten thousand higher.
+            let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+            RedisServer::start(dir.as_ref().join(number.to_string()), &more)
+        };
+        let cluster = Self { servers: (0..SERVERS).map(start).collect() };
+        let addresses: Vec<_> = cluster.servers.iter().map(RedisServer::address).collect();
+        let mut create = vec!["create".to_owned()];
+        create.extend(addresses);
+        create.extend(["--cluster-replicas", "1", "--cluster-yes"].map(str::to_owned));
+        run(&create);
+        wait_until("the cluster agrees", || cluster.servers.iter().all(is_ready));
+        cluster
+    }
+
+    /// Every server, as a store's URL names them.
+    pub fn url(&self) -> String {
+        let addresses: Vec<_> = self.servers.iter().map(RedisServer::address).collect();
+        format!("redis://{}", addresses.join(","))
+    }
+
+    /// The number of a server that takes writes.
+    pub fn master(&self) -> usize {
+        let is_master = |server: &RedisServer| server.info("role") == "master";
+        self.servers.iter().position(is_master).expect("one takes writes")
+    }
+
+    /// Waits until every replica has what its master has.
+    pub fn catch_up(&self) {
+        let offset = |server: &RedisServer| server.info("master_repl_offset");
+        wait_until("the replicas have caught up", || {
+            let masters: Vec<_> =
+                self.servers.iter().filter(|server| server.info("role") == "master").map(offset).collect();
+            let replicas = self.servers.iter().filter(|server| server.info("role") != "master");
+            replicas.map(|server| server.info("slave_repl_offset")).all(|offset| masters.contains(&offset))
+        });
+    }
+
+    /// Moves slots from one server that takes writes to another, while both are at work.
+    pub fn move_slots(&self, count: u32) {
+        let from = &self.servers[self.master()];
+        let id = |server: &RedisServer| server.ask("CLUSTER MYID").text();
+        let mut others = self.servers.iter().filter(|server| server.info("role") == "master");
+        let to = others.next_back().expect("another one");
+        assert_ne!(id(from), id(to));
+        run(&[
+            "reshard".to_owned(),
+            from.address(),
+            "--cluster-from".to_owned(),
+            id(from),
+            "--cluster-to".to_owned(),
+            id(to),
+            "--cluster-slots".to_owned(),
+            count.to_string(),
+            "--cluster-yes".to_owned(),
+        ]);
+    }
+}
+
+fn run(arguments: &[String]) {
+    let mut command = Command::new("redis-cli");
+    command.arg("--cluster").args(arguments).stdin(Stdio::null());
+    let output = command.output().expect("redis-cli is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// Right after it was created a cluster still refuses questions.
+fn is_ready(server: &RedisServer) -> bool {
+    let RedisReply::Bytes(info) = server.ask("CLUSTER INFO") else { return false };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let is_linked = server.info("role") == "master" || server.info("master_link_status") == "up";
+    is_linked && info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{SERVERS}"))
+}

@@ -1,0 +1,189 @@
+//! A Redis that belongs to one test, which may kill it.
+//!
+//! What lives here: a server from its start to its end, and a replica of it. What must never: a server that another test uses; those
+//! are in [`services`](crate::services).
+
+mod client;
+mod cluster;
+
+pub use client::{RedisClient, RedisReply};
+pub use cluster::RedisCluster;
+
+use crate::services;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Together half a minute.
+const LOOKS_MAX: u32 = 600;
+const PAUSE: Duration = Duration::from_millis(50);
+const PORTS_MAX: u32 = 5;
+
+/// Given at each start: every write is synced before it is answered, and nothing is evicted.
+const SETTINGS: &[&str] = &[
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--save",
+    "",
+    "--maxmemory-policy",
+    "noeviction",
+    "--daemonize",
+    "no",
+];
+
+/// A whole Redis on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the directory. Calls
+/// block, and panic where the server does not do what they say.
+#[derive(Debug)]
+pub struct RedisServer {
+    dir: PathBuf,
+    port: u16,
+    more: Vec<String>,
+    process: Option<Child>,
+}
+
+impl RedisServer {
+    /// Whether Redis is installed. Where it is not, the test is to be left out, and standard error says so; under `cargo xtask test`
+    /// this panics instead.
+    pub fn is_installed() -> bool {
+        let mut version = Command::new("redis-server");
+        let is_found =
+            version.arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+        if !is_found {
+            services::leave_out("Redis is not installed; `cargo xtask services up` installs it");
+        }
+        is_found
+    }
+
+    /// Starts an empty server in `dir` on a port that nobody uses, with further arguments.
+    pub fn start(dir: impl AsRef<Path>, more: &[&str]) -> Self {
+        std::fs::create_dir_all(dir.as_ref()).expect("a directory for the server");
+        let more = more.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut server = Self { dir: dir.as_ref().to_owned(), port: 0, more, process: None };
+        for _ in 0..PORTS_MAX {
+            // Somebody else may take it before the server does.
+            server.port = spare_port();
+            if server.try_start() {
+                return server;
+            }
+        }
+        panic!("Redis does not start");
+    }
+
+    /// Starts a replica of this server in `dir`. It is read-only, follows asynchronously, and has caught up when this returns.
+    #[must_use]
+    pub fn replica(&self, dir: impl AsRef<Path>) -> Self {
+        let replica = Self::start(dir, &["--replicaof", &format!("127.0.0.1 {}", self.port)]);
+        wait_until("the replica follows", || replica.info("master_link_status") == "up");
+        replica
+    }
+
+    /// The port, which it keeps over a restart.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// `redis://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// A connection as an operator has one.
+    pub fn client(&self) -> RedisClient {
+        RedisClient::try_connect(&self.address()).expect("the server answers")
+    }
+
+    /// What the server answers to a command of plain words.
+    pub fn ask(&self, command: &str) -> RedisReply {
+        self.client().ask(&command.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// A line of `INFO replication`.
+    pub fn info(&self, name: &str) -> String {
+        let text = self.ask("INFO replication").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_default().to_owned()
+    }
+
+    /// Ends the server with SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().expect("killed");
+            process.wait().expect("ended");
+        }
+    }
+
+    /// Starts the server again on its data and port; one that runs is killed first. Returns as soon as it answers.
+    pub fn restart(&mut self) {
+        self.kill();
+        wait_until("the server has started", || self.try_start());
+    }
+
+    /// Makes a replica take writes. Its old master is not told.
+    pub fn promote(&self) {
+        self.ask("REPLICAOF NO ONE");
+        wait_until("the replica takes writes", || self.info("role") == "master");
+    }
+
+    fn try_start(&mut self) -> bool {
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(&self.dir);
+        command.args(SETTINGS).args(&self.more);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
+        let mut process = command.spawn().expect("redis-server is installed");
+        for _ in 0..LOOKS_MAX {
+            if process.try_wait().expect("looked at").is_some() {
+                return false;
+            }
+            let pong =
+                RedisClient::try_connect(&self.address()).and_then(|mut client| client.try_ask(&["PING"]));
+            if matches!(pong, Some(RedisReply::Bytes(_) | RedisReply::Error(_))) && !is_loading(pong.as_ref())
+            {
+                self.process = Some(process);
+                return true;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        process.kill().expect("killed");
+        process.wait().expect("ended");
+        false
+    }
+}
+
+fn is_loading(reply: Option<&RedisReply>) -> bool {
+    matches!(reply, Some(RedisReply::Error(text)) if text.starts_with("LOADING"))
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spare_port() -> u16 {
+    loop {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a spare port");
+        let port = socket.local_addr().expect("its number").port();
+        // A cluster's servers talk to each other on the port that is ten thousand higher.
+        if port < 55_000 {
+            return port;
+        }
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..LOOKS_MAX {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    panic!("timed out before {what}");
+}

@@ -1,0 +1,116 @@
+//! A cluster of six: three servers that take writes, each with a replica.
+//!
+//! What lives here: how they are started together. What must never: a cluster that is handed to tests before every server of it agrees.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
+
+use super::{LOOKS_MAX, PAUSE, PID_FILE, USER, ask, info, missing_packages, program, start, stop, url};
+use crate::cargo;
+use crate::services::home::{Home, describe};
+use crate::services::server::Server;
+
+const SERVERS: usize = 6;
+
+/// The kind of server.
+pub(in crate::services) struct Cluster;
+
+impl Server for Cluster {
+    fn name(&self) -> &'static str {
+        "redis-cluster"
+    }
+
+    fn variable(&self) -> &'static str {
+        "SEMEL_TEST_REDIS_CLUSTER_URL"
+    }
+
+    fn user(&self) -> &'static str {
+        USER
+    }
+
+    fn missing_packages(&self) -> Vec<&'static str> {
+        missing_packages()
+    }
+
+    /// The first of the servers: it knows the others.
+    fn url(&self, port: u16) -> String {
+        url(port)
+    }
+
+    fn pid_file(&self) -> &'static str {
+        PID_FILE
+    }
+
+    /// Makes the cluster anew: nobody keeps anything in it beyond a test.
+    fn start(&self, home: &Home, port: u16, _: Option<&str>) -> Result<(), String> {
+        self.stop(home)?;
+        for data in (0..SERVERS).map(|number| data(home, number)).filter(|data| data.exists()) {
+            fs::remove_dir_all(&data).map_err(|error| describe(&data, &error))?;
+        }
+        let server = program("redis-server").ok_or("Redis is not installed: redis-server not found")?;
+        let mut ports = vec![port];
+        ports.extend(spare_ports(SERVERS - 1)?);
+        for (number, (port, bus)) in ports.iter().zip(spare_ports(SERVERS)?).enumerate() {
+            let bus = bus.to_string();
+            let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", &bus];
+            start(home, home.command(&server), &data(home, number), *port, &more)?;
+        }
+        let urls: Vec<_> = ports.iter().map(|port| url(*port)).collect();
+        wait("the servers answer", || urls.iter().all(|url| ask(url, &["PING"]).is_ok()))?;
+        let client = program("redis-cli").ok_or("Redis is not installed: redis-cli not found")?;
+        let mut create = cargo::program(&client.to_string_lossy());
+        create.args(["--cluster", "create"]).args(ports.iter().map(|port| format!("127.0.0.1:{port}")));
+        create.args(["--cluster-replicas", "1", "--cluster-yes"]);
+        cargo::capture(create)?;
+        wait("the cluster agrees", || urls.iter().all(|url| is_ready(url)))
+    }
+
+    fn stop(&self, home: &Home) -> Result<(), String> {
+        (0..SERVERS).rev().try_for_each(|number| stop(home, &data(home, number)))
+    }
+
+    fn version(&self, url: &str) -> Result<String, String> {
+        info(url, "redis_version")
+    }
+
+    fn verify(&self, url: &str, _: Option<&str>) -> Result<(), String> {
+        if is_ready(url) { Ok(()) } else { Err("it is not a cluster that has settled".to_owned()) }
+    }
+}
+
+/// The first server's data is what the whole is known by.
+fn data(home: &Home, number: usize) -> std::path::PathBuf {
+    if number == 0 { home.data() } else { home.path(&format!("data-{number}")) }
+}
+
+/// Right after it was created a cluster still refuses questions.
+fn is_ready(url: &str) -> bool {
+    let has_settled = ask(url, &["CLUSTER", "INFO"]).is_ok_and(|info| {
+        info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{SERVERS}"))
+    });
+    let nodes = ask(url, &["CLUSTER", "NODES"]).unwrap_or_default();
+    has_settled && nodes.lines().filter(|line| line.contains("slave")).count() == SERVERS / 2
+}
+
+fn spare_ports(count: usize) -> Result<Vec<u16>, String> {
+    let none = |error: std::io::Error| format!("no spare port on 127.0.0.1: {error}");
+    let sockets: Result<Vec<_>, _> =
+        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
+    let ports: Result<Vec<_>, _> = sockets
+        .map_err(none)?
+        .iter()
+        .map(|socket| socket.local_addr().map(|address| address.port()))
+        .collect();
+    ports.map_err(none)
+}
+
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
+    for _ in 0..LOOKS_MAX {
+        if is_so() {
+            return Ok(());
+        }
+        thread::sleep(PAUSE);
+    }
+    Err(format!("timed out before {what}"))
+}

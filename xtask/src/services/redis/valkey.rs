@@ -1,0 +1,150 @@
+//! Valkey, from `PATH` or from Debian's unstable distribution.
+//!
+//! What lives here: where its program comes from. What must never: a change to the machine: the packages are unpacked into the
+//! server's own folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{PID_FILE, USER, info, missing_packages, program, start, stop, url};
+use crate::cargo;
+use crate::services::home::{Home, describe};
+use crate::services::server::Server;
+use crate::tools::packages;
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
+
+/// The kind of server.
+pub(in crate::services) struct Valkey;
+
+impl Server for Valkey {
+    fn name(&self) -> &'static str {
+        "valkey"
+    }
+
+    fn variable(&self) -> &'static str {
+        "SEMEL_TEST_VALKEY_URL"
+    }
+
+    fn user(&self) -> &'static str {
+        USER
+    }
+
+    /// Its user and its client are those of Redis.
+    fn missing_packages(&self) -> Vec<&'static str> {
+        missing_packages()
+    }
+
+    fn url(&self, port: u16) -> String {
+        url(port)
+    }
+
+    fn pid_file(&self) -> &'static str {
+        PID_FILE
+    }
+
+    fn start(&self, home: &Home, port: u16, _: Option<&str>) -> Result<(), String> {
+        let server = server(home)?;
+        start(home, server, &home.data(), port, &[])
+    }
+
+    fn stop(&self, home: &Home) -> Result<(), String> {
+        stop(home, &home.data())
+    }
+
+    fn version(&self, url: &str) -> Result<String, String> {
+        info(url, "valkey_version")
+    }
+}
+
+/// The installed program, or one that was unpacked, with the libraries that came with it.
+fn server(home: &Home) -> Result<Command, String> {
+    if let Some(installed) = program("valkey-server") {
+        return Ok(home.command(&installed));
+    }
+    let root = home.path("root");
+    let unpacked = root.join("usr/bin/valkey-server");
+    if !unpacked.is_file() {
+        unpack(home, &root)?;
+    }
+    let mut server = home.command(&root.join(LOADER));
+    server.arg("--library-path").arg(root.join("usr/lib/x86_64-linux-gnu")).arg(unpacked);
+    Ok(server)
+}
+
+fn unpack(home: &Home, root: &Path) -> Result<(), String> {
+    if !packages::is_root() {
+        return Err("valkey-server is not installed, and only root can fetch it from Debian".to_owned());
+    }
+    let mirror = mirror().ok_or("valkey-server is not installed, and this is not Debian")?;
+    eprintln!("fetching valkey-server from {mirror}");
+    let apt = home.path("apt");
+    for folder in ["lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(apt.join(folder)).map_err(|error| describe(&apt, &error))?;
+    }
+    let write = |name: &str, text: &str| {
+        let path = apt.join(name);
+        fs::write(&path, text).map_err(|error| describe(&path, &error))
+    };
+    write("sources.list", &format!("deb [signed-by={KEYRING}] {mirror} sid main\n"))?;
+    // As if nothing were installed: every library comes along.
+    write("status", "")?;
+    for arguments in [
+        &["update", "-q"][..],
+        &["install", "-y", "-q", "--download-only", "--no-install-recommends", "valkey-server"],
+    ] {
+        let mut command = cargo::program("apt-get");
+        for (name, value) in [
+            ("Dir::Etc::sourcelist", apt.join("sources.list")),
+            ("Dir::Etc::sourceparts", PathBuf::from("-")),
+            ("Dir::State::lists", apt.join("lists")),
+            ("Dir::State::status", apt.join("status")),
+            ("Dir::Cache", apt.join("cache")),
+        ] {
+            command.arg("-o").arg(format!("{name}={}", value.display()));
+        }
+        // The folder may be closed to the user that apt downloads as.
+        command.args(["-o", "APT::Sandbox::User=root"]).args(arguments);
+        cargo::capture(command)?;
+    }
+    let half = home.path("root.new");
+    let archives = apt.join("cache/archives");
+    for entry in fs::read_dir(&archives).map_err(|error| describe(&archives, &error))?.flatten() {
+        if entry.path().extension().is_some_and(|extension| extension == "deb") {
+            let mut extract = cargo::program("dpkg-deb");
+            extract.arg("-x").arg(entry.path()).arg(&half);
+            cargo::capture(extract)?;
+        }
+    }
+    fs::rename(&half, root).map_err(|error| describe(root, &error))
+}
+
+/// The machine's own mirror.
+fn mirror() -> Option<String> {
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    let more = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
+    files.extend(more.map(|entry| entry.path()));
+    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
+    texts.flat_map(|text| mirrors(&text)).next()
+}
+
+fn mirrors(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let words = lines.flat_map(str::split_whitespace);
+    let is_mirror = |word: &&str| word.starts_with("http") && word.trim_end_matches('/').ends_with("/debian");
+    words.filter(is_mirror).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_mirror_is_found_in_both_forms_and_comments_are_none() {
+        let text = "# http://old.example/debian\nURIs: http://a.example/debian\ndeb http://b.example/debian/ bookworm main\n\
+                    deb http://b.example/debian-security bookworm main\n";
+        assert_eq!(mirrors(text), ["http://a.example/debian", "http://b.example/debian/"]);
+    }
+}
