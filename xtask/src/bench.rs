@@ -10,7 +10,7 @@ use crate::services::TestServers;
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     match arguments.split_first() {
         Some((name, options)) if name == "store" => return example(name, options, &TestServers::default()),
-        Some((name, options)) if name == "stores" || name == "transactions" => {
+        Some((name, options)) if ["stores", "transactions", "patterns"].contains(&name.as_str()) => {
             return with_servers(&["postgres"], name, options);
         }
         Some((name, options)) if name == "http" => {
