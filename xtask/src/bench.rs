@@ -13,7 +13,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         Some((name, options)) if name == "stores" => {
             return with_servers(&["postgres", "redis"], name, options);
         }
-        Some((name, options)) if name == "transactions" => {
+        Some((name, options)) if ["transactions", "patterns"].contains(&name.as_str()) => {
             return with_servers(&["postgres"], name, options);
         }
         Some((name, options)) if name == "http" => {

@@ -58,8 +58,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "crash",
-        arguments: "[transactions | args…]",
-        about: "kill -9 and power cuts, audited; arguments go to it; `transactions`: local commands, 100 rounds on SQLite and 30 on PostgreSQL",
+        arguments: "[transactions | patterns | args…]",
+        about: "kill -9 and power cuts, audited; arguments go to it; `transactions`: local commands, `patterns`: those in the caller's transaction, 100 rounds on SQLite and 30 on PostgreSQL",
         run: crash::run,
     },
     Command {

@@ -1,7 +1,7 @@
 //! `cargo xtask crash`: kills processes in the middle of commands, and audits what is left.
 //!
 //! What lives here: the calls, and the server that `--store postgres` means. What must never: what is killed and what is checked; that
-//! is `torture/`, and `crates/tx/tests` for local commands.
+//! is `torture/`, and `crates/tx/tests` for local commands and the patterns.
 
 use crate::cargo;
 use crate::command::Failure;
@@ -9,10 +9,12 @@ use crate::report::Verdict;
 use crate::services::{self, TestServers};
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    if let [name] = arguments
-        && name == "transactions"
-    {
-        return transactions();
+    if let [name] = arguments {
+        match name.as_str() {
+            "transactions" => return rounds(&TRANSACTIONS),
+            "patterns" => return rounds(&PATTERNS),
+            _ => {}
+        }
     }
     let mut arguments = arguments.to_vec();
     for at in 1..arguments.len() {
@@ -25,19 +27,23 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     cargo::pass_through(command)
 }
 
-/// Which test program, and how many times its processes are killed.
-const TRANSACTIONS: [(&str, &str); 2] = [("sqlite", "100"), ("postgres", "30")];
+/// A test program, which of its tests, and how many times its processes are killed.
+type Rounds = (&'static str, &'static str, &'static str);
 
-/// The rounds of local commands: the test run plays a few of each.
-fn transactions() -> Result<(), Failure> {
+const TRANSACTIONS: [Rounds; 2] = [("sqlite", "crash::killed", "100"), ("postgres", "crash::killed", "30")];
+const PATTERNS: [Rounds; 2] =
+    [("patterns", "crash::killed_on_sqlite", "100"), ("patterns", "crash::killed_on_postgres", "30")];
+
+/// The rounds of local commands, and of the patterns in the caller's transaction: the test run plays a few of each.
+fn rounds(programs: &[Rounds]) -> Result<(), Failure> {
     let mut servers = TestServers::default();
     let result = match servers.up_named(&["postgres"]) {
         Verdict::Failed(reasons) => Err(Failure::Stopped(reasons.join("\n"))),
-        _ => TRANSACTIONS.into_iter().try_for_each(|(program, rounds)| {
+        _ => programs.iter().try_for_each(|(program, test, rounds)| {
             let mut command = cargo::cargo();
             servers.hand_to(&mut command);
             command.args(["test", "--quiet", "--package=semel-tx", "--all-features", "--test", program]);
-            command.args(["--", "--nocapture", "crash::killed"]).env("SEMEL_TX_ROUNDS", rounds);
+            command.args(["--", "--nocapture", test]).env("SEMEL_TX_ROUNDS", rounds);
             cargo::pass_through(command)
         }),
     };

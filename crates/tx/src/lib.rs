@@ -57,6 +57,8 @@
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod error;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub mod patterns;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]

@@ -16,7 +16,7 @@ fn what_is_printed_makes_the_tables() {
     let number: i64 = made
         .query_row("SELECT value FROM semel_meta WHERE name = 'schema'", [], |row| row.get(0))
         .expect("a number");
-    assert_eq!(number, 1, "a store that is made so is known as one");
+    assert_eq!(number, 2, "a store that is made so is known as one");
     assert!(!std::path::Path::new("not-there.db").exists());
     semel(&["schema", "print", "--store", "memory:"]).exits(2);
 }
@@ -26,8 +26,8 @@ fn a_store_is_brought_to_its_tables_once() {
     let scratch = Scratch::new();
     let apply = || semel(&["schema", "apply", "--store", &scratch.store()]);
     let store = scratch.store();
-    assert_eq!(apply().exits(0).out, format!("{store}: created the tables of schema 1\n"));
-    assert_eq!(apply().exits(0).out, format!("{store} has schema 1 already: nothing to do\n"));
+    assert_eq!(apply().exits(0).out, format!("{store}: created the tables of schema 2\n"));
+    assert_eq!(apply().exits(0).out, format!("{store} has schema 2 already: nothing to do\n"));
     semel(&["doctor", "--store", &store]).exits(0);
 
     let scratch = Scratch::new();
@@ -35,7 +35,7 @@ fn a_store_is_brought_to_its_tables_once() {
     own.execute_batch("CREATE TABLE payments (id); INSERT INTO payments VALUES (7)").expect("a table");
     drop(own);
     let told = semel(&["schema", "apply", "--store", &scratch.store()]).exits(0).out;
-    assert!(told.ends_with("created the tables of schema 1\n"), "{told}");
+    assert!(told.ends_with("created the tables of schema 2\n"), "{told}");
     let own = rusqlite::Connection::open(scratch.file()).expect("a file");
     let paid: i64 = own.query_row("SELECT id FROM payments", [], |row| row.get(0)).expect("kept");
     assert_eq!(paid, 7);
@@ -65,7 +65,7 @@ fn what_is_printed_can_be_piped_into_psql() {
     let store = database.store();
     let ran = database.psql("semel", &print(&store)).exits(0);
     assert!(!ran.err.contains("ERROR"), "{ran:?}");
-    assert_eq!(apply(&store).exits(0).out, format!("{store} has schema 1 already: nothing to do\n"));
+    assert_eq!(apply(&store).exits(0).out, format!("{store} has schema 2 already: nothing to do\n"));
 
     // Another schema of the same database, which its role may use and not create.
     database.server.sql("CREATE ROLE guest LOGIN; CREATE SCHEMA payments AUTHORIZATION guest");
@@ -73,7 +73,7 @@ fn what_is_printed_can_be_piped_into_psql() {
     assert!(database.psql("guest", "CREATE SCHEMA refunds").code != 0, "it may not create one");
     let ran = database.psql("guest", &print(&guest)).exits(0);
     assert!(!ran.err.contains("ERROR"), "{ran:?}");
-    assert_eq!(apply(&guest).exits(0).out, format!("{guest} has schema 1 already: nothing to do\n"));
+    assert_eq!(apply(&guest).exits(0).out, format!("{guest} has schema 2 already: nothing to do\n"));
     let doctored = semel(&["doctor", "--json", "--store", &guest]);
     assert!(!doctored.out.contains("schema-"), "{doctored:?}");
 }

@@ -12,7 +12,7 @@ const WHAT: &str = "looking at the tables of the SQLite store";
 const MIGRATING: &str = "creating the tables of the SQLite store";
 
 /// The steps. The number of a schema is how many of them have been taken.
-pub(super) const STEPS: &[&str] = &[include_str!("schema/1.sql")];
+pub(super) const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// Which schema the file has; an error where the tables are not ours, or a newer build's.
 pub(super) fn of(connection: &Connection) -> Result<SchemaVersion, Error> {

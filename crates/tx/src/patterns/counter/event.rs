@@ -1,0 +1,107 @@
+//! A sum that is made when it is asked for.
+
+use super::exact::BUCKET;
+use super::operations::{Operation, Operations, first_integer, settings};
+use crate::patterns::connection::{PatternConnection, needs_none, needs_transaction};
+use crate::patterns::error::{Fault, PatternError, failed};
+use std::sync::Arc;
+
+/// A counter that many write at once: each operation is a row of its own, and the sum is made of them when it is asked for.
+///
+/// Nobody waits for anybody else. [`compact`](Self::compact) adds rows to a stored sum, so that reading stays fast; their operation ids stay
+/// for the [window](Self::window).
+///
+/// ```no_run
+/// # #[cfg(feature = "sqlite")]
+/// # async fn example(mut connection: sqlx::SqliteConnection) -> Result<(), Box<dyn std::error::Error>> {
+/// use semel_tx::patterns::EventCounter;
+/// use sqlx::Connection as _;
+///
+/// let downloads = EventCounter::new("downloads");
+/// let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+/// downloads.add(&mut *transaction, "evt-1001", 1).await?;
+/// transaction.commit().await?;
+///
+/// // Now and then, on any node:
+/// while downloads.compact(&mut connection, 1_000).await? == 1_000 {}
+/// println!("{}", downloads.value(&mut connection).await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct EventCounter {
+    operations: Operations,
+}
+
+settings!(EventCounter);
+
+impl EventCounter {
+    /// The counter of that name. Do not use one name for counters of two kinds.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self { operations: Operations::of(name.into()) }
+    }
+
+    /// Enters an operation with its amount, once, and answers with whether it is new. The same operation with another amount is
+    /// [`PatternError::Mismatch`].
+    pub async fn add<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        operation_id: &str,
+        amount: i64,
+    ) -> Result<bool, PatternError> {
+        needs_transaction(connection)?;
+        let operation = Operation { id: operation_id, amount, bucket: BUCKET, is_folded: false };
+        self.operations.enter(connection, operation).await
+    }
+
+    /// The sum of everything that was counted.
+    pub async fn value<C: PatternConnection>(&self, connection: &mut C) -> Result<i64, PatternError> {
+        // One statement, so that a compaction in between is seen as a whole or not at all.
+        let sql = format!(
+            "SELECT CAST(COALESCE((SELECT value FROM {} WHERE counter = $1 AND bucket = 0), 0) \
+             + COALESCE((SELECT sum(amount) FROM {} WHERE counter = $1 AND NOT is_folded), 0) AS bigint)",
+            self.operations.sums::<C>(),
+            self.operations.operations::<C>()
+        );
+        let rows = connection.rows(sql, vec![self.operations.name()]).await.map_err(failed::<C>)?;
+        first_integer::<C>(&rows)
+    }
+
+    /// Adds up to `chunk` operations to the stored sum, in a transaction of its own, and answers with how many. Fewer than `chunk` means that there
+    /// are no more for now. Safe to run on several nodes at once.
+    pub async fn compact<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        chunk: u32,
+    ) -> Result<u64, PatternError> {
+        needs_none(connection)?;
+        let mut transaction = connection.begin_with(C::BEGIN).await.map_err(failed::<C>)?;
+        let folded = self.fold(&mut *transaction, chunk).await?;
+        match transaction.commit().await {
+            Ok(()) => Ok(folded),
+            Err(error) if C::fault(&error) == Fault::Unknown => Err(PatternError::CommitInDoubt(error)),
+            Err(error) => Err(failed::<C>(error)),
+        }
+    }
+
+    async fn fold<C: PatternConnection>(&self, connection: &mut C, chunk: u32) -> Result<u64, PatternError> {
+        let operations = self.operations.operations::<C>();
+        let sql = format!(
+            "UPDATE {operations} SET is_folded = TRUE WHERE counter = $1 AND operation_id IN (SELECT operation_id FROM {operations} \
+             WHERE counter = $1 AND NOT is_folded ORDER BY operation_id LIMIT $2 {locked}) RETURNING amount",
+            locked = C::LOCKED
+        );
+        let binds = vec![self.operations.name(), i64::from(chunk).into()];
+        let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
+        let mut sum = 0_i64;
+        for row in &rows {
+            let amount = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
+            let overflow = || PatternError::Invalid("the sum is larger than 64 bits".to_owned());
+            sum = sum.checked_add(amount).ok_or_else(overflow)?;
+        }
+        if !rows.is_empty() {
+            self.operations.add(connection, BUCKET, sum).await?;
+        }
+        Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
+    }
+}

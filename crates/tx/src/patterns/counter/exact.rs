@@ -1,0 +1,74 @@
+//! A sum that is exact at every commit.
+
+use super::Counted;
+use super::operations::{Operation, Operations, settings};
+use crate::patterns::connection::{PatternConnection, close, savepoint};
+use crate::patterns::error::PatternError;
+use std::sync::Arc;
+
+/// Counters that are no series of periods have one bucket.
+pub(super) const BUCKET: i64 = 0;
+
+/// A sum that is exact at every commit: the operation's id and its amount are in one transaction.
+///
+/// Everybody who counts changes the same row, so that transactions on one counter wait for each other. For a counter that is written
+/// by many at once use [`EventCounter`](super::EventCounter).
+///
+/// ```no_run
+/// # #[cfg(feature = "postgres")]
+/// # async fn example(pool: sqlx::PgPool, operation_id: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// use semel_tx::patterns::Counter;
+///
+/// let mut transaction = pool.begin().await?;
+/// let counted = Counter::new("balance:acct-7").add(&mut *transaction, operation_id, 500).await?;
+/// transaction.commit().await?;
+/// println!("{} (counted now: {})", counted.value, counted.is_new);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Counter {
+    operations: Operations,
+}
+
+settings!(Counter);
+
+impl Counter {
+    /// The counter of that name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self { operations: Operations::of(name.into()) }
+    }
+
+    /// Adds `amount` for an operation, once. The same operation with another amount is [`PatternError::Mismatch`].
+    ///
+    /// `operation_id` is whatever stays the same over retries: an operation id, a message id, an event id.
+    pub async fn add<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        operation_id: &str,
+        amount: i64,
+    ) -> Result<Counted, PatternError> {
+        let mut savepoint = savepoint(connection).await?;
+        let counted = self.add_in(&mut *savepoint, operation_id, amount).await;
+        close::<C, _>(savepoint, counted).await
+    }
+
+    async fn add_in<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        operation_id: &str,
+        amount: i64,
+    ) -> Result<Counted, PatternError> {
+        let operation = Operation { id: operation_id, amount, bucket: BUCKET, is_folded: true };
+        if self.operations.enter(connection, operation).await? {
+            let value = self.operations.add(connection, BUCKET, amount).await?;
+            return Ok(Counted { value, is_new: true });
+        }
+        Ok(Counted { value: self.operations.sum(connection, BUCKET).await?, is_new: false })
+    }
+
+    /// The sum; 0 where nothing was counted.
+    pub async fn value<C: PatternConnection>(&self, connection: &mut C) -> Result<i64, PatternError> {
+        self.operations.sum(connection, BUCKET).await
+    }
+}

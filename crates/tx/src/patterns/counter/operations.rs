@@ -1,0 +1,190 @@
+//! Which operations were counted, and the sums.
+
+use crate::patterns::connection::{PatternConnection, remove_chunk};
+use crate::patterns::error::{PatternError, failed};
+use crate::patterns::tables::Tables;
+use crate::patterns::value::Bind;
+use std::sync::Arc;
+use std::time::Duration;
+
+const OPERATIONS: &str = "counter_operations";
+const SUMS: &str = "counter_sums";
+/// How long a copy of an operation waits for it.
+const WAIT: Duration = Duration::from_secs(2);
+/// How long operations are remembered.
+const WINDOW: Duration = Duration::from_hours(32 * 24);
+const TRIES_MAX: u32 = 5;
+/// Counter and operation are parts of one index.
+const BYTES_MAX: usize = 1_000;
+
+/// What all counters have.
+#[derive(Debug, Clone)]
+pub(super) struct Operations {
+    name: Arc<str>,
+    pub(super) tables: Tables,
+    pub(super) wait: Duration,
+    pub(super) window: Duration,
+}
+
+/// One operation to count.
+#[derive(Clone, Copy)]
+pub(super) struct Operation<'a> {
+    pub(super) id: &'a str,
+    pub(super) amount: i64,
+    pub(super) bucket: i64,
+    /// Whether its amount is added to the sum by the same transaction.
+    pub(super) is_folded: bool,
+}
+
+impl Operations {
+    pub(super) fn of(name: Arc<str>) -> Self {
+        Self { name, tables: Tables::default(), wait: WAIT, window: WINDOW }
+    }
+
+    pub(super) fn name(&self) -> Bind {
+        Bind::from(&*self.name)
+    }
+
+    pub(super) fn operations<C: PatternConnection>(&self) -> String {
+        C::table(&self.tables, OPERATIONS)
+    }
+
+    pub(super) fn sums<C: PatternConnection>(&self) -> String {
+        C::table(&self.tables, SUMS)
+    }
+
+    /// Enters an operation, and answers with whether it is new. One that was counted with another amount is refused.
+    pub(super) async fn enter<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        operation: Operation<'_>,
+    ) -> Result<bool, PatternError> {
+        for (what, text) in [("counter's name", &*self.name), ("operation id", operation.id)] {
+            if text.is_empty() || text.len() > BYTES_MAX || text.contains('\0') {
+                let why =
+                    format!("the {what} has {} bytes; 1 to {BYTES_MAX} without NUL are allowed", text.len());
+                return Err(PatternError::Invalid(why));
+            }
+        }
+        let (operations, now) = (self.operations::<C>(), C::now(&self.tables));
+        let is_folded = if operation.is_folded { "TRUE" } else { "FALSE" };
+        let insert = format!(
+            "INSERT INTO {operations} (counter, operation_id, bucket, amount, is_folded, counted_at) \
+             SELECT $1, $2, $3, $4, {is_folded}, {now} FROM settings WHERE settings.wait IS NOT NULL ON CONFLICT DO NOTHING"
+        );
+        let find = format!("SELECT amount FROM {operations} WHERE counter = $1 AND operation_id = $2");
+        for _ in 0..TRIES_MAX {
+            let binds =
+                vec![self.name(), operation.id.into(), operation.bucket.into(), operation.amount.into()];
+            let entered = connection.insert_waiting(insert.clone(), binds, self.wait).await;
+            if entered.map_err(failed::<C>)? == 1 {
+                return Ok(true);
+            }
+            let rows = connection.rows(find.clone(), vec![self.name(), operation.id.into()]).await;
+            let rows = rows.map_err(failed::<C>)?;
+            let Some(row) = rows.first() else { continue };
+            let amount = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
+            if amount == operation.amount {
+                return Ok(false);
+            }
+            return Err(PatternError::Mismatch(format!(
+                "the operation was counted before with the amount {amount}, and now has {}",
+                operation.amount
+            )));
+        }
+        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+    }
+
+    /// Adds to a sum, and answers with what it is then.
+    pub(super) async fn add<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        bucket: i64,
+        amount: i64,
+    ) -> Result<i64, PatternError> {
+        let sums = self.sums::<C>();
+        let sql = format!(
+            "INSERT INTO {sums} AS held (counter, bucket, value) VALUES ($1, $2, $3) \
+             ON CONFLICT (counter, bucket) DO UPDATE SET value = held.value + excluded.value RETURNING value"
+        );
+        let rows = connection.rows(sql, vec![self.name(), bucket.into(), amount.into()]).await;
+        first_integer::<C>(&rows.map_err(failed::<C>)?)
+    }
+
+    /// A sum; 0 where nothing was counted.
+    pub(super) async fn sum<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        bucket: i64,
+    ) -> Result<i64, PatternError> {
+        let sql = format!(
+            "SELECT COALESCE((SELECT value FROM {} WHERE counter = $1 AND bucket = $2), 0)",
+            self.sums::<C>()
+        );
+        let rows = connection.rows(sql, vec![self.name(), bucket.into()]).await.map_err(failed::<C>)?;
+        first_integer::<C>(&rows)
+    }
+
+    /// Forgets up to `chunk` operations that were counted longer ago than the window and are part of a sum.
+    pub(super) async fn purge<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        chunk: u32,
+    ) -> Result<u64, PatternError> {
+        let (operations, now) = (self.operations::<C>(), C::now(&self.tables));
+        let sql = format!(
+            "DELETE FROM {operations} WHERE counter = $1 AND operation_id IN (SELECT operation_id FROM {operations} \
+             WHERE counter = $1 AND is_folded AND counted_at < {now} - $2 ORDER BY counted_at LIMIT $3 {locked})",
+            locked = C::LOCKED
+        );
+        let window = i64::try_from(self.window.as_millis()).unwrap_or(i64::MAX / 2);
+        remove_chunk(connection, sql, vec![self.name(), window.into(), i64::from(chunk).into()]).await
+    }
+}
+
+pub(super) fn first_integer<C: PatternConnection>(
+    rows: &[crate::patterns::connection::PatternRow<C>],
+) -> Result<i64, PatternError> {
+    let row = rows.first().ok_or(PatternError::Database(sqlx::Error::RowNotFound))?;
+    Ok(C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default())
+}
+
+/// The settings that all counters have, and the cleaning up.
+macro_rules! settings {
+    ($counter:ident) => {
+        impl $counter {
+            /// Where the tables are.
+            #[must_use]
+            pub fn tables(mut self, tables: $crate::patterns::Tables) -> Self {
+                self.operations.tables = tables;
+                self
+            }
+
+            /// How long a copy of an operation that another transaction is counting waits for it, on PostgreSQL. Default: 2 s. On SQLite the
+            /// connection's `busy_timeout` decides.
+            #[must_use]
+            pub fn wait(mut self, wait: std::time::Duration) -> Self {
+                self.operations.wait = wait;
+                self
+            }
+
+            /// How long operations are remembered. A copy that arrives later is counted again. Default: 32 days. Only [`purge`](Self::purge) forgets.
+            #[must_use]
+            pub fn window(mut self, window: std::time::Duration) -> Self {
+                self.operations.window = window;
+                self
+            }
+
+            /// Forgets up to `chunk` operations that were counted longer ago than the [window](Self::window), in a transaction of its own, and
+            /// answers with how many. The sum stays as it is.
+            pub async fn purge<C: $crate::patterns::PatternConnection>(
+                &self,
+                connection: &mut C,
+                chunk: u32,
+            ) -> Result<u64, $crate::patterns::PatternError> {
+                self.operations.purge(connection, chunk).await
+            }
+        }
+    };
+}
+pub(super) use settings;

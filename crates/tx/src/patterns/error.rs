@@ -1,0 +1,138 @@
+//! Why a pattern has no answer.
+
+use super::dialect::Dialect;
+use crate::error::BoxError;
+use std::fmt;
+
+/// Why a pattern has no answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PatternError {
+    /// No transaction is open on the connection, or it was opened by hand instead of with `sqlx`. Nothing was written.
+    NoTransaction,
+    /// A transaction is open on a connection that needs none: this call begins and commits its own. Nothing was written.
+    InTransaction,
+    /// An argument is not allowed. Nothing was written.
+    Invalid(String),
+    /// Another transaction holds the same message, operation or reference, and did not end in time. Nothing was written; try again.
+    Busy(sqlx::Error),
+    /// A deadlock or a serialization failure. Roll the whole transaction back and run it again.
+    Conflict(sqlx::Error),
+    /// The work failed. What it wrote was undone, and nothing is marked.
+    Work(BoxError),
+    /// The same id was used with another content: an amount, or a body.
+    Mismatch(String),
+    /// The attempt was overtaken while it ran: its operation is done, or belongs to a newer fence. Roll the transaction back.
+    Overtaken,
+    /// The tables are missing.
+    MissingTables(sqlx::Error),
+    /// Nobody can tell whether the transaction has committed. Run the same again with the same ids: what has committed is not repeated.
+    CommitInDoubt(sqlx::Error),
+    /// The database refused a statement, or the connection failed. Roll the transaction back.
+    Database(sqlx::Error),
+}
+
+impl PatternError {
+    /// Whether the same call, with the same ids in a new transaction, may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::NoTransaction
+            | Self::InTransaction
+            | Self::Invalid(_)
+            | Self::Mismatch(_)
+            | Self::Overtaken
+            | Self::MissingTables(_) => false,
+            Self::Busy(_)
+            | Self::Conflict(_)
+            | Self::Work(_)
+            | Self::CommitInDoubt(_)
+            | Self::Database(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTransaction => f.write_str(
+                "nothing was written: no transaction is open on the connection. Open one with sqlx (begin), not with a BEGIN by hand",
+            ),
+            Self::InTransaction => f.write_str(
+                "nothing was written: a transaction is open on the connection, and this call needs one of its own",
+            ),
+            Self::Invalid(why) | Self::Mismatch(why) => write!(f, "nothing was written: {why}"),
+            Self::Busy(error) => write!(
+                f,
+                "nothing was written: another transaction holds the same id and did not end in time ({error}). Try again"
+            ),
+            Self::Conflict(error) => write!(
+                f,
+                "another transaction was in the way: {error}. Roll the transaction back and run it again"
+            ),
+            Self::Work(error) => write!(f, "the work failed and was undone: {error}"),
+            Self::Overtaken => f.write_str(
+                "a newer attempt has taken the operation over, or finished it. Roll the transaction back, then call again for the result",
+            ),
+            Self::MissingTables(error) => write!(
+                f,
+                "the tables are missing or older than this build: {error}. Run `semel schema apply --store URL`; where they are in another \
+                 schema than `semel`, name it with Tables::in_schema"
+            ),
+            Self::CommitInDoubt(error) => write!(
+                f,
+                "nobody can tell whether the transaction has committed: {error}. Run the same again with the same ids"
+            ),
+            Self::Database(error) => write!(f, "the database refused: {error}. Roll the transaction back"),
+        }
+    }
+}
+
+impl std::error::Error for PatternError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Busy(error)
+            | Self::Conflict(error)
+            | Self::MissingTables(error)
+            | Self::CommitInDoubt(error)
+            | Self::Database(error) => Some(error),
+            Self::Work(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
+
+/// What an error of the database means for its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A lock was not had in time.
+    Busy,
+    /// The whole transaction has to be run again.
+    Conflict,
+    /// A table or a column is not there.
+    MissingTables,
+    /// Anything else that the database itself has said.
+    Refused,
+    /// If it was about to commit, nobody can tell.
+    Unknown,
+}
+
+pub(super) fn failed<C: Dialect>(error: sqlx::Error) -> PatternError {
+    match C::fault(&error) {
+        Fault::Busy => PatternError::Busy(error),
+        Fault::Conflict => PatternError::Conflict(error),
+        Fault::MissingTables => PatternError::MissingTables(error),
+        Fault::Refused | Fault::Unknown => PatternError::Database(error),
+    }
+}
+
+/// The first error of the database in the chain of `error`, and what it means.
+pub(super) fn fault_in<C: Dialect>(error: &(dyn std::error::Error + 'static)) -> Option<Fault> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+            return Some(C::fault(error));
+        }
+        next = error.source();
+    }
+    None
+}

@@ -1,0 +1,260 @@
+//! A service behind the gateway that refuses attempts which were overtaken.
+
+use super::connection::{PatternConnection, WorkFuture, close, needs_transaction, remove_chunk, savepoint};
+use super::error::{PatternError, failed};
+use super::tables::{Tables, text_of};
+use super::value::Bind;
+use crate::error::BoxError;
+use semel_core::id::OperationId;
+use std::time::Duration;
+
+const TABLE: &str = "operation_fences";
+/// How long an attempt can come late: TTL (24 h), tombstone (30 days), and a work deadline of up to a day.
+const RETENTION: Duration = Duration::from_hours(32 * 24);
+/// How long an attempt waits for another one of the same operation.
+const WAIT: Duration = Duration::from_secs(2);
+/// How often an entry is tried whose row changes meanwhile.
+const TRIES_MAX: u32 = 5;
+
+/// Why an attempt is refused. Answer with the header `Idempotency-Outcome: unknown`: the attempt itself did nothing, but another one may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FenceRefusal {
+    /// A newer attempt has begun.
+    Stale {
+        /// Its fence.
+        newest: u64,
+    },
+    /// The fence is older than what the guard remembers, so that nobody can tell whether its operation is done.
+    TooOld,
+}
+
+impl FenceRefusal {
+    /// The header to answer with.
+    pub const HEADER: (&'static str, &'static str) = ("Idempotency-Outcome", "unknown");
+}
+
+/// What came of [`FenceGuard::run`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guarded {
+    /// The work ran. Its effect and its result are in the transaction.
+    Ran(Vec<u8>),
+    /// The operation is done, by this attempt or another. Answer with its result.
+    AlreadyDone(Vec<u8>),
+    /// Nothing was run.
+    Refused(FenceRefusal),
+}
+
+/// What came of [`FenceGuard::enter`].
+#[derive(Debug)]
+pub enum Fenced {
+    /// The attempt may run. End it with [`FenceGuard::done`].
+    Run(FencePass),
+    /// The operation is done. Answer with its result.
+    AlreadyDone(Vec<u8>),
+    /// Nothing may be run.
+    Refused(FenceRefusal),
+}
+
+/// The right of an attempt to run.
+#[derive(Debug)]
+#[must_use = "without `done`, a later attempt runs the operation again"]
+pub struct FencePass {
+    operation_id: OperationId,
+    fence: i64,
+}
+
+/// Refuses attempts that were overtaken, and answers operations that are done with their first result, in the service's own transaction.
+///
+/// The gateway sends `Operation-Id` and `Idempotency-Fence` with every attempt. The id is the same for all attempts of one command; the fence
+/// grows. A worker that was paused can send its request long after the gateway has given the attempt up and begun another: the guard
+/// stops it where the effect happens.
+///
+/// The same in plain SQL, for services in any language, is in the guide's chapter on the fence guard.
+///
+/// ```no_run
+/// # #[cfg(feature = "postgres")]
+/// # async fn example(pool: sqlx::PgPool, operation_id: &str, fence: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// use semel_tx::patterns::{FenceGuard, Guarded};
+///
+/// // From the headers Operation-Id and Idempotency-Fence.
+/// let (operation_id, fence) = (operation_id.parse()?, fence.parse()?);
+/// let mut transaction = pool.begin().await?;
+/// let guarded = FenceGuard::default()
+///     .run(&mut *transaction, operation_id, fence, |tx| {
+///         Box::pin(async move {
+///             sqlx::query("INSERT INTO charges (amount) VALUES (500)").execute(tx).await?;
+///             Ok(br#"{"charged":500}"#.to_vec())
+///         })
+///     })
+///     .await?;
+/// transaction.commit().await?;
+/// match guarded {
+///     Guarded::Ran(body) | Guarded::AlreadyDone(body) => println!("201 {}", String::from_utf8_lossy(&body)),
+///     Guarded::Refused(_) => println!("409 with Idempotency-Outcome: unknown"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct FenceGuard {
+    tables: Tables,
+    wait: Duration,
+    retention: Duration,
+}
+
+impl Default for FenceGuard {
+    fn default() -> Self {
+        Self { tables: Tables::default(), wait: WAIT, retention: RETENTION }
+    }
+}
+
+impl FenceGuard {
+    /// Where the tables are.
+    #[must_use]
+    pub fn tables(self, tables: Tables) -> Self {
+        Self { tables, ..self }
+    }
+
+    /// How long an attempt waits for another one of the same operation, on PostgreSQL. Default: 2 s. On SQLite the connection's `busy_timeout` decides.
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
+    /// How long operations are remembered: at least the TTL, the tombstones and the work deadline of the gateway together. An attempt
+    /// whose fence is older is refused. Default: 32 days.
+    #[must_use]
+    pub fn retention(self, retention: Duration) -> Self {
+        Self { retention, ..self }
+    }
+
+    /// Runs an attempt in the caller's transaction, unless its operation is done or a newer attempt has begun.
+    ///
+    /// `work` returns what the operation is to be answered with from now on, refusals included: what it writes, the result and the fence are
+    /// committed together. Where it fails, all of it is undone, and the transaction is what it was before.
+    pub async fn run<C, W>(
+        &self,
+        connection: &mut C,
+        operation_id: OperationId,
+        fence: u64,
+        work: W,
+    ) -> Result<Guarded, PatternError>
+    where
+        C: PatternConnection,
+        W: for<'c> FnOnce(&'c mut C) -> WorkFuture<'c, Result<Vec<u8>, BoxError>> + Send,
+    {
+        let mut savepoint = savepoint(connection).await?;
+        let guarded = match self.enter(&mut *savepoint, operation_id, fence).await {
+            Ok(Fenced::Run(pass)) => match work(&mut savepoint).await {
+                Ok(result) => self.done(&mut *savepoint, pass, &result).await.map(|()| Guarded::Ran(result)),
+                Err(error) => Err(PatternError::Work(error)),
+            },
+            Ok(Fenced::AlreadyDone(result)) => Ok(Guarded::AlreadyDone(result)),
+            Ok(Fenced::Refused(refusal)) => Ok(Guarded::Refused(refusal)),
+            Err(error) => Err(error),
+        };
+        close::<C, _>(savepoint, guarded).await
+    }
+
+    /// Begins an attempt. From the commit on, older fences are refused.
+    ///
+    /// For work that needs two transactions: commit this one, do what takes long, then write the effect and call [`done`](Self::done) in another.
+    /// Where everything is in one transaction, [`run`](Self::run) does both.
+    pub async fn enter<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        operation_id: OperationId,
+        fence: u64,
+    ) -> Result<Fenced, PatternError> {
+        needs_transaction(connection)?;
+        let fence =
+            i64::try_from(fence).map_err(|_| PatternError::Invalid("the fence is too large".to_owned()))?;
+        let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
+        let insert = format!(
+            "INSERT INTO {fences} AS held (operation_id, fence, is_done, updated_at) SELECT $1, $2, FALSE, {now} \
+             FROM settings WHERE settings.wait IS NOT NULL AND $2 >= {now} - $3 \
+             ON CONFLICT (operation_id) DO UPDATE SET fence = excluded.fence, updated_at = excluded.updated_at \
+             WHERE NOT held.is_done AND held.fence <= excluded.fence"
+        );
+        for _ in 0..TRIES_MAX {
+            let binds = vec![text_of(&operation_id).into(), fence.into(), self.retention_ms().into()];
+            let entered = connection.insert_waiting(insert.clone(), binds, self.wait).await;
+            if entered.map_err(failed::<C>)? == 1 {
+                return Ok(Fenced::Run(FencePass { operation_id, fence }));
+            }
+            if let Some(fenced) = self.look(connection, &operation_id, fence).await? {
+                return Ok(fenced);
+            }
+        }
+        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+    }
+
+    /// Why an attempt could not enter; `None` where it now can.
+    async fn look<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        operation_id: &OperationId,
+        fence: i64,
+    ) -> Result<Option<Fenced>, PatternError> {
+        let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
+        let sql = format!("SELECT is_done, fence, result FROM {fences} WHERE operation_id = $1");
+        let rows = connection.rows(sql, vec![text_of(operation_id).into()]).await.map_err(failed::<C>)?;
+        if let Some(row) = rows.first() {
+            if C::boolean(row, 0).map_err(failed::<C>)? == Some(true) {
+                let result = C::bytes(row, 2).map_err(failed::<C>)?.unwrap_or_default();
+                return Ok(Some(Fenced::AlreadyDone(result)));
+            }
+            let newest = C::integer(row, 1).map_err(failed::<C>)?.unwrap_or_default();
+            if newest > fence {
+                let newest = newest.unsigned_abs();
+                return Ok(Some(Fenced::Refused(FenceRefusal::Stale { newest })));
+            }
+        }
+        let sql = format!("SELECT {now}");
+        let rows = connection.rows(sql, Vec::new()).await.map_err(failed::<C>)?;
+        let now = rows.first().and_then(|row| C::integer(row, 0).ok().flatten()).unwrap_or(i64::MAX);
+        let is_too_old = fence < now.saturating_sub(self.retention_ms());
+        Ok(is_too_old.then_some(Fenced::Refused(FenceRefusal::TooOld)))
+    }
+
+    /// Keeps what the operation is answered with from now on. Where another attempt was faster, this is [`PatternError::Overtaken`]: roll back.
+    pub async fn done<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        pass: FencePass,
+        result: &[u8],
+    ) -> Result<(), PatternError> {
+        needs_transaction(connection)?;
+        let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
+        let sql = format!(
+            "UPDATE {fences} SET is_done = TRUE, result = $3, updated_at = {now} \
+             WHERE operation_id = $1 AND fence = $2 AND NOT is_done"
+        );
+        let binds = vec![text_of(&pass.operation_id).into(), pass.fence.into(), result.into()];
+        match connection.run(sql, binds).await.map_err(failed::<C>)? {
+            1 => Ok(()),
+            _ => Err(PatternError::Overtaken),
+        }
+    }
+
+    /// Forgets up to `chunk` operations that are older than the [retention](Self::retention), in a transaction of its own, and answers with how
+    /// many. Fewer than `chunk` means that there are no more for now.
+    pub async fn purge<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        chunk: u32,
+    ) -> Result<u64, PatternError> {
+        let (fences, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
+        // By its fence as well: whatever is forgotten is refused by its age from then on, also where two clocks differ.
+        let sql = format!(
+            "DELETE FROM {fences} WHERE operation_id IN (SELECT operation_id FROM {fences} \
+             WHERE updated_at < {now} - $1 AND fence < {now} - $1 ORDER BY updated_at LIMIT $2 {locked})",
+            locked = C::LOCKED
+        );
+        remove_chunk(connection, sql, vec![Bind::from(self.retention_ms()), i64::from(chunk).into()]).await
+    }
+
+    fn retention_ms(&self) -> i64 {
+        i64::try_from(self.retention.as_millis()).unwrap_or(i64::MAX / 2)
+    }
+}

@@ -1,0 +1,273 @@
+//! Many messages in one transaction.
+
+use super::mark::{Found, Place, compared};
+use super::{Inbox, InboxResult, Message};
+use crate::error::BoxError;
+use crate::patterns::connection::{PatternConnection, WorkFuture, needs_none};
+use crate::patterns::error::{Fault, PatternError, failed, fault_in};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The largest batch: SQLite binds up to 32,766 values.
+const MESSAGES_MAX: usize = 10_000;
+/// How often a batch starts again after deadlocks and serialization failures.
+const RESTARTS_MAX: u32 = 10;
+/// The longest pause before that.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// What became of one message of a batch. A message that failed has no mark and no effect: let the broker deliver it again.
+pub type BatchResult = Result<InboxResult<()>, BoxError>;
+
+/// What the runs of one batch come to.
+enum Tried {
+    Committed(Vec<BatchResult>),
+    /// A message failed, and without savepoints the others went with it.
+    Failed,
+    /// Another transaction was in the way.
+    Again(PatternError),
+}
+
+/// What was marked before, and what has failed.
+type Ran = (BTreeMap<Place, Vec<u8>>, BTreeMap<Place, BoxError>);
+
+impl Inbox {
+    /// Processes a batch of messages, each once, in one transaction of its own, and answers with one result for each of them, in their order,
+    /// after the commit. No transaction may be open on the connection.
+    ///
+    /// A message that fails does not concern the others: its effect is undone, and its mark is removed before the commit. A copy of a message in
+    /// the same batch is a duplicate of the first if that is processed, and fails with it.
+    ///
+    /// `work` may run several times for one message before something of it is committed, and must do nothing outside of the
+    /// transaction. The batch first runs without savepoints. If a message fails, everything is rolled back and runs again with a savepoint
+    /// for each message. After a deadlock or a serialization failure the whole batch starts again.
+    ///
+    /// An error of the call itself means that nothing was processed, except for [`PatternError::CommitInDoubt`]: then run the same batch again on
+    /// a new connection. About 500 messages are a good size.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "sqlite")]
+    /// # async fn example(mut connection: sqlx::SqliteConnection, polled: Vec<(String, Vec<u8>)>) -> Result<(), Box<dyn std::error::Error>> {
+    /// use semel_tx::patterns::{Inbox, Message, MessageId};
+    ///
+    /// let messages: Vec<_> =
+    ///     polled.into_iter().map(|(id, body)| Message::json("payments", MessageId::new(id)?, body)).collect::<Result<_, _>>()?;
+    /// let results = Inbox::new("billing")
+    ///     .batch(&mut connection, &messages, |tx, message| {
+    ///         Box::pin(async move {
+    ///             sqlx::query("INSERT INTO payments (id) VALUES ($1)").bind(message.id().as_str()).execute(tx).await?;
+    ///             Ok(())
+    ///         })
+    ///     })
+    ///     .await?;
+    /// for (message, result) in messages.iter().zip(results) {
+    ///     match result {
+    ///         Ok(_) => println!("acknowledge {:?}", message.id()),
+    ///         Err(error) => println!("{:?} is to come again: {error}", message.id()),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn batch<C, B, W>(
+        &self,
+        connection: &mut C,
+        messages: &[Message<B>],
+        work: W,
+    ) -> Result<Vec<BatchResult>, PatternError>
+    where
+        C: PatternConnection,
+        B: Sync,
+        W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
+    {
+        needs_none(connection)?;
+        if messages.len() > MESSAGES_MAX {
+            let why = format!("a batch of {} messages; at most {MESSAGES_MAX} are allowed", messages.len());
+            return Err(PatternError::Invalid(why));
+        }
+        let (mut with_savepoints, mut restarts) = (false, 0);
+        loop {
+            match self.try_batch(connection, messages, &work, with_savepoints).await? {
+                Tried::Committed(results) => return Ok(results),
+                Tried::Failed => with_savepoints = true,
+                Tried::Again(error) if restarts == RESTARTS_MAX => return Err(error),
+                Tried::Again(_) => {
+                    restarts += 1;
+                    let pause = Duration::from_millis(2).saturating_mul(1 << restarts);
+                    tokio::time::sleep(pause.min(PAUSE_MAX)).await;
+                }
+            }
+        }
+    }
+
+    /// One transaction. Whatever leaves it without a commit rolls it back.
+    async fn try_batch<C, B, W>(
+        &self,
+        connection: &mut C,
+        messages: &[Message<B>],
+        work: &W,
+        with_savepoints: bool,
+    ) -> Result<Tried, PatternError>
+    where
+        C: PatternConnection,
+        B: Sync,
+        W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
+    {
+        let mut transaction = match connection.begin_with(C::BEGIN).await {
+            Ok(transaction) => transaction,
+            Err(error) => return again(failed::<C>(error)),
+        };
+        let ran = self.run_all(&mut *transaction, messages, work, with_savepoints).await;
+        let (found, failures) = match ran {
+            Ok(Some(ran)) => ran,
+            Ok(None) => {
+                transaction.rollback().await.map_err(failed::<C>)?;
+                return Ok(Tried::Failed);
+            }
+            Err(error) => {
+                drop(transaction.rollback().await);
+                return again(error);
+            }
+        };
+        match transaction.commit().await {
+            Ok(()) => Ok(Tried::Committed(results(messages, &found, failures))),
+            Err(error) => match C::fault(&error) {
+                Fault::Unknown => Err(PatternError::CommitInDoubt(error)),
+                _ => again(failed::<C>(error)),
+            },
+        }
+    }
+
+    /// Marks, runs, and takes back the marks of what failed. `None` where something failed and there is no savepoint to go back to.
+    async fn run_all<C, B, W>(
+        &self,
+        connection: &mut C,
+        messages: &[Message<B>],
+        work: &W,
+        with_savepoints: bool,
+    ) -> Result<Option<Ran>, PatternError>
+    where
+        C: PatternConnection,
+        B: Sync,
+        W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
+    {
+        // In the order of their ids, so that two batches never wait for each other. The first of several copies counts.
+        let mut places = BTreeMap::new();
+        for message in messages {
+            places.entry(place(message)).or_insert_with(|| message.fingerprint.as_bytes().to_vec());
+        }
+        if places.is_empty() {
+            return Ok(Some((BTreeMap::new(), BTreeMap::new())));
+        }
+        let mut new: BTreeSet<Place> = self.mark_all(connection, &places).await?.into_iter().collect();
+        let old: Vec<Place> = places.into_keys().filter(|place| !new.contains(place)).collect();
+        let olds = old.len();
+        let found = self.marked(connection, old).await?;
+        if found.len() < olds {
+            // What refused a mark was purged the moment after.
+            return Err(PatternError::Conflict(sqlx::Error::RowNotFound));
+        }
+        let mut failures = BTreeMap::new();
+        for message in messages {
+            // Once for each id.
+            let place = place(message);
+            if !new.remove(&place) {
+                continue;
+            }
+            if let Err(error) = run_one(connection, message, work, with_savepoints).await? {
+                if !with_savepoints {
+                    return Ok(None);
+                }
+                failures.insert(place, error);
+            }
+        }
+        self.unmark(connection, failures.keys().cloned().collect()).await?;
+        Ok(Some((found, failures)))
+    }
+}
+
+/// The outer error ends the whole batch: another transaction was in the way, or the connection is broken.
+async fn run_one<C, B, W>(
+    connection: &mut C,
+    message: &Message<B>,
+    work: &W,
+    with_savepoint: bool,
+) -> Result<Result<(), BoxError>, PatternError>
+where
+    C: PatternConnection,
+    B: Sync,
+    W: for<'c> Fn(&'c mut C, &'c Message<B>) -> WorkFuture<'c, Result<(), BoxError>> + Send + Sync,
+{
+    let error = if with_savepoint {
+        let mut savepoint = connection.begin().await.map_err(failed::<C>)?;
+        match work(&mut savepoint, message).await {
+            Ok(()) => {
+                savepoint.commit().await.map_err(failed::<C>)?;
+                return Ok(Ok(()));
+            }
+            Err(error) => {
+                savepoint.rollback().await.map_err(failed::<C>)?;
+                error
+            }
+        }
+    } else {
+        match work(connection, message).await {
+            Ok(()) => return Ok(Ok(())),
+            Err(error) => error,
+        }
+    };
+    match fault_in::<C>(&*error) {
+        Some(Fault::Conflict) => {
+            let conflict = sqlx::Error::Io(std::io::Error::other(error));
+            Err(PatternError::Conflict(conflict))
+        }
+        _ => Ok(Err(error)),
+    }
+}
+
+fn again(error: PatternError) -> Result<Tried, PatternError> {
+    match error {
+        PatternError::Conflict(_) => Ok(Tried::Again(error)),
+        error => Err(error),
+    }
+}
+
+fn place<B>(message: &Message<B>) -> Place {
+    (message.topic.clone(), message.id.as_str().to_owned())
+}
+
+/// One result for each message. Copies share what became of the first.
+fn results<B>(
+    messages: &[Message<B>],
+    found: &BTreeMap<Place, Vec<u8>>,
+    mut failures: BTreeMap<Place, BoxError>,
+) -> Vec<BatchResult> {
+    let mut firsts: BTreeMap<Place, Result<&Message<B>, String>> = BTreeMap::new();
+    let mut results = Vec::with_capacity(messages.len());
+    for message in messages {
+        let place = place(message);
+        let result = if let Some(marked) = found.get(&place) {
+            Ok(judged(compared(marked, message)))
+        } else if let Some(first) = firsts.get(&place) {
+            match first {
+                Ok(first) => Ok(judged(compared(first.fingerprint.as_bytes(), message))),
+                Err(why) => Err(why.clone().into()),
+            }
+        } else if let Some(error) = failures.remove(&place) {
+            firsts.insert(place, Err(error.to_string()));
+            Err(error)
+        } else {
+            firsts.insert(place, Ok(message));
+            Ok(InboxResult::Processed(()))
+        };
+        results.push(result);
+    }
+    results
+}
+
+fn judged(found: Found) -> InboxResult<()> {
+    match found {
+        Found::New => InboxResult::Processed(()),
+        Found::Same => InboxResult::Duplicate,
+        Found::Other => InboxResult::Mismatch,
+    }
+}

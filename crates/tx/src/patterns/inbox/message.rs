@@ -1,0 +1,169 @@
+//! Messages and their ids.
+
+use crate::patterns::error::PatternError;
+use semel_core::fingerprint::{Error, Fingerprint, Limits, Request, Selection};
+use std::fmt::Write as _;
+
+/// The longest name of a topic, and the longest id, in bytes: both are part of an index.
+const TOPIC_MAX: usize = 255;
+const ID_MAX: usize = 1_000;
+/// What an id of several parts begins with, and one of a single part must not.
+const PARTS: char = '\u{1f}';
+
+/// What tells one message of a topic from another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(String);
+
+impl MessageId {
+    /// An id that the message brings along: a header (`dedup-id`, `Nats-Msg-Id`, the AMQP `message-id`), or a field of its body.
+    /// 1 to 1,000 bytes.
+    pub fn new(id: impl Into<String>) -> Result<Self, PatternError> {
+        let id = id.into();
+        if id.starts_with(PARTS) {
+            return Err(PatternError::Invalid("the message id begins with a control character".to_owned()));
+        }
+        Self::checked(id)
+    }
+
+    /// An id of several parts, in order, such as key, partition and offset. `["a", "bc"]` and `["ab", "c"]` are two ids.
+    ///
+    /// ```
+    /// use semel_tx::patterns::MessageId;
+    ///
+    /// let id = MessageId::composite(["order-7", "3", "1024"])?;
+    /// assert_ne!(id, MessageId::composite(["order-73", "", "1024"])?);
+    /// # Ok::<(), semel_tx::patterns::PatternError>(())
+    /// ```
+    pub fn composite<'a>(parts: impl IntoIterator<Item = &'a str>) -> Result<Self, PatternError> {
+        let mut id = String::new();
+        for part in parts {
+            // By its length, so that no delimiter in a part can be taken for the end of it. Writing to a string does not fail.
+            let _ = write!(id, "{PARTS}{}:{part}", part.len());
+        }
+        Self::checked(id)
+    }
+
+    fn checked(id: String) -> Result<Self, PatternError> {
+        match id.len() {
+            0 => Err(PatternError::Invalid("the message id is empty".to_owned())),
+            bytes if bytes > ID_MAX => Err(PatternError::Invalid(format!(
+                "the message id has {bytes} bytes; at most {ID_MAX} are allowed"
+            ))),
+            _ if id.contains('\0') => Err(PatternError::Invalid("the message id contains a NUL".to_owned())),
+            _ => Ok(Self(id)),
+        }
+    }
+
+    /// The id as its column has it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A message with what recognises it.
+#[derive(Debug, Clone)]
+pub struct Message<B = Vec<u8>> {
+    pub(super) topic: String,
+    pub(super) id: MessageId,
+    pub(super) fingerprint: Fingerprint,
+    body: B,
+}
+
+impl Message<Vec<u8>> {
+    /// A message whose body is JSON. White space, the order of members and the spelling of numbers do not make it another one: a producer
+    /// that serialises again for a retry sends the same message.
+    pub fn json(topic: impl Into<String>, id: MessageId, body: Vec<u8>) -> Result<Self, PatternError> {
+        let fingerprint = fingerprint(&[b"application/json"], &body)
+            .map_err(|error| PatternError::Invalid(format!("the message is not JSON: {error}")))?;
+        Self::new(topic, id, fingerprint, body)
+    }
+
+    /// A message that is compared byte for byte.
+    pub fn raw(topic: impl Into<String>, id: MessageId, body: Vec<u8>) -> Result<Self, PatternError> {
+        let fingerprint = fingerprint(&[], &body)
+            .map_err(|error| PatternError::Invalid(format!("the message has no fingerprint: {error}")))?;
+        Self::new(topic, id, fingerprint, body)
+    }
+}
+
+impl<B> Message<B> {
+    /// A message with a fingerprint of the caller's own. The topic has 1 to 255 bytes.
+    pub fn new(
+        topic: impl Into<String>,
+        id: MessageId,
+        fingerprint: Fingerprint,
+        body: B,
+    ) -> Result<Self, PatternError> {
+        let topic = topic.into();
+        if topic.is_empty() || topic.len() > TOPIC_MAX || topic.contains('\0') {
+            let why =
+                format!("a topic has 1 to {TOPIC_MAX} bytes without NUL, and this one has {}", topic.len());
+            return Err(PatternError::Invalid(why));
+        }
+        Ok(Self { topic, id, fingerprint, body })
+    }
+
+    /// The body.
+    pub fn body(&self) -> &B {
+        &self.body
+    }
+
+    /// What two messages with the same id have in common where they are the same message.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The id.
+    pub fn id(&self) -> &MessageId {
+        &self.id
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+}
+
+fn fingerprint(content_type: &[&[u8]], body: &[u8]) -> Result<Fingerprint, Error> {
+    // What the caller holds in memory is bounded already.
+    let limits = Limits { decoded_body_bytes_max: usize::MAX };
+    Request { content_type, ..Request::new("", "", "", body) }.fingerprint(&Selection::default(), &limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cannot_be_moved_into_each_other() {
+        let of = |parts: &[&str]| MessageId::composite(parts.iter().copied()).expect("an id");
+        assert_ne!(of(&["a", "bc"]), of(&["ab", "c"]));
+        assert_ne!(of(&["a", ""]), of(&["a"]));
+        assert_ne!(of(&["a\u{1f}1:b"]), of(&["a", "b"]));
+        let text = of(&["a", "b"]).as_str().to_owned();
+        assert!(MessageId::new(text).is_err(), "an id of one part is never one of several");
+    }
+
+    #[test]
+    fn ids_that_no_index_could_hold_are_refused() {
+        assert!(MessageId::new("").is_err() && MessageId::composite([]).is_err());
+        assert!(MessageId::new("a\0b").is_err());
+        assert!(
+            MessageId::new("x".repeat(ID_MAX)).is_ok() && MessageId::new("x".repeat(ID_MAX + 1)).is_err()
+        );
+        let topic = |topic: &str| Message::raw(topic, MessageId::new("1").expect("an id"), Vec::new());
+        assert!(topic("").is_err() && topic("a\0").is_err() && topic("payments").is_ok());
+    }
+
+    #[test]
+    fn json_that_was_written_again_is_the_same_message() {
+        let of = |body: &str| {
+            let id = MessageId::new("1").expect("an id");
+            Message::json("payments", id, body.as_bytes().to_vec()).map(|message| message.fingerprint)
+        };
+        let first = of(r#"{"amount": 5, "to": "x"}"#).expect("JSON");
+        assert_eq!(of(r#"{"to":"x","amount":5.0}"#).expect("JSON"), first);
+        assert_ne!(of(r#"{"to":"x","amount":6}"#).expect("JSON"), first);
+        assert!(of("{").is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! Small patterns in the caller's own transaction, each usable alone and inside of a local command.
+//!
+//! | you have | use |
+//! |---|---|
+//! | messages from a broker that delivers some of them twice | [`Inbox`] |
+//! | a service behind the gateway, and a database | [`FenceGuard`] |
+//! | rows with a natural key, a version or a state | [`NaturalTable`] |
+//! | clients that make a new key for each retry | [`BusinessReferences`] |
+//! | a number that must not count anything twice | [`Counter`], [`EventCounter`], [`BucketCounter`] |
+//!
+//! They work on a `sqlx` connection of the caller's: `PgConnection` (feature `postgres`) or `SqliteConnection` (feature `sqlite`), inside of a
+//! transaction that was opened with `sqlx` (`pool.begin()`, `connection.begin()`, the work of `postgres::transact`, or
+//! `sqlite::own::begin`). What they write is committed or rolled back together with the caller's own changes.
+//!
+//! Their tables are part of the store's schema: opening the store creates them, and so does `semel schema apply`. On PostgreSQL the role
+//! of the connection needs `USAGE` on that schema, `EXECUTE` on `now_ms`, and `SELECT`, `INSERT`, `UPDATE` and `DELETE` on the tables it uses.
+//!
+//! **What must never be here**: a commit of the caller's transaction, or SQL of one database outside of its own file in `dialect`.
+
+mod connection;
+mod counter;
+mod dialect;
+mod error;
+mod fence;
+mod inbox;
+mod natural;
+mod reference;
+mod tables;
+mod value;
+
+pub use connection::{PatternConnection, PatternRow, WorkFuture};
+pub use counter::{BucketCounter, Counted, Counter, EventCounter};
+pub use error::PatternError;
+pub use fence::{FenceGuard, FencePass, FenceRefusal, Fenced, Guarded};
+pub use inbox::{BatchResult, Inbox, InboxResult, Message, MessageId};
+pub use natural::{CompareAndSet, InsertOrGet, NaturalTable, Transition, TransitionResult, Version};
+pub use reference::{Binding, BusinessReferences};
+pub use tables::Tables;
+pub use value::Value;

@@ -1,0 +1,123 @@
+//! A change that is made only to the version that was read.
+
+use super::{NaturalTable, TRIES_MAX};
+use crate::patterns::connection::PatternConnection;
+use crate::patterns::error::{PatternError, failed};
+use crate::patterns::tables::quoted;
+use crate::patterns::value::{Bind, Value, placed};
+
+/// The version that a change is made to.
+#[derive(Debug, Clone)]
+pub struct Version {
+    column: String,
+    expected: i64,
+    by: Option<(String, Value)>,
+}
+
+impl Version {
+    /// The column with the version, and the version that was read. Every change adds one to it.
+    pub fn of(column: &str, expected: i64) -> Self {
+        Self { column: quoted(column), expected, by: None }
+    }
+
+    /// A column that keeps who made the last change: an operation id. With it, a repeated change is known for certain. Without it, a row counts as
+    /// changed by us where it is exactly one version further and has our values.
+    #[must_use]
+    pub fn by(self, column: &str, operation_id: impl Into<Value>) -> Self {
+        Self { by: Some((quoted(column), operation_id.into())), ..self }
+    }
+}
+
+/// What came of [`NaturalTable::compare_and_set`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompareAndSet {
+    /// The change was made.
+    Applied {
+        /// The version that the row has now.
+        version: i64,
+    },
+    /// The same change was made before: a retry. Nothing was changed.
+    AlreadyApplied {
+        /// The version that the row has.
+        version: i64,
+    },
+    /// Somebody else has changed the row since it was read. Nothing was changed: read it again and decide.
+    Changed {
+        /// The version that the row has.
+        version: i64,
+    },
+    /// There is no such row.
+    Missing,
+}
+
+impl NaturalTable {
+    /// Changes the row under `key`, if it still has the expected version.
+    pub async fn compare_and_set<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        key: &[(&str, Value)],
+        version: &Version,
+        changes: &[(&str, Value)],
+    ) -> Result<CompareAndSet, PatternError> {
+        let mut binds = Vec::new();
+        let mut assigned = Self::assigned(&mut binds, changes);
+        let column = &version.column;
+        assigned.push(format!("{column} = {column} + 1"));
+        if let Some((by, operation_id)) = &version.by {
+            assigned.push(format!("{by} = {}", placed(&mut binds, operation_id)));
+        }
+        let at = Self::is_at(&mut binds, key);
+        binds.push(Bind::from(version.expected));
+        let update = format!(
+            "UPDATE {} SET {} WHERE {at} AND {column} = ${}",
+            self.name,
+            assigned.join(", "),
+            binds.len()
+        );
+        for _ in 0..TRIES_MAX {
+            if connection.run(update.clone(), binds.clone()).await.map_err(failed::<C>)? > 0 {
+                return Ok(CompareAndSet::Applied { version: version.expected + 1 });
+            }
+            let Some((found, is_ours)) = self.changed(connection, key, version, changes).await? else {
+                return Ok(CompareAndSet::Missing);
+            };
+            let is_next = found == version.expected + 1;
+            match (found == version.expected, is_ours && (is_next || version.by.is_some())) {
+                // It came back the moment after.
+                (true, _) => {}
+                (false, true) => return Ok(CompareAndSet::AlreadyApplied { version: found }),
+                (false, false) => return Ok(CompareAndSet::Changed { version: found }),
+            }
+        }
+        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+    }
+
+    /// The row's version, and whether it looks as if this change was the last.
+    async fn changed<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        key: &[(&str, Value)],
+        version: &Version,
+        changes: &[(&str, Value)],
+    ) -> Result<Option<(i64, bool)>, PatternError> {
+        let mut binds = Vec::new();
+        let mut same = |column: &str, value: &Value| {
+            format!("{column} IS NOT DISTINCT FROM {}", placed(&mut binds, value))
+        };
+        let ours = match &version.by {
+            Some((by, operation_id)) => same(by, operation_id),
+            None => changes
+                .iter()
+                .map(|(column, value)| same(&quoted(column), value))
+                .collect::<Vec<_>>()
+                .join(" AND "),
+        };
+        let ours = if ours.is_empty() { "TRUE".to_owned() } else { ours };
+        let at = Self::is_at(&mut binds, key);
+        let sql = format!("SELECT CAST({} AS bigint), {ours} FROM {} WHERE {at}", version.column, self.name);
+        let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let found = C::integer(row, 0).map_err(failed::<C>)?.unwrap_or_default();
+        Ok(Some((found, C::boolean(row, 1).map_err(failed::<C>)? == Some(true))))
+    }
+}

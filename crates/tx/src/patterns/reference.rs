@@ -1,0 +1,162 @@
+//! A second key that stays binding when the first one is forgotten, or changed with every retry.
+
+use super::connection::{PatternConnection, needs_transaction, remove_chunk};
+use super::error::{PatternError, failed};
+use super::tables::{Tables, text_of};
+use super::value::Bind;
+use semel_core::id::OperationId;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TABLE: &str = "business_references";
+/// How long a command waits for another one with the same reference.
+const WAIT: Duration = Duration::from_secs(2);
+/// How often a reference is tried whose row changes meanwhile.
+const TRIES_MAX: u32 = 5;
+/// Tenant, operation and reference are parts of one index.
+const BYTES_MAX: usize = 500;
+
+/// What came of binding a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// It is this operation's from the commit on.
+    Bound,
+    /// It was this operation's already.
+    AlreadyBound,
+    /// Another operation has used it. Refuse the command, and name that operation.
+    Taken {
+        /// The first one's public name.
+        operation_id: OperationId,
+    },
+}
+
+/// Business references (a payment reference, an order number) of one tenant's operation: each may succeed once, whatever key a client sends.
+///
+/// Bind the reference in the transaction of a local command, before its changes. It is bound when that commits, and not at all where the
+/// command fails. From then on a command with another key and the same reference is refused with the first one's operation id, also after
+/// the key's TTL. References are kept for ever unless a [retention](Self::retention) is chosen.
+///
+/// ```no_run
+/// # #[cfg(feature = "postgres")]
+/// # async fn example(tx: &mut sqlx::PgConnection, local: semel_tx::Local) -> Result<semel_tx::LocalEnding, semel_tx::BoxError> {
+/// use semel::core::outcome::Outcome;
+/// use semel_tx::LocalEnding;
+/// use semel_tx::patterns::{Binding, BusinessReferences};
+///
+/// // In the work of postgres::transact:
+/// let references = BusinessReferences::new("acme", "create-payment");
+/// match references.bind(tx, "invoice-2026-117", local.operation_id).await? {
+///     Binding::Bound | Binding::AlreadyBound => {}
+///     Binding::Taken { operation_id } => {
+///         let body = format!(r#"{{"paidBy":"{operation_id}"}}"#);
+///         return Ok(LocalEnding::Refused(Outcome::http(409, [("content-type", "application/json")], body)));
+///     }
+/// }
+/// // … the payment …
+/// # Ok(LocalEnding::Succeeded(Outcome::http(201, [("a", "b")], "")))
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct BusinessReferences {
+    tenant: Arc<str>,
+    operation: Arc<str>,
+    tables: Tables,
+    wait: Duration,
+    retention: Option<Duration>,
+}
+
+impl BusinessReferences {
+    /// The references of one operation of one tenant. An empty tenant is one, too.
+    pub fn new(tenant: impl Into<Arc<str>>, operation: impl Into<Arc<str>>) -> Self {
+        let (tenant, operation) = (tenant.into(), operation.into());
+        Self { tenant, operation, tables: Tables::default(), wait: WAIT, retention: None }
+    }
+
+    /// Where the tables are.
+    #[must_use]
+    pub fn tables(self, tables: Tables) -> Self {
+        Self { tables, ..self }
+    }
+
+    /// How long a command waits for another one with the same reference, on PostgreSQL. Default: 2 s. On SQLite the connection's
+    /// `busy_timeout` decides.
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
+    /// How long references that are bound from now on stay binding. Default: for ever.
+    #[must_use]
+    pub fn retention(self, retention: Duration) -> Self {
+        Self { retention: Some(retention), ..self }
+    }
+
+    /// Binds `reference` to an operation in the caller's transaction, unless another operation has it.
+    pub async fn bind<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        reference: &str,
+        operation_id: OperationId,
+    ) -> Result<Binding, PatternError> {
+        needs_transaction(connection)?;
+        for (what, text) in
+            [("tenant", &*self.tenant), ("operation", &*self.operation), ("reference", reference)]
+        {
+            if text.len() > BYTES_MAX || text.contains('\0') || (what == "reference" && text.is_empty()) {
+                let why =
+                    format!("the {what} has {} bytes; 1 to {BYTES_MAX} without NUL are allowed", text.len());
+                return Err(PatternError::Invalid(why));
+            }
+        }
+        let (held, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
+        let retention = self.retention.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX / 2));
+        let expires_at = retention.map_or("NULL".to_owned(), |_| format!("{now} + $5"));
+        let insert = format!(
+            "INSERT INTO {held} AS held (tenant, operation, reference, operation_id, bound_at, expires_at) \
+             SELECT $1, $2, $3, $4, {now}, {expires_at} FROM settings WHERE settings.wait IS NOT NULL \
+             ON CONFLICT (tenant, operation, reference) DO UPDATE SET operation_id = excluded.operation_id, \
+             bound_at = excluded.bound_at, expires_at = excluded.expires_at WHERE held.expires_at <= excluded.bound_at"
+        );
+        let find = format!(
+            "SELECT operation_id FROM {held} WHERE tenant = $1 AND operation = $2 AND reference = $3"
+        );
+        let place = || vec![Bind::from(&*self.tenant), (&*self.operation).into(), reference.into()];
+        for _ in 0..TRIES_MAX {
+            let mut binds = place();
+            binds.push(text_of(&operation_id).into());
+            binds.extend(retention.map(Bind::from));
+            let bound = connection.insert_waiting(insert.clone(), binds, self.wait).await;
+            if bound.map_err(failed::<C>)? == 1 {
+                return Ok(Binding::Bound);
+            }
+            let rows = connection.rows(find.clone(), place()).await.map_err(failed::<C>)?;
+            let Some(row) = rows.first() else { continue };
+            let first = C::text(row, 0).map_err(failed::<C>)?.unwrap_or_default();
+            let first: OperationId = first
+                .parse()
+                .map_err(|_| PatternError::Invalid(format!("`{first}` is not an operation id")))?;
+            return Ok(if first == operation_id {
+                Binding::AlreadyBound
+            } else {
+                Binding::Taken { operation_id: first }
+            });
+        }
+        Err(PatternError::Busy(sqlx::Error::RowNotFound))
+    }
+
+    /// Removes up to `chunk` references of every operation that are past their retention, in a transaction of its own, and answers with
+    /// how many.
+    pub async fn purge<C: PatternConnection>(
+        &self,
+        connection: &mut C,
+        chunk: u32,
+    ) -> Result<u64, PatternError> {
+        let (held, now) = (C::table(&self.tables, TABLE), C::now(&self.tables));
+        let sql = format!(
+            "DELETE FROM {held} WHERE (tenant, operation, reference) IN (SELECT tenant, operation, reference FROM {held} \
+             WHERE expires_at IS NOT NULL AND expires_at <= {now} ORDER BY expires_at LIMIT $1 {locked})",
+            locked = C::LOCKED
+        );
+        remove_chunk(connection, sql, vec![Bind::from(i64::from(chunk))]).await
+    }
+}

@@ -1,0 +1,87 @@
+//! The patterns inside of local commands.
+
+use crate::world::{Lite, Pg, World, effect, effects, with_effects};
+use semel::core::outcome::Outcome;
+use semel::{Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, Told, payload};
+use semel_tx::LocalEnding;
+use semel_tx::patterns::{Binding, BusinessReferences, Counter};
+use semel_tx::postgres::{Database, transact};
+use semel_tx::sqlite::own::{Begun, begin};
+use std::sync::Arc;
+
+fn intent(key: &str) -> Intent {
+    let scope = Scope::new(Identity::api_key("k-17"), Operation::named("pay"));
+    let key = Key::from_source(key).expect("a key");
+    Intent::new(scope, key, Policy::new(Class::Local), payload::Raw::from("5".to_owned()))
+}
+
+fn status(answer: &Answer) -> String {
+    let shown = format!("{:?}", answer.told);
+    ["201", "409"].into_iter().find(|status| shown.contains(*status)).unwrap_or("none").to_owned()
+}
+
+/// A client that makes a new key for each retry: the reference catches what the key cannot.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgres_a_new_key_with_the_same_reference_is_refused_for_good() {
+    let world: Pg = with_effects().await;
+    let store = semel_sql::postgres::Store::open(&world.store_url(), semel_sql::postgres::Options::default())
+        .await
+        .expect("it opens");
+    let engine = Engine::builder(Arc::new(store)).build().await.expect("an engine");
+    let database = Database::new(world.pool().clone()).schema(world.schema.clone());
+    let references = BusinessReferences::new("acme", "pay").tables(world.tables());
+    let balance = Counter::new("balance").tables(world.tables());
+    let mut answers = Vec::new();
+    for key in ["key-1", "key-2", "key-1", "key-2"] {
+        let (references, balance, sql) = (references.clone(), balance.clone(), effect(&world, "paid"));
+        let answer = transact(&engine, &database, intent(key), move |tx, local| {
+            let (references, balance, sql) = (references.clone(), balance.clone(), sql.clone());
+            Box::pin(async move {
+                let id = local.operation_id;
+                if let Binding::Taken { operation_id } = references.bind(tx, "invoice-117", id).await? {
+                    let body = operation_id.to_string();
+                    return Ok(LocalEnding::Refused(Outcome::http(409, [("a", "b")], body)));
+                }
+                Pg::run(tx, sql).await?;
+                balance.add(tx, &id.to_string(), 500).await?;
+                Ok(LocalEnding::Succeeded(Outcome::http(201, [("a", "b")], "")))
+            })
+        });
+        answers.push(answer.await.expect("an answer"));
+    }
+    let told: Vec<String> = answers.iter().map(status).collect();
+    assert_eq!(told, ["201", "409", "201", "409"]);
+    assert!(matches!(answers[3].told, Told::Replayed(_)), "the refusal is kept under its key");
+    assert_eq!(effects(&world).await, 1);
+    assert_eq!(world.ask("SELECT value FROM {o:counter_sums}").await, 500);
+    let first = answers[0].operation_id.to_string();
+    let bound = format!("SELECT count(*) FROM {{o:business_references}} WHERE operation_id = '{first}'");
+    assert_eq!(world.ask(&bound).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_sqlite_the_same_in_a_transaction_of_the_applications() {
+    let world: Lite = with_effects().await;
+    let store = semel_sql::sqlite::Store::open(world.path(), semel_sql::sqlite::Options::default())
+        .expect("it opens");
+    let engine = Engine::builder(Arc::new(store)).build().await.expect("an engine");
+    let references = BusinessReferences::new("acme", "pay");
+    let mut told = Vec::new();
+    for key in ["key-1", "key-2"] {
+        let mut connection = world.pool().acquire().await.expect("a connection");
+        let Begun::Mine(mut mine) = begin(&engine, &mut connection, intent(key)).await.expect("begun") else {
+            panic!("it is new");
+        };
+        let id = mine.local().operation_id;
+        let bound = references.bind(mine.connection(), "invoice-117", id).await.expect("an answer");
+        let recorded = if bound == Binding::Bound {
+            Lite::run(mine.connection(), effect(&world, "paid")).await.expect("written");
+            mine.succeed(Outcome::http(201, [("a", "b")], "")).await
+        } else {
+            mine.refuse(Outcome::http(409, [("a", "b")], "")).await
+        };
+        recorded.expect("recorded").commit().await.expect("committed");
+        told.push(bound == Binding::Bound);
+    }
+    assert_eq!((told, effects(&world).await), (vec![true, false], 1));
+}

@@ -1,0 +1,327 @@
+//! Processes that are killed with -9 at any point: every effect once, every balance exact.
+//!
+//! On PostgreSQL the network between fails as well. `SEMEL_TX_ROUNDS=100` plays more rounds than the usual few; `cargo xtask crash patterns` does.
+
+use crate::world::{Lite, Pg, World, url, with_effects};
+use semel_core::id::OperationId;
+use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
+use semel_tx::BoxError;
+use semel_tx::patterns::{Counter, EventCounter, FenceGuard, Guarded, Inbox, Message, MessageId, Tables};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const PLACE: &str = "SEMEL_TX_TEST_PLACE";
+const THROUGH: &str = "SEMEL_TX_TEST_URL";
+const ROUND: &str = "SEMEL_TX_TEST_ROUND";
+/// How many messages and operations each round has; both processes get every one of them.
+const IDS: u32 = 40;
+
+/// What one process does: the patterns on a connection, with the application's own tables.
+struct Node<W: World> {
+    world: W,
+    inbox: Inbox,
+    guard: FenceGuard,
+    exact: Counter,
+    events: EventCounter,
+}
+
+impl<W: World> Node<W> {
+    fn on(world: W) -> Arc<Self> {
+        let tables: fn(&W) -> Tables = W::tables;
+        let (inbox, guard) =
+            (Inbox::new("billing").tables(tables(&world)), FenceGuard::default().tables(tables(&world)));
+        let exact = Counter::new("exact").tables(tables(&world));
+        let events = EventCounter::new("events").tables(tables(&world));
+        Arc::new(Self { world, inbox, guard, exact, events })
+    }
+
+    fn message(number: u32) -> Message<u32> {
+        let id = MessageId::new(format!("m-{number}")).expect("an id");
+        let raw = Message::raw("payments", id.clone(), number.to_string().into_bytes()).expect("a message");
+        Message::new("payments", id, raw.fingerprint(), number).expect("a message")
+    }
+
+    /// What a message does. Nothing in it recognises a repeat but the two counters.
+    async fn effect(self: Arc<Self>, tx: &mut W::Connection, number: u32) -> Result<(), BoxError> {
+        W::run(tx, self.world.named(&format!("INSERT INTO {{t:effects}} (name) VALUES ('m-{number}')")))
+            .await?;
+        W::run(tx, self.world.named(&format!("UPDATE {{t:totals}} SET value = value + {number}"))).await?;
+        self.exact.add(tx, &format!("m-{number}"), number.into()).await?;
+        self.events.add(tx, &format!("m-{number}"), number.into()).await?;
+        Ok(())
+    }
+
+    /// One message; the answer is what may be acknowledged.
+    async fn once(self: &Arc<Self>, number: u32, fails: bool) -> Option<String> {
+        let mut transaction = self.world.try_begin().await.ok()?;
+        let (node, message) = (Arc::clone(self), Self::message(number));
+        let done = self.inbox.once(&mut *transaction, &message, |tx, message| {
+            Box::pin(async move {
+                node.effect(tx, *message.body()).await?;
+                if fails { Err("it fails after all".into()) } else { Ok(()) }
+            })
+        });
+        let is_done = done.await.is_ok();
+        // Also after a failure: nothing of it may be there.
+        W::commit(transaction).await.ok()?;
+        is_done.then(|| format!("m-{number}"))
+    }
+
+    /// Ten messages, some of which fail.
+    async fn batch(self: &Arc<Self>, first: u32, step: u32) -> Option<Vec<String>> {
+        let mut connection = self.world.pool().acquire().await.ok()?;
+        let messages: Vec<Message<u32>> =
+            (0..10).map(|number| Self::message(first + (number * 3) % IDS)).collect();
+        let node = Arc::clone(self);
+        let results = self
+            .inbox
+            .batch(&mut *connection, &messages, move |tx, message| {
+                let node = Arc::clone(&node);
+                Box::pin(async move {
+                    node.effect(tx, *message.body()).await?;
+                    if (*message.body() + step).is_multiple_of(7) {
+                        Err("it fails after all".into())
+                    } else {
+                        Ok(())
+                    }
+                })
+            })
+            .await
+            .ok()?;
+        let done = messages.iter().zip(results).filter(|(_, result)| result.is_ok());
+        Some(done.map(|(message, _)| message.id().as_str().to_owned()).collect())
+    }
+
+    /// One attempt of an operation.
+    async fn attempt(self: &Arc<Self>, number: u32, step: u32) -> Option<String> {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        let operation = OperationId::from_bytes(bytes);
+        // Long from now, so that no attempt is too old.
+        let fence = (1_u64 << 50) + u64::from(step);
+        let mut transaction = self.world.try_begin().await.ok()?;
+        let sql = self.world.named(&format!("INSERT INTO {{t:effects}} (name) VALUES ('{operation}')"));
+        let guarded = self.guard.run(&mut *transaction, operation, fence, |tx| {
+            Box::pin(async move {
+                W::run(tx, sql).await?;
+                Ok(b"done".to_vec())
+            })
+        });
+        let guarded = guarded.await.ok()?;
+        W::commit(transaction).await.ok()?;
+        let is_done =
+            matches!(guarded, Guarded::Ran(result) | Guarded::AlreadyDone(result) if result == b"done");
+        is_done.then(|| operation.to_string())
+    }
+
+    /// What a killed process does, until it is.
+    async fn work(self: Arc<Self>, round: u32) {
+        let mut tasks = JoinSet::new();
+        for task in 0..6 {
+            let node = Arc::clone(&self);
+            tasks.spawn(async move {
+                for step in 0..u32::MAX {
+                    let number = round * IDS + (step * 7 + task * 5) % IDS;
+                    let done = match step % 6 {
+                        0 => node.batch(round * IDS, step).await.unwrap_or_default(),
+                        1 => node.attempt(number, step).await.into_iter().collect(),
+                        2 => {
+                            node.once(number, true).await;
+                            Vec::new()
+                        }
+                        3 => {
+                            if let Ok(mut connection) = node.world.pool().acquire().await {
+                                drop(node.events.compact(&mut *connection, 5).await);
+                            }
+                            Vec::new()
+                        }
+                        _ => node.once(number, false).await.into_iter().collect(),
+                    };
+                    for id in done {
+                        drop(writeln!(std::io::stdout().lock(), "\nacknowledged {id} ."));
+                    }
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            });
+        }
+        tasks.join_all().await;
+    }
+}
+
+/// A process at work. It is killed when this is dropped.
+struct Process(Child, Arc<Mutex<Vec<String>>>);
+
+impl Process {
+    fn start(kind: &str, place: &str, through: &str, round: u32) -> Self {
+        let program = std::env::current_exe().expect("this program has a file");
+        let mut process = Command::new(program)
+            .args(["--exact", &format!("crash::child_on_{kind}"), "--ignored", "--nocapture"])
+            .env(PLACE, place)
+            .env(THROUGH, through)
+            .env(ROUND, round.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a process starts");
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (telling, lines) = (Arc::clone(&told), BufReader::new(process.stdout.take().expect("asked for")));
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                // A process that is killed in mid-line has acknowledged nothing.
+                if let Some(id) = line.strip_prefix("acknowledged ").and_then(|line| line.strip_suffix(" ."))
+                {
+                    telling.lock().expect("whole").push(id.to_owned());
+                }
+            }
+        });
+        Self(process, told)
+    }
+
+    fn told(&self) -> Vec<String> {
+        self.1.lock().expect("whole").clone()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // SIGKILL.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+async fn world<W: World>() -> W {
+    let world: W = with_effects().await;
+    world.sql("CREATE TABLE {t:totals} (value bigint)").await;
+    world.sql("INSERT INTO {t:totals} VALUES (0)").await;
+    world
+}
+
+async fn campaign<W: World>(world: W, kind: &str, place: &str, through: &str, rounds: u32) {
+    let rounds = std::env::var("SEMEL_TX_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(rounds);
+    let node = Node::on(world);
+    let mut acknowledged = Vec::new();
+    for round in 0..rounds {
+        let processes = [0, 1].map(|_| Process::start(kind, place, through, round));
+        for _ in 0..600 {
+            if processes.iter().all(|process| !process.told().is_empty()) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // Another point each time.
+        tokio::time::sleep(Duration::from_millis(u64::from(round * 37 % 190))).await;
+        let told: Vec<String> = processes.iter().flat_map(Process::told).collect();
+        drop(processes);
+        assert!(!told.is_empty(), "round {round}: nobody did anything");
+        acknowledged.extend(told);
+        audit(&node, &acknowledged, round).await;
+    }
+    // Whoever comes next finds everything done, or does it.
+    for number in 0..rounds * IDS {
+        assert!(patient(async || node.once(number, false).await).await, "m-{number} has no end");
+        assert!(
+            patient(async || node.attempt(number, u32::MAX).await).await,
+            "operation {number} has no end"
+        );
+    }
+    audit(&node, &acknowledged, rounds).await;
+    assert_eq!(crate::world::effects(&node.world).await, i64::from(2 * rounds * IDS));
+    let total: u64 = (0..u64::from(rounds * IDS)).sum();
+    let total = i64::try_from(total).expect("small");
+    assert_eq!(node.world.ask("SELECT value FROM {t:totals}").await, total);
+    println!("{rounds} rounds on {kind}, {} acknowledged, a balance of {total}", acknowledged.len());
+}
+
+async fn patient(mut call: impl AsyncFnMut() -> Option<String>) -> bool {
+    for _ in 0..20 {
+        if call().await.is_some() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Effects, marks, results and balances, one for one.
+async fn audit<W: World>(node: &Node<W>, acknowledged: &[String], round: u32) {
+    let world = &node.world;
+    let is = async |wanted: i64, sql: &str, what: &str| {
+        assert_eq!(world.ask(sql).await, wanted, "round {round}: {what}");
+    };
+    is(0, "SELECT count(*) - count(DISTINCT name) FROM {t:effects}", "an effect happened twice").await;
+    let without = "SELECT count(*) FROM {t:effects} AS e WHERE NOT EXISTS (SELECT 1 FROM {o:inbox_marks} AS m WHERE m.message_id = e.name) \
+                   AND NOT EXISTS (SELECT 1 FROM {o:operation_fences} AS f WHERE f.operation_id = e.name AND f.is_done)";
+    is(0, without, "an effect without its mark").await;
+    let hollow = "SELECT count(*) FROM {o:inbox_marks} AS m WHERE NOT EXISTS (SELECT 1 FROM {t:effects} AS e WHERE e.name = m.message_id)";
+    is(0, hollow, "a mark without its effect").await;
+    let undone = "SELECT count(*) FROM {o:operation_fences} AS f WHERE NOT EXISTS (SELECT 1 FROM {t:effects} AS e WHERE e.name = f.operation_id)";
+    is(0, undone, "a result without its effect").await;
+    let total = world
+        .ask("SELECT CAST(COALESCE(sum(CAST(substr(name, 3) AS bigint)), 0) AS bigint) FROM {t:effects} WHERE name LIKE 'm-%'")
+        .await;
+    is(total, "SELECT value FROM {t:totals}", "the application's own balance").await;
+    let mut connection = world.pool().acquire().await.expect("a connection");
+    assert_eq!(
+        node.exact.value(&mut *connection).await.expect("read"),
+        total,
+        "round {round}: the exact counter"
+    );
+    assert_eq!(node.events.value(&mut *connection).await.expect("read"), total, "round {round}: the events");
+    let mut names: Vec<&String> = acknowledged.iter().collect();
+    names.sort_unstable();
+    names.dedup();
+    let listed: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    let sql = format!("SELECT count(*) FROM {{t:effects}} WHERE name IN ({})", listed.join(", "));
+    is(i64::try_from(names.len()).expect("few"), &sql, "an acknowledged effect is gone").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_on_sqlite_every_effect_happens_once_and_balances_are_exact() {
+    let world: Lite = world().await;
+    let path = world.path().to_string_lossy().into_owned();
+    campaign(world, "sqlite", &path, "", 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_on_postgres_every_effect_happens_once_and_balances_are_exact() {
+    let world: Pg = world().await;
+    let server: SocketAddr = {
+        let url = url();
+        let host = url.rsplit_once('@').expect("a user").1;
+        host.split('/').next().and_then(|host| host.parse().ok()).expect("an address and a port")
+    };
+    let odds = Odds {
+        delay: 30,
+        cut_before: 8,
+        cut_after: 8,
+        delay_max: Duration::from_millis(40),
+        ..Odds::default()
+    };
+    let proxy = FaultProxy::start(server, Protocol::Postgres, Seeded::new(18, odds)).await.expect("a port");
+    let through = url().replace(&server.to_string(), &proxy.address().to_string());
+    let schema = world.schema.clone();
+    campaign(world, "postgres", &schema, &through, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a part of killed_on_sqlite…, which starts it"]
+async fn child_on_sqlite() {
+    let Ok(path) = std::env::var(PLACE) else { return };
+    Node::on(Lite::at(path.as_ref()).await).work(round()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a part of killed_on_postgres…, which starts it"]
+async fn child_on_postgres() {
+    let Ok(schema) = std::env::var(PLACE) else { return };
+    let through = std::env::var(THROUGH).expect("set with the place");
+    Node::on(Pg::existing(&through, schema).await).work(round()).await;
+}
+
+fn round() -> u32 {
+    std::env::var(ROUND).expect("set with the place").parse().expect("a number")
+}

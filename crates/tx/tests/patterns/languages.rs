@@ -1,0 +1,168 @@
+//! The documented SQL, as Python and Node use it: `examples/patterns`.
+
+use crate::world::{Lite, Pg, World, effects, url, with_effects};
+use semel_test_support::services::leave_out;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const MESSAGES: u32 = 240;
+const ROUNDS: u32 = 6;
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/patterns").join(name)
+}
+
+/// What the variable names, or lies where `cargo xtask tools` puts it.
+fn provided(variable: &str, usual: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target folder");
+    std::env::var_os(variable).map_or_else(|| target.join("services").join(usual), PathBuf::from)
+}
+
+/// A program that has what it needs; otherwise the test is left out, and says so.
+fn ready(mut check: Command, what: &str) -> bool {
+    let is_ready = check.output().is_ok_and(|output| output.status.success());
+    if !is_ready {
+        leave_out(&format!("{what} is missing; `cargo xtask tools` provides it"));
+    }
+    is_ready
+}
+
+/// Plain Python: the consumer needs nothing but its standard library.
+fn python() -> Option<Command> {
+    let mut check = Command::new("python3");
+    check.args(["-c", "import sqlite3"]);
+    ready(check, "Python with sqlite3").then(|| Command::new("python3"))
+}
+
+fn fence_in_python() -> Option<Command> {
+    let program = provided("SEMEL_TEST_PYTHON", "python/bin/python");
+    let mut check = Command::new(&program);
+    check.args(["-c", "import psycopg"]);
+    let mut command = Command::new(program);
+    command.arg(example("fence.py"));
+    ready(check, "Python with psycopg").then_some(command)
+}
+
+fn fence_in_node() -> Option<Command> {
+    let modules = provided("SEMEL_TEST_NODE_MODULES", "node/node_modules");
+    let mut check = Command::new("node");
+    check.args(["-e", "require('pg')"]).env("NODE_PATH", &modules);
+    let mut command = Command::new("node");
+    command.arg(example("fence.mjs")).env("NODE_PATH", modules);
+    ready(check, "Node with pg").then_some(command)
+}
+
+/// Two consumers get every message in every round, and are killed in the middle of it; the last round is let through.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_in_python_survives_being_killed() {
+    if python().is_none() {
+        return;
+    }
+    let world: Lite = with_effects().await;
+    world.sql("CREATE TABLE totals (value bigint)").await;
+    world.sql("INSERT INTO totals VALUES (0)").await;
+    for round in 0..=ROUNDS {
+        let consumers = [0, 1].map(|_| consume(&world.path()));
+        if round < ROUNDS {
+            // Another point each time.
+            let wanted = usize::try_from(round * 30 + 5).expect("few");
+            while consumers[0].1.lock().expect("whole").len() < wanted {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        let mut acknowledged = Vec::new();
+        for (mut process, lines) in consumers {
+            if round < ROUNDS {
+                process.kill().expect("it runs");
+            }
+            let ended = process.wait().expect("it ends");
+            assert_eq!(ended.success(), round == ROUNDS);
+            acknowledged.extend(lines.lock().expect("whole").clone());
+        }
+        let twice = world.ask("SELECT count(*) - count(DISTINCT name) FROM {t:effects}").await;
+        let half = "SELECT (SELECT count(*) FROM {o:inbox_marks}) - (SELECT count(*) FROM {t:effects})";
+        assert_eq!((twice, world.ask(half).await), (0, 0), "round {round}");
+        for id in acknowledged {
+            let found = world.ask(&format!("SELECT count(*) FROM {{t:effects}} WHERE name = '{id}'")).await;
+            assert_eq!(found, 1, "round {round}: acknowledged {id}");
+        }
+    }
+    let total: u32 = (0..MESSAGES).sum();
+    assert_eq!(effects(&world).await, i64::from(MESSAGES));
+    assert_eq!(world.ask("SELECT value FROM totals").await, i64::from(total));
+}
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+fn consume(file: &Path) -> (std::process::Child, Lines) {
+    let mut process = python()
+        .expect("it was there before")
+        .arg(example("inbox.py"))
+        .arg(file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process starts");
+    let mut input = process.stdin.take().expect("asked for");
+    std::thread::spawn(move || {
+        for number in 0..MESSAGES {
+            // A consumer that was killed reads nothing more.
+            let _ = writeln!(input, r#"{{"id": "m-{number}", "amount": {number}}}"#);
+        }
+    });
+    let lines = Lines::default();
+    let (reading, output) = (Arc::clone(&lines), BufReader::new(process.stdout.take().expect("asked for")));
+    std::thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            if let Some(id) = line.strip_prefix("acknowledged ").and_then(|line| line.strip_suffix(" .")) {
+                reading.lock().expect("whole").push(id.to_owned());
+            }
+        }
+    });
+    (process, lines)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_in_python_answers_like_the_one_in_rust() {
+    if fence_in_python().is_some() {
+        holds(fence_in_python).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_in_node_answers_like_the_one_in_rust() {
+    if fence_in_node().is_some() {
+        holds(fence_in_node).await;
+    }
+}
+
+async fn holds(program: fn() -> Option<Command>) {
+    let world: Pg = with_effects().await;
+    let now = world.ask("SELECT {o:now_ms}()").await;
+    let attempt = |operation: &str, fence: i64| {
+        let mut command = program().expect("it was there before");
+        command.args([&url(), &world.schema, operation, &fence.to_string()]);
+        let output = command.output().expect("a process starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    let operation = "0e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e35";
+    let first = format!("charged by {now}");
+    assert_eq!(attempt(operation, now), first);
+    assert_eq!(attempt(operation, now + 1), first, "a newer attempt of what is done");
+    assert_eq!(attempt(operation, now - 1), first, "an older one");
+    assert_eq!(effects(&world).await, 1);
+    // A newer attempt has begun and is not done.
+    let other = "1e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e35";
+    let begun =
+        format!("INSERT INTO {{o:operation_fences}} VALUES ('{other}', {}, FALSE, NULL, {now})", now + 5);
+    world.sql(&begun).await;
+    assert_eq!(attempt(other, now), "Idempotency-Outcome: unknown");
+    let old = now - 33 * 86_400_000;
+    assert_eq!(attempt("2e8f8a52-7b1d-8a6c-9f00-2d9a4c1b7e35", old), "Idempotency-Outcome: unknown");
+    assert_eq!(effects(&world).await, 1);
+    assert_eq!(world.ask("SELECT count(*) FROM {o:operation_fences}").await, 2);
+}

@@ -1,0 +1,18 @@
+//! The patterns in the caller's own transaction, on PostgreSQL and SQLite. Needs a server: `SEMEL_TEST_POSTGRES_URL`, which `cargo xtask test`
+//! sets.
+
+#[macro_use]
+mod world;
+
+mod batch;
+mod composed;
+mod counter;
+mod crash;
+mod fence;
+mod inbox;
+mod languages;
+mod natural;
+mod reference;
+mod schema;
+mod waiting;
+mod wrong;
