@@ -1,4 +1,4 @@
-//! Whether the tables are as the steps made them.
+//! Whether the store's own tables are as the steps made them.
 //!
 //! A changed column, a dropped key or an edited function can break the guarantee without any error. These are refused. What
 //! only may be harmful, such as a trigger, is a hazard.
@@ -213,11 +213,12 @@ mod tests {
 
     #[test]
     fn every_index_and_key_of_the_steps_is_known() {
-        let steps = STEPS.concat();
-        assert_eq!(steps.matches("CREATE INDEX").count(), INDEXES.len());
-        assert_eq!(steps.matches("PRIMARY KEY").count(), KEYS.len());
+        // The first step has all that the store itself uses.
+        let step = STEPS[0];
+        assert_eq!(step.matches("CREATE INDEX").count(), INDEXES.len());
+        assert_eq!(step.matches("PRIMARY KEY").count(), KEYS.len());
         for name in INDEXES {
-            assert!(steps.contains(&format!("CREATE INDEX {name} ")), "{name}");
+            assert!(step.contains(&format!("CREATE INDEX {name} ")), "{name}");
         }
     }
 }
