@@ -176,6 +176,7 @@ impl Engine {
                 Waited::Answered(answer) => return Ok(Entered::Answered(answer)),
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
+                // What is absent there is in progress.
                 Waited::AskTheStore => {
                     let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, shown, None, wait_until);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Where the outcome is stored.
 #[derive(Debug, Clone)]
-enum Way {
+pub(crate) enum Way {
     GroupCommit,
     Own(SqlitePool),
 }
@@ -32,7 +32,7 @@ const PAID: &str = "INSERT INTO orders (id, item) VALUES (?1, 'PAID')";
 /// Violates a foreign key, which SQLite says only at the commit.
 const UNTENABLE: &str = "INSERT INTO addresses VALUES ('nobody')";
 
-fn charge(key: &str) -> Intent {
+pub(crate) fn charge(key: &str) -> Intent {
     intent_of(Class::External, key, "5")
 }
 
@@ -50,16 +50,16 @@ fn pay(tx: &Connection, id: OperationId, is_tenable: bool) -> Result<LocalEnding
 
 impl Way {
     /// The order is paid, and the attempt has ended so.
-    async fn finish(&self, node: &Node, attempt: &Attempt, is_tenable: bool) -> Result<(), Error> {
+    pub(crate) async fn finish(&self, node: &Node, attempt: &Attempt, is_tenable: bool) -> Result<(), Error> {
         let id = attempt.operation_id();
         match self {
             Self::GroupCommit => {
                 finish_in(&node.engine, &node.database, attempt, move |tx| pay(tx, id, is_tenable)).await
             }
             Self::Own(pool) => {
-                let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.expect("a transaction");
+                let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.map_err(Error::Database)?;
                 let paid = sqlx::query(PAID).bind(id.to_string());
-                paid.execute(&mut *transaction).await.expect("written");
+                paid.execute(&mut *transaction).await.map_err(Error::Database)?;
                 if !is_tenable {
                     sqlx::query(UNTENABLE).execute(&mut *transaction).await.expect("not checked yet");
                 }
