@@ -75,10 +75,11 @@ impl Sabotage {
     /// The promise that it breaks.
     pub const fn breaks(self) -> Promise {
         match self {
-            Self::StoppedClock | Self::NotFoundAtOnce | Self::UncheckedSend | Self::SentByTheLate => {
-                Promise::OneEffect
-            }
-            Self::TornCommit => Promise::ClaimBeforeEffect,
+            Self::StoppedClock
+            | Self::NotFoundAtOnce
+            | Self::UncheckedSend
+            | Self::SentByTheLate
+            | Self::TornCommit => Promise::OneEffect,
             Self::ReleaseOn5xx | Self::SentWhenRefused => Promise::TruthfulRefusal,
             Self::StaleReads | Self::RingCutShort => Promise::SameAnswer,
             Self::UnsealedVerdict => Promise::Sealed,
