@@ -16,7 +16,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// What one call came to. `L` is whatever the work handed out besides its ending, for the call that ran it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Answer<L = ()> {
     /// The public name of the command.
     pub operation_id: OperationId,
@@ -25,7 +25,7 @@ pub struct Answer<L = ()> {
 }
 
 /// What a caller is told.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Told<L = ()> {
     /// This call ran the attempt, and this is how it ended.
     Ran(Ran<L>),
@@ -58,7 +58,7 @@ pub enum Told<L = ()> {
 }
 
 /// An attempt that this call ran.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Ran<L = ()> {
     /// How it ended.
     pub ending: Ending,
@@ -112,6 +112,8 @@ pub enum Error {
     NotLocalRecord(OperationId),
     /// The engine was called from inside the work of a local command, on the thread that it would have to wait for.
     InsideLocalWork,
+    /// The handler that the command was handed to has returned, and its caller has been answered: nobody can join it any more.
+    HandlerReturned,
     /// The store did not answer. Failing closed: without a claim nothing runs.
     Store(store::Error),
     /// The store stopped answering after it had shown another attempt at the same command, which may be running, or have
@@ -174,6 +176,7 @@ impl Error {
             | Self::NotLocalClass(_)
             | Self::NotLocalRecord(_)
             | Self::InsideLocalWork
+            | Self::HandlerReturned
             | Self::NoSealingKey => false,
             Self::Store(error) | Self::LostSight(error) => error.is_retryable(),
             Self::Secrets(error) => error.is_retryable(),
@@ -213,6 +216,10 @@ impl fmt::Display for Error {
                 "nothing was run: the engine was called from inside the work of a local command, which holds the store's only \
                  writing thread. Call it before or after, or make both one command",
             ),
+            Self::HandlerReturned => f.write_str(
+                "nothing was run: the handler of this request has returned, and its client was answered. Join before the handler \
+                 returns",
+            ),
             Self::Store(error) => write!(f, "nothing was run, since the store did not answer: {error}"),
             Self::LostSight(error) => {
                 write!(
@@ -246,6 +253,7 @@ impl std::error::Error for Error {
             | Self::NotLocalClass(_)
             | Self::NotLocalRecord(_)
             | Self::InsideLocalWork
+            | Self::HandlerReturned
             | Self::GivenUp(_)
             | Self::NoSealingKey
             | Self::Closing => None,

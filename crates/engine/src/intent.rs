@@ -3,6 +3,7 @@
 //! What lives here: the request as the engine takes it, before it is recognised under a secret.
 //! What must never: a decision about it.
 
+use crate::local::handover;
 use crate::quota::{Measure, RateKeeper};
 use crate::sealing::Seal;
 use semel_core::fingerprint::Payload;
@@ -42,6 +43,8 @@ pub struct Intent {
     pub(crate) seal: Seal,
     pub(crate) has_effect: bool,
     pub(crate) claimed_by: Option<Arc<str>>,
+    /// Who recognised it before, and learns what comes of it.
+    pub(crate) handover: Option<Arc<handover::Shared>>,
 }
 
 impl Intent {
@@ -67,6 +70,7 @@ impl Intent {
             seal: Seal::default(),
             has_effect: true,
             claimed_by: None,
+            handover: None,
         }
     }
 

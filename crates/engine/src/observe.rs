@@ -184,8 +184,9 @@ pub enum Event<'a> {
         /// The operation's name.
         operation: &'a str,
     },
-    /// A transaction was joined for a local command and dropped without an ending, or ended by its own work. Alarm: in the
-    /// second case an effect may have been committed without a record.
+    /// A transaction was joined for a local command and dropped without an ending, or ended by its own work; or a handler that the
+    /// command was handed to never joined it. Alarm: where the work ended the transaction, an effect may have been committed
+    /// without a record.
     Unfinished {
         /// Which command.
         operation_id: OperationId,

@@ -124,8 +124,8 @@ impl Recognised {
 /// promises, unless there is no effect that could happen twice.
 fn under_its_class(intent: Intent) -> Result<Intent, Error> {
     match (intent.policy.class, intent.has_effect) {
-        (Class::Local, _) => Err(Error::LocalClass),
-        (_, true) => Ok(intent),
+        (Class::Local, true) => Err(Error::LocalClass),
+        (Class::Local, false) | (_, true) => Ok(intent),
         (_, false) => {
             let policy = Policy::clone(&intent.policy).with(|policy| policy.class = Class::Local);
             let policy = policy.map_err(Error::Policy)?;

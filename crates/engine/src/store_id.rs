@@ -49,6 +49,13 @@ impl Engine {
 }
 
 async fn learn(node: &Node) -> Result<StoreId, store::Error> {
+    // Reading needs no lock: whoever holds a transaction open on the store's own file may ask.
+    let settings = node.within(node.settings.store_timeout, node.store.settings()).await;
+    if let Some(Ok(settings)) = settings
+        && let Some((_, stands)) = settings.into_iter().find(|(name, _)| name == NAME)
+    {
+        return known(&stands);
+    }
     let drawn = node.random.bits().to_be_bytes();
     let mut tries = 0;
     loop {
@@ -59,12 +66,7 @@ async fn learn(node: &Node) -> Result<StoreId, store::Error> {
         });
         match set {
             Ok(Setting::Done) => return Ok(StoreId(drawn)),
-            Ok(Setting::Refused(Some(stands))) => {
-                return StoreId::from_setting(&stands).ok_or_else(|| {
-                    let cause = format!("the setting `{NAME}` was changed by hand");
-                    store::Error::new(Kind::Unfit, "reading the store's id").because(cause)
-                });
-            }
+            Ok(Setting::Refused(Some(stands))) => return known(&stands),
             // Removed by hand in this very moment, or not known to be written: what stands there now tells.
             Ok(Setting::Refused(None)) if tries < TRIES => {}
             Err(error) if error.is_ambiguous() && tries < TRIES => {}
@@ -75,4 +77,11 @@ async fn learn(node: &Node) -> Result<StoreId, store::Error> {
             Err(error) => return Err(error),
         }
     }
+}
+
+fn known(stands: &[u8]) -> Result<StoreId, store::Error> {
+    StoreId::from_setting(stands).ok_or_else(|| {
+        let cause = format!("the setting `{NAME}` was changed by hand");
+        store::Error::new(Kind::Unfit, "reading the store's id").because(cause)
+    })
 }

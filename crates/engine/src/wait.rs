@@ -45,12 +45,9 @@ pub(crate) async fn for_local<L>(
                 let context = "waiting for the store to answer a claim of the same command";
                 return Waited::Stalled(store::Error::new(Kind::Unavailable, context));
             }
-            // Whatever its payload: nothing is bound before the transaction has ended, and it may be rolled back.
-            Progress::Transaction if node.clock.uptime() >= until => {
-                let subject = Subject::under(command.id, command);
-                let answer = telling::answer(node, &subject, Found::Nothing, Reply::InProgress);
-                return Waited::Answered(answer);
-            }
+            // Nothing is bound before the transaction has ended, and it may be rolled back. But another node may have been faster, and
+            // its outcome be known to whoever asks here.
+            Progress::Transaction if node.clock.uptime() >= until => return Waited::AskTheStore,
             Progress::Claiming | Progress::Transaction => {}
             Progress::Running(Standing { id, record }) | Progress::Unsure(Standing { id, record }) => {
                 ran = true;

@@ -20,6 +20,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use semel::Intent;
 use semel::core::key::{Key, Parsed};
+use semel::core::policy::Class;
 use semel::core::scope::{Operation, Scope};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -168,6 +169,8 @@ impl Asking {
     fn takes_async(&self, parts: &mut Parts) -> bool {
         // gRPC knows no answer that says "later".
         let may_defer = self.shared.published.is_some() && self.form == Form::Json;
+        // Nor does a handler that answers by what it has committed.
+        let may_defer = may_defer && self.ready.policy.class != Class::Local;
         may_defer && prefer::takes_async(&mut parts.headers)
     }
 

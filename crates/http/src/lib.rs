@@ -44,6 +44,15 @@
 //!
 //! The handler runs in a task of the engine's own: a client that hangs up cancels nothing.
 //!
+//! # In the handler's own transaction
+//!
+//! On a route of class `local` the handler gets a [`Joinable`] instead, and runs the command in a transaction of its own by the crate
+//! `semel-tx`. Recorded is what it gives to that transaction, and the client gets what was recorded, whatever the handler returns.
+//! Replays, other payloads and twins in progress the layer answers itself. Where nothing was committed, a response of the handler
+//! with a status of 400 or more is passed on, with `Idempotency-Stored: false`. A handler that returns without having joined, or that
+//! speaks of success where nothing was committed, gets its client a 500, and the engine's observer an
+//! [`Unfinished`](semel::Event::Unfinished) where it has not joined.
+//!
 //! # What a route can ask for and promise
 //!
 //! All of it is in its [`Terms`]: whether a key is needed and [where it comes from](KeySource),
@@ -69,6 +78,7 @@ mod handle;
 mod held;
 mod kept;
 mod layer;
+mod local;
 mod malformed;
 mod method;
 pub mod names;
@@ -118,6 +128,7 @@ pub use reconciler::Reconciler;
 pub use response::is_endless;
 pub use route::Routes;
 pub use semel::core::classify::Steer;
+pub use semel::local::Joinable;
 pub use service::Service;
 pub use shadow::is_shadow;
 pub use source::KeySource;

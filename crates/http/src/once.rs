@@ -131,7 +131,7 @@ impl Asking {
         Speaker { shared: &self.shared, ready: &self.ready, form: self.form, operation }
     }
 
-    async fn answer(
+    pub(crate) async fn answer(
         &self,
         answer: Answer<Local>,
         retry: Option<Parts>,
@@ -216,7 +216,7 @@ impl Asking {
         self.refuse_about(problem, caller, None, None)
     }
 
-    fn refuse_about(
+    pub(crate) fn refuse_about(
         &self,
         problem: Problem,
         caller: Option<&Scope>,

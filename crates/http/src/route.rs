@@ -265,9 +265,11 @@ mod tests {
 
     #[test]
     fn terms_that_cannot_be_kept_are_refused() {
-        let local = Terms { policy: Policy::new(Class::Local), ..Terms::default() };
-        let refused = Routes::new(local).unwrap_err();
-        assert_eq!(refused, TermsError::Local);
+        let local = || Terms { policy: Policy::new(Class::Local), ..Terms::default() };
+        assert!(Routes::new(local()).is_ok());
+        let refused =
+            Routes::new(Terms { store_down: crate::StoreDown::PassUnprotected, ..local() }).unwrap_err();
+        assert_eq!(refused, TermsError::Local("store_down"));
         assert!(
             ["transaction", "external", "downstream"].iter().all(|word| refused.to_string().contains(word))
         );

@@ -15,6 +15,7 @@ use crate::{names, published, response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response};
+use semel::core::policy::Class;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -87,6 +88,9 @@ where
         Box::pin(asking.in_shadow(inner, parts, body)).await?
     } else {
         match asking.prepare(&mut parts, body).await {
+            Ok(prepared) if asking.ready.policy.class == Class::Local => {
+                Box::pin(asking.joined(prepared, inner, parts)).await?
+            }
             Ok(prepared) => asking.once(prepared, inner, parts).await?,
             Err(Stop::Refused(problem)) => asking.refuse(problem, None),
             Err(Stop::Unread(why)) => {

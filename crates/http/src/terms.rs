@@ -107,7 +107,8 @@ pub struct Terms {
     pub callers: Option<Callers>,
     /// Whether all of this is enforced. It is.
     pub mode: Mode,
-    /// What a record is claimed under. Class `external`.
+    /// What a record is claimed under. Class `external`. With class `local` the handler gets a [`Joinable`](crate::Joinable), and records
+    /// what it commits in its own transaction; see the [crate](crate).
     pub policy: Policy,
     /// How answers are read. No success can mean that nothing took effect.
     pub rules: Rules,
@@ -175,7 +176,7 @@ impl Terms {
     /// Says what is wrong with the terms, if anything is.
     pub fn check(&self) -> Result<(), TermsError> {
         if self.policy.class == Class::Local {
-            return Err(TermsError::Local);
+            self.check_local()?;
         }
         self.key_source.check()?;
         self.methods.iter().try_for_each(|method| check_method(method).map(drop))?;
@@ -183,12 +184,29 @@ impl Terms {
     }
 }
 
+impl Terms {
+    /// What is recorded is what the handler commits, and nothing runs without its record.
+    fn check_local(&self) -> Result<(), TermsError> {
+        if self.store_down == StoreDown::PassUnprotected {
+            return Err(TermsError::Local("store_down"));
+        }
+        if !matches!(self.retain, Retain::Whole) {
+            return Err(TermsError::Local("retain"));
+        }
+        if self.reconciler.is_some() {
+            return Err(TermsError::Local("reconciler"));
+        }
+        Ok(())
+    }
+}
+
 /// Why terms cannot be put to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TermsError {
-    /// The class is `local`, which nobody can promise from outside the effect's transaction.
-    Local,
+    /// The class is `local`, and this setting means nothing there: the handler's own transaction decides what is recorded, and nothing is
+    /// ever in doubt.
+    Local(&'static str),
     /// The key would be read from a header that is taken off every request.
     KeyHeader,
     /// A key would be made of fewer than 2 parts, of more than 16, or of parts that are made of parts.
@@ -217,14 +235,15 @@ pub enum TermsError {
 impl fmt::Display for TermsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local => f.write_str(
-                "class local is for effects that commit in the same transaction as their record, which a layer cannot join: use \
-                 external, or downstream where the effect happens in a system that deduplicates by the operation ID",
+            Self::Local(setting) => write!(
+                f,
+                "`{setting}` cannot be set for class local: effect and record commit in the handler's own transaction, which alone \
+                 decides what is recorded. Leave it out, or use class external or downstream"
             ),
             Self::KeyHeader => f.write_str("the key cannot come from a header that Semel itself sets"),
-            Self::Composite => {
-                f.write_str("a key is made of 2 to 16 parts, each from one place: a header, the body, the fingerprint")
-            }
+            Self::Composite => f.write_str(
+                "a key is made of 2 to 16 parts, each from one place: a header, the body, the fingerprint",
+            ),
             Self::Name(name) => write!(
                 f,
                 "`{name}` is what the records of that route are called, and would be taken for this operation's: its probe would \
@@ -236,7 +255,10 @@ impl fmt::Display for TermsError {
                  would fetch what the other protects. Give both a clone of one rule, or each a name"
             ),
             Self::NoSealingKey(route) => {
-                write!(f, "the outcomes of `{route}` are to be sealed, and the engine has no key: nothing is stored unsealed instead")
+                write!(
+                    f,
+                    "the outcomes of `{route}` are to be sealed, and the engine has no key: nothing is stored unsealed instead"
+                )
             }
             Self::Unasked(route) => write!(
                 f,

@@ -33,7 +33,7 @@ pub enum Error {
     /// The work ended the transaction by itself. Everything was rolled back.
     TransactionEnded(OperationId),
     /// The work left a deferred foreign key violated, so that it could not be committed. It was rolled back.
-    Violated(String),
+    Violated,
     /// The database did not do what it was asked to. The transaction was rolled back.
     Database(sqlx::Error),
     /// The database answered what makes no sense. The transaction was rolled back.
@@ -64,7 +64,7 @@ impl Error {
             Self::OtherStore { .. }
             | Self::TransactionLeft(_)
             | Self::TransactionEnded(_)
-            | Self::Violated(_)
+            | Self::Violated
             | Self::Overtaken(_) => false,
             Self::Store(error) => error.is_retryable(),
             // Only the work knows; nothing stands in the way.
@@ -111,9 +111,9 @@ impl fmt::Display for Error {
                 "nothing was committed: the work of operation {operation_id} rolled its transaction back (ON CONFLICT ROLLBACK or \
                  RAISE(ROLLBACK) does that as well). Return an error instead"
             ),
-            Self::Violated(why) => write!(
-                f,
-                "nothing was committed: the work left a deferred foreign key violated: {why}"
+            Self::Violated => f.write_str(
+                "nothing was committed: the work left a deferred foreign key violated. Insert the rows that it refers to in the \
+                 same work",
             ),
             Self::Database(error) => write!(f, "the transaction was rolled back: {error}"),
             Self::Store(error) => write!(f, "the transaction was rolled back: {error}"),

@@ -56,6 +56,8 @@
 //! `UNKNOWN` outcome: a retry with the *same* key settles it.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod ending;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod error;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod patterns;
@@ -67,3 +69,8 @@ pub mod sqlite;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use error::{BoxError, Error};
 pub use semel::local::{Local, LocalEnding};
+
+/// The examples of the guide, compiled.
+#[cfg(all(doctest, feature = "postgres", feature = "sqlite"))]
+#[doc = include_str!("../../../docs/guide/src/transactions.md")]
+struct Guide;

@@ -6,11 +6,11 @@
 use super::executor::Home;
 use super::exercised::Exercised;
 use super::heard::Heard;
-use super::provider;
 use super::sabotage::Sabotage;
 use super::work::{self, Job, Manner};
 use super::world::{self, PAYLOADS, World};
-use semel::core::policy::Policy;
+use super::{provider, transaction};
+use semel::core::policy::{Class, Policy};
 use semel::{Engine, Intent};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub(crate) async fn request(world: &Arc<World>, key: usize, payload: usize) -> O
     };
     let (reply, answer) = oneshot::channel();
     let job = Job { call, key, manner, policy: Arc::clone(&policy) };
-    let handling = handle(Arc::clone(world), engine, intent(key, payload, policy, manner), job, reply);
+    let handling = handle(Arc::clone(world), engine, node, intent(key, payload, policy, manner), job, reply);
     let task = world.spawn(Home::Node(node), handling);
     let hangs_up = !manner.is_by_hand() && world.chance().percent(8);
     let patience = if hangs_up { world.span(1, 1_500) } else { Duration::from_secs(20) };
@@ -84,9 +84,18 @@ fn hang_up(world: &World, call: usize, key: usize, task: u64) {
     }
 }
 
-async fn handle(world: Arc<World>, engine: Engine, intent: Intent, job: Job, reply: oneshot::Sender<Heard>) {
+async fn handle(
+    world: Arc<World>,
+    engine: Engine,
+    node: usize,
+    intent: Intent,
+    job: Job,
+    reply: oneshot::Sender<Heard>,
+) {
     let (call, unclaimed) = (job.call, job.sending(0));
-    let heard = if job.manner.is_by_hand() {
+    let heard = if job.policy.class == Class::Local {
+        transaction::transact(Arc::clone(&world), engine, intent, job, node).await
+    } else if job.manner.is_by_hand() {
         work::by_hand(Arc::clone(&world), engine, intent, job).await
     } else {
         let working = Arc::clone(&world);

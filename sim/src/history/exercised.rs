@@ -77,6 +77,8 @@ exercised! {
     Sealed = "outcomes sealed",
     RingChanged = "nodes with another ring of keys",
     OldRing = "replays of what an earlier ring had sealed",
+    Local = "local commands committed",
+    CommitInDoubt = "commits of local commands in doubt",
 }
 
 /// How often each was gone through.

@@ -19,6 +19,7 @@ pub(crate) enum Heard {
     Exhausted,
     Unreadable,
     GivenUp(&'static str),
+    CommitInDoubt,
     Store(Kind),
     Closing,
     Quota,
@@ -65,6 +66,7 @@ impl Heard {
             Self::InProgress
                 | Self::Unknown
                 | Self::GivenUp(_)
+                | Self::CommitInDoubt
                 | Self::Store(_)
                 | Self::Closing
                 | Self::Quota
@@ -134,6 +136,7 @@ impl fmt::Display for Heard {
             Self::Exhausted => f.write_str("attempts used up"),
             Self::Unreadable => f.write_str("unreadable"),
             Self::GivenUp(why) => write!(f, "given up: {why}"),
+            Self::CommitInDoubt => f.write_str("nobody knows whether it committed"),
             Self::Store(kind) => write!(f, "store: {kind}"),
             Self::Closing => f.write_str("shutting down"),
             Self::Quota => f.write_str("too many new keys"),

@@ -24,6 +24,7 @@ mod ring;
 mod run;
 mod sabotage;
 mod trace;
+mod transaction;
 mod work;
 mod world;
 

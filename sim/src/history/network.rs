@@ -5,6 +5,7 @@
 //! never: an answer that the store would not give, unless it is sabotaged. Any error but an ambiguous one is the truth:
 //! nothing was written, and nothing will be.
 
+use super::audit::Effect;
 use super::executor::Home;
 use super::exercised::Exercised;
 use super::sabotage::Sabotage;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use semel::core::codec;
 use semel::core::id::{CommandId, OperationId};
-use semel::core::machine::{Found, Unchanged};
+use semel::core::machine::{Found, Unchanged, Write};
 use semel::core::record::{Record, StateName};
 use semel::core::store::{
     Capabilities, Change, ClockSource, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page,
@@ -68,8 +69,36 @@ impl Network {
         }
     }
 
+    /// Commits a record together with what the application has written in the same transaction: both, or neither.
+    pub(crate) async fn commit(
+        &self,
+        id: CommandId,
+        write: &Write,
+        effect: Option<(usize, Effect)>,
+    ) -> Result<Written, Error> {
+        let change = Change::from(write).map(Record::clone);
+        let act = move |store: &memory::Store| at_once(store.write(id, change.as_ref()));
+        self.carry_with("commit", Some(id), true, effect, act).await
+    }
+
     /// Carries a question there and its answer back.
     fn carry<T, A>(&self, what: &'static str, id: Option<CommandId>, is_write: bool, act: A) -> Pending<'_, T>
+    where
+        T: Send + 'static,
+        A: Fn(&memory::Store) -> Result<T, Error> + Send + Sync + 'static,
+    {
+        self.carry_with(what, id, is_write, None, act)
+    }
+
+    /// The same of a write with which an effect becomes true, of a key.
+    fn carry_with<T, A>(
+        &self,
+        what: &'static str,
+        id: Option<CommandId>,
+        is_write: bool,
+        effect: Option<(usize, Effect)>,
+        act: A,
+    ) -> Pending<'_, T>
     where
         T: Send + 'static,
         A: Fn(&memory::Store) -> Result<T, Error> + Send + Sync + 'static,
@@ -93,8 +122,8 @@ impl Network {
                 }
                 Fate::Answered | Fate::LostBack { .. } | Fate::Late => {}
             }
-            let delivery =
-                Delivery { world: Arc::clone(world), node: self.node, key, id, is_write, what, act };
+            let (world_of, node) = (Arc::clone(world), self.node);
+            let delivery = Delivery { world: world_of, node, key, id, is_write, what, effect, act };
             let (late, back) = (fate == Fate::Late, world.span(1, 15));
             let there = if late { world.span(300, 5_000) } else { there };
             // On its own, it arrives although the node dies; by the node's hand, it dies with it.
@@ -152,6 +181,8 @@ struct Delivery<A> {
     id: Option<CommandId>,
     is_write: bool,
     what: &'static str,
+    /// What becomes true with the write.
+    effect: Option<(usize, Effect)>,
     act: A,
 }
 
@@ -197,9 +228,14 @@ where
         let answer = (self.act)(&world.store);
         if let Some(was) = was {
             let reading = standing(world, id);
-            if reading.entry != was {
+            let is_written = reading.entry != was;
+            if is_written {
                 let by = format!("node {}'s {}", self.node, self.what);
                 see(world, self.key, &reading, &by);
+            }
+            let is_torn = world.is_sabotaged(Sabotage::TornCommit);
+            if let Some((key, effect)) = self.effect.as_ref().filter(|_| is_written || is_torn) {
+                world.audit().effect(world.handle.now(), *key, effect);
             }
         }
         if let Some(before) = before {

@@ -151,6 +151,23 @@ impl Plan {
 }
 
 impl Plan {
+    /// The same with some keys of class `local`. Drawn apart: histories without such keys stay what they were.
+    pub(crate) fn with_local_keys(mut self, chance: &mut Chance) -> Self {
+        if !chance.percent(30) {
+            return self;
+        }
+        let local = |policy: &Policy| {
+            let settings = PolicySettings { class: Class::Local, ..policy.clone().into() };
+            Arc::new(Policy::try_from(settings).expect("fit for use"))
+        };
+        for key in &mut self.keys {
+            if chance.percent(60) {
+                *key = KeyPlan { policy: local(&key.policy), slower: local(&key.slower) };
+            }
+        }
+        self
+    }
+
     /// How many records there may be, if that is limited. There is one caller.
     pub(crate) fn cap(&self) -> Option<u64> {
         self.quotas.records_in_total.or(self.quotas.records_per_caller)
@@ -262,7 +279,8 @@ mod tests {
     #[test]
     fn every_plan_has_terms_that_an_engine_takes() {
         for seed in 0..2_000 {
-            let plan = Plan::draw(&mut Chance::new(seed));
+            let plan =
+                Plan::draw(&mut Chance::new(seed)).with_local_keys(&mut Chance::new(seed.rotate_left(4)));
             assert_eq!(plan.quotas.check(), Ok(()), "seed {seed}");
             for key in &plan.keys {
                 assert_eq!(key.policy.check(), Ok(()), "seed {seed}");

@@ -41,7 +41,7 @@ pub struct Report {
 /// Plays one history.
 pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
     let mut chance = Chance::new(seed);
-    let plan = Plan::draw(&mut chance);
+    let plan = Plan::draw(&mut chance).with_local_keys(&mut Chance::new(seed.rotate_left(4)));
     let mut executor = Executor::new(chance.bits());
     let world = World::new(plan, chance, Arc::clone(executor.handle()), sabotage);
     for node in 0..world.plan.nodes {

@@ -44,11 +44,13 @@ pub enum Sabotage {
     SentWhenRefused,
     /// A worker that comes back to an attempt that is no longer its own sends all the same.
     SentByTheLate,
+    /// What the application wrote is committed although its record was not: another one was there first.
+    TornCommit,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::StoppedClock,
         Self::StaleReads,
         Self::BlindSwap,
@@ -67,14 +69,17 @@ impl Sabotage {
         Self::Miscounted,
         Self::SentWhenRefused,
         Self::SentByTheLate,
+        Self::TornCommit,
     ];
 
     /// The promise that it breaks.
     pub const fn breaks(self) -> Promise {
         match self {
-            Self::StoppedClock | Self::NotFoundAtOnce | Self::UncheckedSend | Self::SentByTheLate => {
-                Promise::OneEffect
-            }
+            Self::StoppedClock
+            | Self::NotFoundAtOnce
+            | Self::UncheckedSend
+            | Self::SentByTheLate
+            | Self::TornCommit => Promise::OneEffect,
             Self::ReleaseOn5xx | Self::SentWhenRefused => Promise::TruthfulRefusal,
             Self::StaleReads | Self::RingCutShort => Promise::SameAnswer,
             Self::UnsealedVerdict => Promise::Sealed,

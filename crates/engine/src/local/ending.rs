@@ -13,6 +13,7 @@ use semel_core::id::CommandId;
 use semel_core::machine::{self, Expect, Found, LocalEnding, Refusal, Unchanged, Write};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::policy::Class;
+use semel_core::store::Reading;
 use std::sync::Arc;
 
 /// What a local command's transaction writes at its end, all of it or nothing.
@@ -98,7 +99,17 @@ impl LocalCommand {
         };
         let (attempt, repeatable) = (record.attempt(), record.policy().class == Class::Local);
         let ran = Ran { ending, stored: Some(stored), attempt, repeatable, local: () };
-        Answer { operation_id: record.operation_id(), told: Told::Ran(ran) }
+        let answer = Answer { operation_id: record.operation_id(), told: Told::Ran(ran) };
+        self.answered(&answer);
+        answer
+    }
+
+    /// Whether the store shows that these writes have been committed. That it does not is no proof of the opposite: a log may have
+    /// them, and a crash bring them back.
+    pub async fn has_landed(&self, writes: &LocalWrites) -> bool {
+        let Ok(look) = self.look().await else { return false };
+        let reading = if writes.id == self.arbiter() { Some(&look.arbiter) } else { look.moved_to.as_ref() };
+        writes.landed(reading.map_or(Found::Nothing, Reading::found))
     }
 
     /// The attempt's transaction was rolled back, and nothing of it is left.

@@ -156,7 +156,9 @@ impl LocalCommand {
             self.node.cache.keep(command.id, &Arc::new(record.clone()));
         }
         let subject = Subject::under(command.id, command);
-        Ok(LocalJudgement::Answered(telling::answer(&self.node, &subject, reading.found(), reply)))
+        let answer = telling::answer(&self.node, &subject, reading.found(), reply);
+        self.answered(&answer);
+        Ok(LocalJudgement::Answered(answer))
     }
 
     /// The record that makes room for a marker: past its time, once commands move to the new secret.

@@ -5,11 +5,13 @@
 //! one meant to call this. What must never: SQL, or a judgement that is not [`machine`](semel_core::machine)'s.
 
 mod ending;
+pub(crate) mod handover;
 pub(crate) mod inside;
 mod judge;
 mod unanswered;
 
 pub use ending::{LocalWrites, MarkerWrite, Unwritable, without_body};
+pub use handover::{HandedOver, Handover, HandoverOutcome, Joinable};
 pub use inside::inside_work;
 pub use judge::{LocalAttempt, LocalJudgement, LocalLook};
 pub use semel_core::machine::LocalEnding;
@@ -80,6 +82,8 @@ pub struct LocalCommand {
     place: Place,
     wait_until: Duration,
     backoff: Backoff,
+    /// Who learns what came of it, where it was handed over.
+    handover: Option<Arc<handover::Shared>>,
 }
 
 /// For how long the engine waits for its database, and by which clock.
@@ -136,13 +140,31 @@ impl Engine {
         if node.tasks.is(Closing::Draining) {
             return Err(Error::Closing);
         }
+        let wait = intent.wait.unwrap_or(node.settings.wait);
+        let wait = if waiting == Waiting::Allowed { wait } else { Duration::ZERO };
+        let wait_until = node.clock.uptime() + wait;
+        let Some(handover) = intent.handover.clone() else {
+            return self.enter(intent, wait_until).await;
+        };
+        if let Some(command) = handover.join()? {
+            // It was entered when it was handed over.
+            return Ok(Entered::Mine(LocalCommand { wait_until, handover: Some(handover), ..command }));
+        }
+        Ok(match self.enter(intent, wait_until).await? {
+            Entered::Mine(command) => Entered::Mine(LocalCommand { handover: Some(handover), ..command }),
+            Entered::Answered(answer) => {
+                handover.answered(&answer);
+                Entered::Answered(answer)
+            }
+        })
+    }
+
+    async fn enter(&self, intent: Intent, wait_until: Duration) -> Result<Entered, Error> {
+        let node = &self.node;
         let recognised = Recognised::local(node, intent)?;
         if let Some(answer) = self.known_outcome(&recognised) {
             return Ok(Entered::Answered(answer));
         }
-        let wait = recognised.intent.wait.unwrap_or(node.settings.wait);
-        let wait = if waiting == Waiting::Allowed { wait } else { Duration::ZERO };
-        let wait_until = node.clock.uptime() + wait;
         let command = recognised.command();
         let place = loop {
             let twin = match node.running.enter(recognised.id()) {
@@ -154,6 +176,7 @@ impl Engine {
                 Waited::Answered(answer) => return Ok(Entered::Answered(answer)),
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
+                // What is absent there is in progress.
                 Waited::AskTheStore => {
                     let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, shown, None, wait_until);
@@ -167,7 +190,7 @@ impl Engine {
         time::catch_up(node).await?;
         let backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
         let node = Arc::clone(node);
-        Ok(Entered::Mine(LocalCommand { node, recognised, place, wait_until, backoff }))
+        Ok(Entered::Mine(LocalCommand { node, recognised, place, wait_until, backoff, handover: None }))
     }
 }
 
@@ -247,7 +270,16 @@ impl LocalCommand {
     pub fn in_progress(&self) -> Answer {
         let command = self.recognised.command();
         let subject = Subject::under(command.id, &command);
-        telling::answer(&self.node, &subject, Found::Nothing, Reply::InProgress)
+        let answer = telling::answer(&self.node, &subject, Found::Nothing, Reply::InProgress);
+        self.answered(&answer);
+        answer
+    }
+
+    /// Whoever handed it over learns what its caller is told.
+    fn answered(&self, answer: &Answer) {
+        if let Some(handover) = &self.handover {
+            handover.answered(answer);
+        }
     }
 
     /// Runs `work` in a task of the engine's own, so that a caller that goes away leaves nothing half done. `None` where the task

@@ -3,10 +3,12 @@
 use super::world::{World, charge, intent, intent_under, never, secs};
 use semel::core::classify::Ending;
 use semel::core::machine::{Begin, Command, Decision, Found, Stamp, Ticket, decide};
+use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
 use semel::core::store::{Change, Clock as _, Store as _, Written};
-use semel::{Claimed, Ended, Error, Intent, NoValue, RunError};
+use semel::local::{Entered, LocalEnding, LocalJudgement, Waiting};
+use semel::{Claimed, Ended, Error, Intent, NoValue, RunError, Told};
 
 fn local(key: &str) -> Intent {
     intent_under(Policy::new(Class::Local), key, "5")
@@ -116,4 +118,27 @@ async fn an_ending_in_doubt_without_effect_leaves_nothing_unknown() {
     let doubt = |_| async { Ended::from(Ending::InDoubt) };
     engine.execute(intent("k", "5").without_effect(), doubt).await.expect("run");
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+}
+
+/// A history of the simulation found it: seed 486.
+#[tokio::test]
+async fn a_twin_of_an_open_transaction_gets_what_another_node_committed() {
+    let world = World::new();
+    let (here, there) = (world.engine().await, world.engine().await);
+    let entered = here.enter_local(local("k"), Waiting::Never).await.expect("entered");
+    let Entered::Mine(still_open) = entered else { panic!("it has no outcome yet") };
+    let entered = there.enter_local(local("k"), Waiting::Never).await.expect("entered");
+    let Entered::Mine(mut command) = entered else { panic!("it has no outcome yet") };
+    let look = command.look().await.expect("read");
+    let LocalJudgement::Run(attempt) = command.judge(look).await.expect("judged") else {
+        panic!("it is new")
+    };
+    let writes = command.end(&attempt, LocalEnding::Succeeded(Outcome::value("1"))).expect("it can be dated");
+    let written = world.store.write(writes.id, Change::from(&writes.write)).await.expect("written");
+    assert!(matches!(written, Written::Done { .. }));
+    drop(command.committed(attempt, writes));
+    let entered = here.enter_local(local("k"), Waiting::Never).await.expect("an answer");
+    let Entered::Answered(answer) = entered else { panic!("it was to be run twice") };
+    assert!(matches!(answer.told, Told::Replayed(_)), "{answer:?}");
+    drop(still_open);
 }

@@ -7,6 +7,7 @@
 use super::brackets::Brackets;
 use super::guard::Guard;
 use super::pen::Pen;
+use super::violations::Violations;
 use super::write::{Place, Said, Work};
 use super::{ENTRY_BYTES_MAX, Store};
 use crate::columns::{self, Row};
@@ -62,7 +63,7 @@ pub enum WorkOutcome {
     /// The work, or a trigger, rolled the transaction back. Nothing of it was committed.
     RolledBack,
     /// The work left a deferred foreign key violated, and was undone.
-    Violated(String),
+    Violated,
 }
 
 /// Work that waits for its batch.
@@ -110,6 +111,7 @@ impl LocalWork {
         brackets: &mut Brackets<'_>,
         pen: &mut Pen<'_>,
         guard: &Guard,
+        violations: &mut Violations<'_>,
         now: Time,
     ) -> rusqlite::Result<Ran> {
         for (place, expect) in &self.expects {
@@ -133,6 +135,9 @@ impl LocalWork {
         if brackets.is_over() {
             return Ok(Ran::Spoilt(undone.unwrap_or(WorkOutcome::RolledBack)));
         }
+        // Here, and not at the commit: what comes after it in the batch must neither repair it nor fail with it.
+        let is_kept = matches!(&step, Ok(Step::Keep(_))) && undone.is_none();
+        let undone = if is_kept && violations.has_any()? { Some(WorkOutcome::Violated) } else { undone };
         if let Some(outcome) = undone {
             brackets.undo()?;
             brackets.release()?;

@@ -45,6 +45,7 @@ mod schema;
 mod store;
 mod tally;
 pub mod transaction;
+mod violations;
 mod write;
 mod writer;
 

@@ -18,6 +18,8 @@ use semel_core::time::Time;
 pub const LOOK: &str = "SELECT command_id, entry FROM semel_records WHERE operation_id = ?1";
 /// `?1` the name of a setting. Its value, or no row.
 pub const SETTING: &str = "SELECT value FROM semel_settings WHERE name = ?1";
+/// Changes nothing, and takes the file's write lock for the transaction that it is run in.
+pub const TAKE_LOCK: &str = "UPDATE semel_counts SET rows = rows WHERE 0";
 /// The values of [`RecordColumns`], `?1` to `?9` in the order of its fields. One row, or an error.
 pub const INSERT: &str = "INSERT INTO semel_records \
      (operation_id, command_id, state, due_at, updated_at, caller, key, operation, entry) \

@@ -14,9 +14,10 @@ use super::local::{Ran, WorkOutcome};
 use super::open::write_impatiently;
 use super::pen::Pen;
 use super::queue::Queue;
+use super::violations::Violations;
 use super::write::{Job, Said, Work};
 use crate::clock;
-use rusqlite::{Connection, ffi};
+use rusqlite::Connection;
 use semel_core::store::{Clock, Kind};
 use semel_core::time::Time;
 use std::sync::Arc;
@@ -53,8 +54,6 @@ enum Failure {
     Stuck(Fault),
     /// This work spoilt the transaction. It is rolled back, and can be written without it.
     Spoilt(usize, WorkOutcome),
-    /// Some work left a deferred foreign key violated, so that nothing could be committed.
-    Violated(String),
 }
 
 impl Writer {
@@ -136,14 +135,6 @@ fn serve_together(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> Served 
                     return Served::Apart;
                 }
             }
-            Err(Failure::Violated(why)) => match &batch[..] {
-                [job] if job.is_local() => {
-                    let outcome = WorkOutcome::Violated(why);
-                    batch.drain(..).for_each(|job| job.answer(Ok(Said::Ran(outcome.clone()))));
-                }
-                _ if batch.iter().any(Job::is_local) => return Served::Apart,
-                _ => batch.drain(..).for_each(|job| job.answer(Err(spoilt().error()))),
-            },
             Err(Failure::Offender(index, fault)) if offenders < OFFENDERS_MAX => {
                 offenders += 1;
                 batch.remove(index).answer(Err(fault.error()));
@@ -165,6 +156,7 @@ struct BatchWriter<'c> {
     brackets: Brackets<'c>,
     pen: Pen<'c>,
     guard: Arc<Guard>,
+    violations: Violations<'c>,
     clock: Arc<dyn Clock>,
     files: Arc<OpenFiles>,
 }
@@ -177,8 +169,9 @@ impl<'c> BatchWriter<'c> {
     ) -> rusqlite::Result<Self> {
         // First: it has every statement prepared anew.
         let guard = Guard::on(connection)?;
+        let violations = Violations::on(connection)?;
         let (brackets, pen) = (Brackets::new(connection)?, Pen::new(connection)?);
-        Ok(Self { brackets, pen, guard, clock, files })
+        Ok(Self { brackets, pen, guard, violations, clock, files })
     }
 
     /// One transaction, of the whole batch or, where work takes its time, of its beginning. Everything that was said in it counts only
@@ -204,9 +197,6 @@ impl<'c> BatchWriter<'c> {
         if let Err(error) = self.brackets.commit() {
             // A failed commit can leave the transaction open.
             let rolled_back = self.brackets.roll_back();
-            if rolled_back && is_violation(&error) {
-                return Err(Failure::Violated(error.to_string()));
-            }
             let fault = Fault::of_commit(&error, rolled_back);
             return Err(if rolled_back { Failure::All(fault) } else { Failure::Stuck(fault) });
         }
@@ -223,7 +213,8 @@ impl<'c> BatchWriter<'c> {
                 Work::Local(_) if worked >= WORK_MAX => break,
                 Work::Local(work) => {
                     let begun = clock::uptime();
-                    let ran = work.run(&mut self.brackets, &mut self.pen, &self.guard, now);
+                    let (brackets, violations) = (&mut self.brackets, &mut self.violations);
+                    let ran = work.run(brackets, &mut self.pen, &self.guard, violations, now);
                     worked += clock::uptime().saturating_sub(begun);
                     match ran {
                         Ok(Ran::Said(said)) => Ok(said),
@@ -254,11 +245,6 @@ impl<'c> BatchWriter<'c> {
     fn all(&mut self, fault: Fault) -> Failure {
         if self.brackets.roll_back() { Failure::All(fault) } else { Failure::Stuck(fault) }
     }
-}
-
-/// Whether a commit was refused because of a deferred foreign key. Nothing was written then.
-fn is_violation(error: &rusqlite::Error) -> bool {
-    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_CONSTRAINT_FOREIGNKEY)
 }
 
 struct Abandon<'a>(&'a Queue<Job>);

@@ -5,14 +5,14 @@ use super::database::Database;
 use super::lent::Lent;
 use super::look::{Seen, look};
 use super::settle::settle;
-use super::write::{Unwritten, server_error, write};
+use super::write::{RecordWrite, Unwritten, server_error, write};
+use crate::ending::ended;
 use crate::error::{BoxError, Error};
 use futures_util::FutureExt as _;
 use semel::Answer;
 use semel::SPANS;
 use semel::local::{
     Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Patience, Unanswered,
-    Unwritable, without_body,
 };
 use semel_core::outcome::Outcome;
 use semel_sql::postgres::transaction::ServerError;
@@ -210,37 +210,22 @@ async fn end(
     transaction: &mut Transaction<'_, Postgres>,
     checked: &super::database::Checked,
     seen: &Seen,
-    mut ending: LocalEnding,
+    ending: LocalEnding,
 ) -> Result<LocalWrites, Tried> {
-    loop {
-        let writes = command.end(attempt, ending.clone()).map_err(|unwritable| match unwritable {
-            Unwritable::Stale => Tried::Again(Error::StaleSnapshot),
-            Unwritable::Clock => Tried::Failed(Error::ClockNotTrusted),
-            Unwritable::Refused(refusal) => {
-                let error =
-                    semel_core::store::Error::new(semel_core::store::Kind::Unfit, "ending a local command");
-                Tried::Failed(Error::Store(error.because(refusal)))
-            }
+    let (writes, record) =
+        ended(command, attempt, ending, RecordWrite::of_local).map_err(|error| match error {
+            Error::StaleSnapshot => Tried::Again(error),
+            error => Tried::Failed(error),
         })?;
-        let written = command.patience().bounded(write(transaction, checked, seen, &writes)).await;
-        let left = || {
+    match command.patience().bounded(write(transaction, checked, seen, &writes, record)).await {
+        Some(Ok(())) => Ok(writes),
+        Some(Err(Unwritten::Conflict)) => Err(Tried::Again(Error::StaleSnapshot)),
+        Some(Err(Unwritten::Left)) => {
             command.unfinished(attempt, true);
-            Tried::Failed(Error::TransactionLeft(attempt.local().operation_id))
-        };
-        return match written {
-            Some(Ok(())) => Ok(writes),
-            Some(Err(Unwritten::Conflict)) => Err(Tried::Again(Error::StaleSnapshot)),
-            Some(Err(Unwritten::Left)) => Err(left()),
-            Some(Err(Unwritten::TooLarge(error))) => match without_body(ending) {
-                Some(without) => {
-                    ending = without;
-                    continue;
-                }
-                None => Err(Tried::Failed(Error::Store(error))),
-            },
-            Some(Err(Unwritten::Failed(error))) => Err(Tried::Failed(error)),
-            None => Err(Tried::Failed(Error::Database(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))),
-        };
+            Err(Tried::Failed(Error::TransactionLeft(attempt.local().operation_id)))
+        }
+        Some(Err(Unwritten::Failed(error))) => Err(Tried::Failed(error)),
+        None => Err(Tried::Failed(Error::Database(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))),
     }
 }
 

@@ -4,10 +4,11 @@ use super::conduct::{Committed, commit};
 use super::database::Database;
 use super::look::{Seen, look};
 use super::settle::{Doubt, Known};
-use super::write::{Unwritten, write_record};
+use super::write::{RecordWrite, Unwritten, write_record};
+use crate::ending::finished;
 use crate::error::Error;
-use semel::local::{LocalEnding, without_body};
-use semel::{Attempt, Engine, Finishing, NotFinished};
+use semel::local::LocalEnding;
+use semel::{Attempt, Engine, Finishing};
 use sqlx::{Postgres, Transaction};
 use std::fmt;
 
@@ -33,29 +34,21 @@ pub async fn finish_in<'c>(
     database: &Database,
     mut transaction: Transaction<'c, Postgres>,
     attempt: &Attempt,
-    mut ending: LocalEnding,
+    ending: LocalEnding,
 ) -> Result<Finish<'c>, Error> {
     let checked = database.check(engine).await?;
-    loop {
-        let mut finishing = attempt.finishing(ending.clone()).await;
-        let (id, patience) = (finishing.id(), finishing.patience());
-        let (looked, seen) = look(&mut transaction, checked, (id, None), &patience).await?;
-        if !looked.has_lock {
-            return Err(Error::StaleSnapshot);
-        }
-        let write = finishing.judge(looked.arbiter, looked.asked).map_err(|why| match why {
-            NotFinished::Overtaken => Error::Overtaken(attempt.operation_id()),
-            NotFinished::Clock => Error::ClockNotTrusted,
-        })?;
-        match write_record(&mut transaction, checked, &seen, id, write).await {
-            Ok(()) => return Ok(Finish { transaction, finishing, database: database.clone(), seen }),
-            Err(Unwritten::Conflict) => return Err(Error::StaleSnapshot),
-            Err(Unwritten::Left) => return Err(Error::TransactionLeft(attempt.operation_id())),
-            Err(Unwritten::TooLarge(error)) => {
-                ending = without_body(ending).ok_or(Error::Store(error))?;
-            }
-            Err(Unwritten::Failed(error)) => return Err(error),
-        }
+    let mut finishing = attempt.finishing().await;
+    let ids = (finishing.id(), None);
+    let (looked, seen) = look(&mut transaction, checked, ids, &finishing.patience()).await?;
+    if !looked.has_lock {
+        return Err(Error::StaleSnapshot);
+    }
+    let record = finished(&mut finishing, ending, (&looked.arbiter, looked.asked), RecordWrite::of)?;
+    match write_record(&mut transaction, checked, &seen, record).await {
+        Ok(()) => Ok(Finish { transaction, finishing, database: database.clone(), seen }),
+        Err(Unwritten::Conflict) => Err(Error::StaleSnapshot),
+        Err(Unwritten::Left) => Err(Error::TransactionLeft(attempt.operation_id())),
+        Err(Unwritten::Failed(error)) => Err(error),
     }
 }
 

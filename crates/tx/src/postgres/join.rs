@@ -4,15 +4,12 @@ use super::conduct::{Committed, commit};
 use super::database::Database;
 use super::look::{Seen, look};
 use super::settle::settle;
-use super::write::{Unwritten, write};
+use super::write::{RecordWrite, Unwritten, write};
+use crate::ending::{Held, LOOKS_MAX, Pending, Written, ended};
 use crate::error::Error;
-use semel::local::{
-    Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Unanswered,
-    Unwritable, Waiting, without_body,
-};
+use semel::local::{Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, Waiting};
 use semel::{Answer, Engine, Intent};
 use semel_core::outcome::Outcome;
-use semel_core::store::{self, Kind};
 use sqlx::{PgConnection, Postgres, Transaction};
 use std::fmt;
 
@@ -35,20 +32,17 @@ pub enum Joined<'c> {
 /// It cannot be committed otherwise. Dropped, it is rolled back, and an alarm is raised: somebody forgot to end it.
 #[must_use = "dropped, the transaction is rolled back"]
 pub struct Mine<'c> {
-    transaction: Option<Transaction<'c, Postgres>>,
-    state: Option<Box<(LocalCommand, LocalAttempt)>>,
+    transaction: Transaction<'c, Postgres>,
+    held: Held,
     database: Database,
     seen: Seen,
-    local: Local,
 }
 
 /// A transaction that holds a local command's record, ready to be committed.
 #[must_use = "nothing is durable before the commit"]
 pub struct Recorded<'c> {
     transaction: Transaction<'c, Postgres>,
-    command: LocalCommand,
-    attempt: LocalAttempt,
-    writes: LocalWrites,
+    written: Written,
     database: Database,
     seen: Seen,
 }
@@ -80,10 +74,8 @@ pub async fn join<'c>(
         let (looked, seen) = look(&mut transaction, checked, command.ids(), &command.patience()).await?;
         let answer = match command.judge(looked).await? {
             LocalJudgement::Run(attempt) => {
-                let local = attempt.local();
-                let (transaction, state) = (Some(transaction), Some(Box::new((command, attempt))));
-                let mine = Mine { transaction, state, database: database.clone(), seen, local };
-                return Ok(Joined::Mine(mine));
+                let held = Held::new(command, attempt);
+                return Ok(Joined::Mine(Mine { transaction, held, database: database.clone(), seen }));
             }
             LocalJudgement::Answered(answer) => answer,
             LocalJudgement::Wait => command.in_progress(),
@@ -94,39 +86,38 @@ pub async fn join<'c>(
     Err(Error::StaleSnapshot)
 }
 
-/// How often a command is looked for while the hashing secret is being replaced.
-const LOOKS_MAX: u32 = 4;
-
 impl<'c> Mine<'c> {
     /// What is known of the command.
     pub fn local(&self) -> Local {
-        self.local
+        self.held.local()
     }
 
     /// The transaction's connection, for the command's own statements. Must not be committed or rolled back.
     pub fn connection(&mut self) -> &mut PgConnection {
-        self.transaction.as_mut().expect("only its end takes it out")
+        &mut self.transaction
     }
 
     /// The command took effect: writes its outcome into the transaction, which is still to be [committed](Recorded::commit).
-    pub async fn succeed(mut self, outcome: Outcome) -> Result<Recorded<'c>, Error> {
-        let (transaction, command, attempt) = self.taken()?;
-        self.record(transaction, command, attempt, LocalEnding::Succeeded(outcome)).await
+    pub async fn succeed(self, outcome: Outcome) -> Result<Recorded<'c>, Error> {
+        let Self { transaction, held, database, seen } = self;
+        let (command, attempt) = held.into_parts();
+        record(transaction, database, seen, (command, attempt), LocalEnding::Succeeded(outcome)).await
     }
 
     /// The command is refused for good: undoes everything that the transaction has written, and writes the refusal, which is then
     /// to be [committed](Recorded::commit) alone.
-    pub async fn refuse(mut self, outcome: Outcome) -> Result<Recorded<'c>, Error> {
-        let (mut transaction, mut command, attempt) = self.taken()?;
+    pub async fn refuse(self, outcome: Outcome) -> Result<Recorded<'c>, Error> {
+        let Self { mut transaction, held, database, .. } = self;
+        let (mut command, attempt) = held.into_parts();
         command.rolled_back(attempt);
         // A new transaction at the same level, and with it the lock is gone: look again.
         sqlx::query("ROLLBACK AND CHAIN").execute(&mut *transaction).await.map_err(Error::Database)?;
-        let checked = self.database.checked()?;
+        let checked = database.checked()?;
         let (looked, seen) = look(&mut transaction, checked, command.ids(), &command.patience()).await?;
-        self.seen = seen;
         match command.judge(looked).await? {
             LocalJudgement::Run(attempt) => {
-                self.record(transaction, command, attempt, LocalEnding::Refused(outcome)).await
+                let refused = LocalEnding::Refused(outcome);
+                record(transaction, database, seen, (command, attempt), refused).await
             }
             // Somebody else was faster, or is at it.
             _ => Err(Error::StaleSnapshot),
@@ -134,72 +125,40 @@ impl<'c> Mine<'c> {
     }
 
     /// Gives the command up: rolls everything back, and nothing says that it ever ran.
-    pub async fn abandon(mut self) -> Result<(), Error> {
-        let (transaction, command, attempt) = self.taken()?;
+    pub async fn abandon(self) -> Result<(), Error> {
+        let (command, attempt) = self.held.into_parts();
         command.rolled_back(attempt);
-        transaction.rollback().await.map_err(Error::Database)
-    }
-
-    fn taken(&mut self) -> Result<(Transaction<'c, Postgres>, LocalCommand, LocalAttempt), Error> {
-        match (self.transaction.take(), self.state.take()) {
-            (Some(transaction), Some(state)) => {
-                let (command, attempt) = *state;
-                Ok((transaction, command, attempt))
-            }
-            _ => Err(Error::Store(store::Error::new(Kind::Unfit, "ending a transaction twice"))),
-        }
-    }
-
-    async fn record(
-        &self,
-        mut transaction: Transaction<'c, Postgres>,
-        command: LocalCommand,
-        attempt: LocalAttempt,
-        mut ending: LocalEnding,
-    ) -> Result<Recorded<'c>, Error> {
-        let checked = self.database.checked()?;
-        let error = loop {
-            let writes = match command.end(&attempt, ending.clone()) {
-                Ok(writes) => writes,
-                Err(Unwritable::Stale) => break Error::StaleSnapshot,
-                Err(Unwritable::Clock) => break Error::ClockNotTrusted,
-                Err(Unwritable::Refused(refusal)) => {
-                    let error = store::Error::new(Kind::Unfit, "ending a local command");
-                    break Error::Store(error.because(refusal));
-                }
-            };
-            match write(&mut transaction, checked, &self.seen, &writes).await {
-                Ok(()) => {
-                    let (database, seen) = (self.database.clone(), self.seen.clone());
-                    return Ok(Recorded { transaction, command, attempt, writes, database, seen });
-                }
-                Err(Unwritten::Conflict) => break Error::StaleSnapshot,
-                Err(Unwritten::Left) => {
-                    command.unfinished(&attempt, true);
-                    break Error::TransactionLeft(self.local.operation_id);
-                }
-                Err(Unwritten::TooLarge(error)) => match without_body(ending) {
-                    Some(without) => ending = without,
-                    None => break Error::Store(error),
-                },
-                Err(Unwritten::Failed(error)) => break error,
-            }
-        };
-        command.rolled_back(attempt);
-        // Best effort: dropped, it is rolled back as well.
-        drop(transaction.rollback().await);
-        Err(error)
+        self.transaction.rollback().await.map_err(Error::Database)
     }
 }
 
-impl Drop for Mine<'_> {
-    fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            let (command, attempt) = *state;
-            command.unfinished(&attempt, false);
-            command.rolled_back(attempt);
-        }
-    }
+/// Writes the ending into the transaction, or rolls it back.
+async fn record<'c>(
+    mut transaction: Transaction<'c, Postgres>,
+    database: Database,
+    seen: Seen,
+    (command, attempt): (LocalCommand, LocalAttempt),
+    ending: LocalEnding,
+) -> Result<Recorded<'c>, Error> {
+    let error = match ended(&command, &attempt, ending, RecordWrite::of_local) {
+        Ok((writes, row)) => match write(&mut transaction, database.checked()?, &seen, &writes, row).await {
+            Ok(()) => {
+                let written = Written { command, attempt, writes };
+                return Ok(Recorded { transaction, written, database, seen });
+            }
+            Err(Unwritten::Conflict) => Error::StaleSnapshot,
+            Err(Unwritten::Left) => {
+                command.unfinished(&attempt, true);
+                Error::TransactionLeft(attempt.local().operation_id)
+            }
+            Err(Unwritten::Failed(error)) => error,
+        },
+        Err(error) => error,
+    };
+    command.rolled_back(attempt);
+    // Best effort: dropped, it is rolled back as well.
+    drop(transaction.rollback().await);
+    Err(error)
 }
 
 impl<'c> Recorded<'c> {
@@ -207,19 +166,21 @@ impl<'c> Recorded<'c> {
     ///
     /// A commit of which nobody knows what became is looked into like that of [`transact`](super::transact).
     pub async fn commit(self) -> Result<Answer, Error> {
-        let Self { mut transaction, command, attempt, writes, database, seen } = self;
+        let Self { mut transaction, written, database, seen } = self;
         // By hand: of a nested transaction, sqlx would release the savepoint and commit nothing.
         let committing = sqlx::query("COMMIT").execute(&mut *transaction);
-        let patience = command.patience();
-        let committed = commit(&patience, command.committing(&writes), committing, patience.uptime()).await;
+        let patience = written.command.patience();
+        let unanswered = written.command.committing(&written.writes);
+        let committed = commit(&patience, unanswered, committing, patience.uptime()).await;
         drop(transaction);
         match committed {
-            Committed::Yes => Ok(command.committed(attempt, writes)),
+            Committed::Yes => Ok(written.committed()),
             Committed::No(error) => {
-                command.rolled_back(attempt);
+                written.rolled_back();
                 Err(Error::Database(error))
             }
             Committed::Unknown(cause) => {
+                let Written { command, attempt, writes } = written;
                 Box::pin(settle(command, &database, &seen, attempt, writes, cause)).await
             }
         }
@@ -228,44 +189,18 @@ impl<'c> Recorded<'c> {
     /// The transaction, for whoever commits it by other means, and what to call [afterwards](Pending::committed). Twins of this
     /// process wait until then.
     pub fn into_parts(self) -> (Transaction<'c, Postgres>, Pending) {
-        let Self { transaction, command, attempt, writes, .. } = self;
-        let unanswered = command.committing(&writes);
-        (transaction, Pending { command, attempt, writes, unanswered })
-    }
-}
-
-/// A local command whose transaction somebody else commits.
-#[must_use = "twins of this process wait until it is dropped"]
-pub struct Pending {
-    command: LocalCommand,
-    attempt: LocalAttempt,
-    writes: LocalWrites,
-    unanswered: Unanswered,
-}
-
-impl Pending {
-    /// The transaction has committed: wakes those who wait, and yields what the command's caller is told. Where it has not, or nobody
-    /// knows, drop this instead: whoever waits then looks for itself.
-    pub fn committed(self) -> Answer {
-        self.unanswered.answered();
-        self.command.committed(self.attempt, self.writes)
+        (self.transaction, self.written.pending())
     }
 }
 
 impl fmt::Debug for Mine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mine").field("local", &self.local).finish_non_exhaustive()
+        f.debug_struct("Mine").field("local", &self.local()).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Recorded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorded").field("local", &self.attempt.local()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("local", &self.attempt.local()).finish_non_exhaustive()
+        f.debug_struct("Recorded").field("local", &self.written.attempt.local()).finish_non_exhaustive()
     }
 }

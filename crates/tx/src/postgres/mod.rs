@@ -15,13 +15,15 @@ mod look;
 mod settle;
 mod write;
 
+pub use crate::ending::Pending;
 pub use database::{Database, Isolation};
 pub use finish::{Finish, finish_in};
-pub use join::{Joined, Mine, Pending, Recorded, join};
+pub use join::{Joined, Mine, Recorded, join};
 
+use crate::ending::conducted;
 use crate::error::{BoxError, Error};
 use futures_util::future::BoxFuture;
-use semel::local::{Entered, Local, LocalEnding, Waiting};
+use semel::local::{Local, LocalEnding};
 use semel::{Answer, Engine, Intent};
 use sqlx::PgConnection;
 use std::sync::Arc;
@@ -60,15 +62,6 @@ where
         + 'static,
 {
     database.check(engine).await?;
-    let command = match engine.enter_local(intent, Waiting::Allowed).await? {
-        Entered::Answered(answer) => return Ok(answer),
-        Entered::Mine(command) => command,
-    };
-    let operation_id = command.operation_id();
     let (database, work): (_, Work) = (database.clone(), Arc::new(work));
-    let conducted = command.conduct(move |command| conduct::conduct(command, database, work)).await?;
-    conducted.unwrap_or_else(|| {
-        let source = "the runtime was shut down in the middle of it".into();
-        Err(Error::CommitInDoubt { operation_id, source })
-    })
+    conducted(engine, intent, move |command| conduct::conduct(command, database, work)).await
 }

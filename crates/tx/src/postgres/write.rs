@@ -6,7 +6,6 @@ use crate::error::Error;
 use semel::local::LocalWrites;
 use semel_core::id::CommandId;
 use semel_core::machine::{Expect, Unchanged, Write};
-use semel_core::store::Kind;
 use semel_sql::postgres::transaction::{RecordColumns, ServerError, expected, operation_uuid};
 use sqlx::postgres::{PgArguments, PgDatabaseError, PgSeverity};
 use sqlx::query::Query;
@@ -20,8 +19,6 @@ pub(super) enum Unwritten {
     Conflict,
     /// The transaction is not the one that the command was looked for in.
     Left,
-    /// The entry is too large.
-    TooLarge(semel_core::store::Error),
     Failed(Error),
 }
 
@@ -34,12 +31,29 @@ impl From<sqlx::Error> for Unwritten {
     }
 }
 
+/// A record's row, and what must stand there. Made before anything is written: it may be too large.
+pub(super) struct RecordWrite {
+    columns: RecordColumns,
+    expect: Expect,
+}
+
+impl RecordWrite {
+    pub(super) fn of(id: CommandId, write: &Write) -> Result<Self, semel_core::store::Error> {
+        Ok(Self { columns: RecordColumns::of(id, &write.next)?, expect: write.expect })
+    }
+
+    pub(super) fn of_local(writes: &LocalWrites) -> Result<Self, semel_core::store::Error> {
+        Self::of(writes.id, &writes.write)
+    }
+}
+
 /// Writes everything that the command's transaction stores.
 pub(super) async fn write(
     connection: &mut PgConnection,
     checked: &Checked,
     seen: &Seen,
     writes: &LocalWrites,
+    record: RecordWrite,
 ) -> Result<(), Unwritten> {
     if let Some(marker) = &writes.marker {
         if let Some(unchanged) = &marker.removes {
@@ -49,7 +63,7 @@ pub(super) async fn write(
             inserting(checked, seen, RecordColumns::marker(marker.id)).execute(&mut *connection).await?;
         one_row(connection, seen, marker.rows_affected()).await?;
     }
-    write_record(connection, checked, seen, writes.id, &writes.write).await
+    write_record(connection, checked, seen, record).await
 }
 
 /// Writes one record, where what it expects still stands there.
@@ -57,14 +71,9 @@ pub(super) async fn write_record(
     connection: &mut PgConnection,
     checked: &Checked,
     seen: &Seen,
-    id: CommandId,
-    write: &Write,
+    RecordWrite { columns, expect }: RecordWrite,
 ) -> Result<(), Unwritten> {
-    let columns = RecordColumns::of(id, &write.next).map_err(|error| match error.kind() {
-        Kind::TooLarge => Unwritten::TooLarge(error),
-        _ => Unwritten::Failed(Error::Store(error)),
-    })?;
-    let query = match &write.expect {
+    let query = match &expect {
         Expect::Absent => inserting(checked, seen, columns),
         Expect::Unchanged(unchanged) => {
             let (version, token, state) = expected(unchanged);

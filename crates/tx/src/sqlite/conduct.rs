@@ -2,15 +2,13 @@
 
 use super::Work;
 use super::database::Database;
-use crate::error::{BoxError, Error};
+use crate::ending::ended;
+use crate::error::Error;
 use rusqlite::Connection;
-use semel::local::{
-    LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Unwritable, inside_work,
-    without_body,
-};
+use semel::local::{LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, inside_work};
 use semel::{Answer, SPANS};
-use semel_core::machine::Found;
-use semel_core::store::{self, Change, Kind, Reading};
+use semel_core::id::OperationId;
+use semel_core::store::{self, Change, Kind};
 use semel_sql::sqlite::{Put, Step, WorkOutcome};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::Instrument as _;
@@ -23,15 +21,7 @@ struct InWork {
     command: LocalCommand,
     attempt: LocalAttempt,
     /// What the last run came to.
-    ended: Result<Box<LocalWrites>, NotEnded>,
-}
-
-/// Why a run came to no writes.
-enum NotEnded {
-    NotRun,
-    Work(BoxError),
-    Unwritable(Unwritable),
-    Unfit(store::Error),
+    ended: Result<Box<LocalWrites>, Error>,
 }
 
 /// What one batch came to.
@@ -82,7 +72,7 @@ pub(super) async fn conduct(
 async fn try_once(command: LocalCommand, attempt: LocalAttempt, database: &Database, work: &Work) -> Tried {
     let (operation_id, patience) = (attempt.local().operation_id, command.patience());
     let (expects, deadline) = (attempt.expects(), attempt.work_deadline());
-    let in_work = InWork { command, attempt, ended: Err(NotEnded::NotRun) };
+    let in_work = InWork { command, attempt, ended: Err(Error::StaleSnapshot) };
     let shared = Arc::new(Mutex::new(Some(in_work)));
     let running = {
         let (shared, work) = (Arc::clone(&shared), Arc::clone(work));
@@ -118,89 +108,39 @@ fn lock(shared: &Mutex<Option<InWork>>) -> MutexGuard<'_, Option<InWork>> {
 impl InWork {
     /// Runs the work. May come again, if a neighbour has spoilt the batch.
     fn run(&mut self, connection: &Connection, work: &Work) -> Step {
-        self.ended = Err(NotEnded::NotRun);
-        let ending = match inside_work(|| work(connection, self.attempt.local())) {
-            Ok(ending) => ending,
-            Err(error) => {
-                self.ended = Err(NotEnded::Work(error));
-                return Step::Undo;
-            }
+        let (ended, step) = match self.try_run(connection, work) {
+            Ok((writes, step)) => (Ok(Box::new(writes)), step),
+            Err(error) => (Err(error), Step::Undo),
         };
-        let is_refusal = matches!(ending, LocalEnding::Refused(_));
-        match self.end(ending) {
-            Ok((writes, puts)) => {
-                self.ended = Ok(Box::new(writes));
-                if is_refusal { Step::Replace(puts) } else { Step::Keep(puts) }
-            }
-            Err(not_ended) => {
-                self.ended = Err(not_ended);
-                Step::Undo
-            }
-        }
+        self.ended = ended;
+        step
     }
 
-    fn end(&self, mut ending: LocalEnding) -> Result<(LocalWrites, Vec<Put>), NotEnded> {
-        loop {
-            let writes = self.command.end(&self.attempt, ending.clone()).map_err(NotEnded::Unwritable)?;
-            match puts(&writes) {
-                Ok(puts) => return Ok((writes, puts)),
-                Err(error) if error.kind() == Kind::TooLarge => {
-                    ending = without_body(ending).ok_or(NotEnded::Unfit(error))?;
-                }
-                Err(error) => return Err(NotEnded::Unfit(error)),
-            }
-        }
+    fn try_run(&self, connection: &Connection, work: &Work) -> Result<(LocalWrites, Step), Error> {
+        let ending = inside_work(|| work(connection, self.attempt.local())).map_err(Error::Work)?;
+        let is_refusal = matches!(ending, LocalEnding::Refused(_));
+        let (writes, puts) = ended(&self.command, &self.attempt, ending, puts)?;
+        Ok((writes, if is_refusal { Step::Replace(puts) } else { Step::Keep(puts) }))
     }
 
     fn told(self, outcome: WorkOutcome) -> Tried {
-        let operation_id = self.attempt.local().operation_id;
-        let error = match outcome {
+        match &outcome {
             WorkOutcome::Committed(_) => {
                 let Self { command, attempt, ended } = self;
-                return match ended {
-                    Ok(writes) => Tried::Done(Ok(command.committed(attempt, *writes))),
-                    Err(_) => Tried::Done(Err(Error::Store(store::Error::new(
-                        Kind::Unfit,
-                        "ending a local command that was not run",
-                    )))),
-                };
+                return Tried::Done(ended.map(|writes| command.committed(attempt, *writes)));
             }
-            WorkOutcome::Conflict => return self.again(),
-            WorkOutcome::Undone => match self.ended {
-                Err(NotEnded::Work(error)) => Error::Work(error),
-                Err(NotEnded::Unwritable(Unwritable::Stale)) => {
-                    self.command.rolled_back(self.attempt);
-                    return Tried::Again(self.command, Error::StaleSnapshot);
-                }
-                Err(NotEnded::Unwritable(Unwritable::Clock)) => Error::ClockNotTrusted,
-                Err(NotEnded::Unwritable(Unwritable::Refused(refusal))) => {
-                    Error::Store(store::Error::new(Kind::Unfit, "ending a local command").because(refusal))
-                }
-                Err(NotEnded::Unfit(error)) => Error::Store(error),
-                Ok(_) | Err(NotEnded::NotRun) => Error::StaleSnapshot,
-            },
-            WorkOutcome::Panicked => {
-                self.command.panicked(&self.attempt);
-                Error::Panicked
-            }
-            WorkOutcome::Overran => {
-                self.command.overran(&self.attempt);
-                Error::Overran
-            }
-            WorkOutcome::RolledBack => {
-                self.command.unfinished(&self.attempt, false);
-                Error::TransactionEnded(operation_id)
-            }
-            WorkOutcome::Violated(why) => Error::Violated(why),
-            _ => Error::StaleSnapshot,
-        };
-        self.command.rolled_back(self.attempt);
-        Tried::Done(Err(error))
-    }
-
-    fn again(self) -> Tried {
-        self.command.rolled_back(self.attempt);
-        Tried::Again(self.command, Error::StaleSnapshot)
+            WorkOutcome::Panicked => self.command.panicked(&self.attempt),
+            WorkOutcome::Overran => self.command.overran(&self.attempt),
+            WorkOutcome::RolledBack => self.command.unfinished(&self.attempt, false),
+            _ => {}
+        }
+        let Self { command, attempt, ended } = self;
+        let error = not_committed(outcome, ended.err(), attempt.local().operation_id);
+        command.rolled_back(attempt);
+        match error {
+            Error::StaleSnapshot => Tried::Again(command, error),
+            error => Tried::Done(Err(error)),
+        }
     }
 
     fn undone(self, error: Error) -> Tried {
@@ -212,16 +152,26 @@ impl InWork {
     async fn settle(self, cause: store::Error) -> Result<Answer, Error> {
         let Self { command, attempt, ended } = self;
         let operation_id = attempt.local().operation_id;
-        if let (Ok(writes), Ok(look)) = (ended, command.look().await) {
-            let is_arbiter = writes.id == command.arbiter();
-            let reading = if is_arbiter { Some(&look.arbiter) } else { look.moved_to.as_ref() };
-            if writes.landed(reading.map_or(Found::Nothing, Reading::found)) {
-                return Ok(command.committed(attempt, *writes));
-            }
+        if let Ok(writes) = ended
+            && command.has_landed(&writes).await
+        {
+            return Ok(command.committed(attempt, *writes));
         }
         // That it is not there is no proof: the log may have it, and a crash bring it back.
         command.commit_in_doubt(&attempt);
         Err(Error::CommitInDoubt { operation_id, source: Box::new(cause) })
+    }
+}
+
+/// Why work in a batch was not committed. `failed`: what it failed with itself.
+pub(super) fn not_committed(outcome: WorkOutcome, failed: Option<Error>, operation_id: OperationId) -> Error {
+    match outcome {
+        WorkOutcome::Panicked => Error::Panicked,
+        WorkOutcome::Overran => Error::Overran,
+        WorkOutcome::RolledBack => Error::TransactionEnded(operation_id),
+        WorkOutcome::Violated => Error::Violated,
+        WorkOutcome::Undone => failed.unwrap_or(Error::StaleSnapshot),
+        _ => Error::StaleSnapshot,
     }
 }
 

@@ -8,14 +8,17 @@
 
 mod conduct;
 mod database;
+mod finish;
 pub mod own;
 
 pub use database::Database;
+pub use finish::finish_in;
 pub use rusqlite;
 
+use crate::ending::conducted;
 use crate::error::{BoxError, Error};
 use rusqlite::Connection;
-use semel::local::{Entered, Local, LocalEnding, Waiting};
+use semel::local::{Local, LocalEnding};
 use semel::{Answer, Engine, Intent};
 use std::sync::Arc;
 
@@ -41,7 +44,7 @@ type Work = Arc<dyn Fn(&Connection, Local) -> Result<LocalEnding, BoxError> + Se
 /// are. The engine refuses to be called from inside ([`semel::Error::InsideLocalWork`]).
 ///
 /// Whatever the work does, panics and rollbacks included, concerns nobody else in the group commit. A deferred foreign key that it
-/// leaves violated is noticed at the commit, which is then repeated for each local command alone.
+/// leaves violated is noticed when it returns, and undoes it with [`Error::Violated`]: nobody else's work can repair it.
 ///
 /// Duplicates wait for as long as the [intent](Intent::waiting) allows and get the outcome; after that they are told that it is in
 /// progress.
@@ -55,15 +58,6 @@ where
     W: Fn(&Connection, Local) -> Result<LocalEnding, BoxError> + Send + Sync + 'static,
 {
     database.check(engine).await?;
-    let command = match engine.enter_local(intent, Waiting::Allowed).await? {
-        Entered::Answered(answer) => return Ok(answer),
-        Entered::Mine(command) => command,
-    };
-    let operation_id = command.operation_id();
     let (database, work): (_, Work) = (database.clone(), Arc::new(work));
-    let conducted = command.conduct(move |command| conduct::conduct(command, database, work)).await?;
-    conducted.unwrap_or_else(|| {
-        let source = "the runtime was shut down in the middle of it".into();
-        Err(Error::CommitInDoubt { operation_id, source })
-    })
+    conducted(engine, intent, move |command| conduct::conduct(command, database, work)).await
 }

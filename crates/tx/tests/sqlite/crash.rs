@@ -2,10 +2,12 @@
 //!
 //! `SEMEL_TX_ROUNDS=100` plays more rounds than the usual few.
 
+use crate::paid::{Way, charge};
 use crate::world::{Node, World, insert_order, intent, ordering};
 use rusqlite::Connection;
-use semel::Told;
+use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
+use semel::{Attempt, Ended, Told};
 use semel_tx::sqlite::own::{Begun, begin};
 use semel_tx::sqlite::rusqlite;
 use sqlx::SqlitePool;
@@ -92,8 +94,9 @@ async fn killed_processes_leave_every_command_once_and_nothing_half() {
         assert!(order(&node, &format!("order-{key}")).await.is_some(), "order-{key} has no outcome");
     }
     audit(&world, &acknowledged, rounds);
-    assert_eq!(world.orders(), i64::from(rounds * KEYS));
+    assert_eq!(world.number("SELECT count(*) FROM orders WHERE item = 'book'"), i64::from(rounds * KEYS));
     assert_eq!(world.number("SELECT count(*) FROM orders WHERE item = 'refused'"), 0);
+    assert!(world.number("SELECT count(*) FROM orders WHERE item = 'PAID'") > 0, "nobody was charged");
     world.assert_sound(&node).await;
     println!("{rounds} rounds, {} acknowledged, {} orders", acknowledged.len(), world.orders());
 }
@@ -148,6 +151,25 @@ async fn order_by_hand(node: &Node, pool: &SqlitePool, key: &str) -> Option<Stri
     recorded.commit().await.ok().map(|_| id)
 }
 
+/// Charges a card (which is all that happens outside), then stores that and the paid order together.
+async fn pay(node: &Node, way: Way, key: &str) -> Option<String> {
+    let inside = node.clone();
+    let work = move |attempt: Attempt| async move {
+        for _ in 0..3 {
+            if way.finish(&inside, &attempt, true).await.is_ok() {
+                break;
+            }
+        }
+        Ended::from(Ending::InDoubt)
+    };
+    let answer = node.engine.execute(charge(key), work).await.ok()?;
+    let is_paid = match &answer.told {
+        Told::Ran(ran) => matches!(ran.ending, Ending::Succeeded(_)),
+        told => matches!(told, Told::Replayed(_)),
+    };
+    is_paid.then(|| answer.operation_id.to_string())
+}
+
 /// Work that does a little of everything and fails: no trace of it may be left.
 async fn fail(node: &Node, key: &str, step: u32) {
     let failing = move |tx: &Connection, local| {
@@ -169,13 +191,17 @@ async fn child() {
     let options = SqliteConnectOptions::new().filename(&file).busy_timeout(Duration::from_secs(5));
     let pool =
         SqlitePoolOptions::new().max_connections(2).connect_with(options).await.expect("the file opens");
+    node.engine.store_id().await.expect("the store has an id");
     let mut tasks = JoinSet::new();
     for task in 0..8 {
         let (node, pool) = (node.clone(), pool.clone());
         tasks.spawn(async move {
             for step in 0..u32::MAX {
-                let key = format!("order-{}", round * KEYS + (step * 7 + task * 5) % KEYS);
-                let told = match step % 5 {
+                let number = round * KEYS + (step * 7 + task * 5) % KEYS;
+                let key = format!("order-{number}");
+                let told = match step % 7 {
+                    5 => pay(&node, Way::GroupCommit, &format!("charge-{number}")).await,
+                    6 => pay(&node, Way::Own(pool.clone()), &format!("charge-{number}")).await,
                     3 => order_by_hand(&node, &pool, &key).await,
                     4 => {
                         fail(&node, &key, step).await;

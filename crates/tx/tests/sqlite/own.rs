@@ -10,11 +10,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool};
 use std::time::Duration;
 
-async fn pool(world: &World, connections: u32) -> SqlitePool {
+pub(crate) async fn pool(world: &World, connections: u32) -> SqlitePool {
     pool_of(SqliteConnectOptions::new().filename(world.path()), connections).await
 }
 
-async fn pool_of(options: SqliteConnectOptions, connections: u32) -> SqlitePool {
+pub(crate) async fn pool_of(options: SqliteConnectOptions, connections: u32) -> SqlitePool {
     let options = options.busy_timeout(Duration::from_secs(20));
     SqlitePoolOptions::new().max_connections(connections).connect_with(options).await.expect("the file opens")
 }

@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 use semel::core::outcome::{Body, Outcome};
+use semel::core::record::Record;
 use semel::{
     Answer, Builder, Class, Engine, Event, Identity, Intent, Key, Observer, Operation, Policy, Scope, Told,
     payload,
@@ -65,6 +66,12 @@ impl World {
 
     pub(crate) fn records(&self) -> i64 {
         self.number("SELECT count(*) FROM semel_records")
+    }
+
+    /// The only record that there is.
+    pub(crate) async fn record(&self, engine: &Engine, answer: &Answer) -> Record {
+        assert_eq!(self.records(), 1);
+        engine.look_up(answer.operation_id).await.expect("it stands there").record
     }
 
     /// The file is sound, and the store's own counts are right.

@@ -7,6 +7,7 @@ use crate::history::exercised::Exercised;
 use crate::history::heard::{Heard, outcome_of};
 use crate::history::promise::Promise;
 use semel::core::outcome::{Body, Outcome};
+use semel::core::policy::Class;
 use semel::core::record::StateName;
 use semel::core::time::Time;
 use semel::{Replayed, Stored};
@@ -90,6 +91,9 @@ impl Audit {
             }
             Heard::Replayed(Replayed { outcome, stored }) if is_final(*stored) => {
                 self.acknowledged(call, Some(outcome), *stored)
+            }
+            Heard::Unknown if file.policy.class == Class::Local => {
+                err(Promise::DoubtNeedsAFault, "a local command leaves no doubt")
             }
             Heard::Unknown if !file.touched => err(Promise::DoubtNeedsAFault, "no fault has touched it"),
             Heard::Unreadable if !file.damaged => err(Promise::DoubtNeedsAFault, "there is no damage"),
@@ -183,6 +187,8 @@ impl Audit {
             Heard::Exhausted => Exercised::Exhausted,
             Heard::Unreadable => Exercised::Unreadable,
             Heard::GivenUp(_) => Exercised::GivenUp,
+            // Counted where it happens.
+            Heard::CommitInDoubt => return,
             Heard::Quota => Exercised::Quota,
             Heard::ClockNotTrusted => Exercised::ClockNotTrusted,
             Heard::Store(_) | Heard::Closing | Heard::Refused(_) => Exercised::Failed,

@@ -1,0 +1,138 @@
+//! A request of class `local`: its handler joins it in a transaction, and the layer answers with what was recorded there.
+//!
+//! What lives here: the handler's call, and what is said where it recorded nothing. What must never: a database, or a success that was not
+//! recorded.
+
+use crate::asking::{Asking, Prepared};
+use crate::body::{Body, BoxError, Whole};
+use crate::clean::Clean;
+use crate::names;
+use crate::observe::{UnderWay, What};
+use crate::once::busy;
+use crate::problem::{Code, Problem};
+use crate::response::Local;
+use crate::{replay, telling};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Request, Response};
+use semel::core::classify::Ending;
+use semel::core::id::OperationId;
+use semel::local::{HandedOver, HandoverOutcome, Joinable};
+use semel::{Answer, Ran, Told};
+
+impl Asking {
+    /// Answers a request of class `local`, or hands it on to be joined and answers with what was recorded.
+    pub(crate) async fn joined<S, R>(
+        self,
+        prepared: Prepared,
+        inner: S,
+        parts: Parts,
+    ) -> Result<Response<Body>, S::Error>
+    where
+        S: tower_service::Service<Request<Body>, Response = Response<R>>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let Prepared { intent, scope, operation, key, whole, .. } = prepared;
+        let client = self.shared.client_of(&parts);
+        let Ok(place) = self.shared.responses.reserve(client).await else {
+            return Ok(self.refuse(busy(), None));
+        };
+        let retry = self.ready.terms.authorize.is_some().then(|| parts.clone());
+        let answer = match self.shared.engine.hand_over(intent).await {
+            Err(error) => return Ok(self.refuse_about(telling::error(&error), None, None, Some(&key))),
+            Ok(HandedOver::Answered(answer)) => with_response(answer, None),
+            Ok(HandedOver::Mine(handover)) => {
+                let id = handover.operation_id();
+                let called = {
+                    let _under_way = UnderWay::new(&self.shared, &self.ready);
+                    call(inner, parts, whole, handover.joinable()).await
+                };
+                match (handover.close(), called) {
+                    (HandoverOutcome::Answered(answer), called) => with_response(answer, called.ok()),
+                    (HandoverOutcome::NotCommitted, Err(error)) => return Err(error),
+                    // The handler says itself why there is no outcome. The next request with the key runs it.
+                    (HandoverOutcome::NotCommitted, Ok(response)) if is_refusal(&response) => {
+                        self.shared.tell_about(&self.ready, What::Ran(None), Some(id), Some(&key));
+                        return Ok(unrecorded(id, response));
+                    }
+                    (HandoverOutcome::NotCommitted | HandoverOutcome::NeverJoined, _) => {
+                        let operation = self.ready.label.as_str();
+                        tracing::error!(
+                            operation,
+                            %id,
+                            "a handler of class local returned without a recorded outcome: join its request (Joinable) and end it \
+                             with succeed or refuse"
+                        );
+                        return Ok(self.refuse_about(not_recorded(id), None, Some(id), Some(&key)));
+                    }
+                }
+            }
+        };
+        Ok(self.answer(answer, retry, place, &scope, &key, operation).await)
+    }
+}
+
+/// The handler's call. It has something to join with, and no attempt: there is none before it joins.
+async fn call<S, R>(
+    mut inner: S,
+    mut parts: Parts,
+    mut whole: Whole,
+    joinable: Joinable,
+) -> Result<Response<Body>, S::Error>
+where
+    S: tower_service::Service<Request<Body>, Response = Response<R>>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    parts.headers.insert(names::OPERATION_ID, names::operation_id(joinable.operation_id()));
+    parts.extensions.insert(joinable);
+    whole.clean(Clean::All);
+    let mut response = inner.call(Request::from_parts(parts, Body::whole(whole))).await?;
+    names::strip(response.headers_mut());
+    Ok(response.map(|body| Body::live(body).cleaned(Clean::All)))
+}
+
+/// What the caller is told, with the response that goes with it: the recorded one, so that a retry gets the same; the handler's own
+/// where the record has none, as one whose body was too large.
+fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Local> {
+    let Answer { operation_id, told } = answer;
+    let told = match told {
+        Told::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
+            let recorded = match &ending {
+                Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => replay::response(outcome),
+                _ => None,
+            };
+            let mut response =
+                recorded.or(handlers).unwrap_or_else(|| Response::new(Body::from(Bytes::new())));
+            names::strip(response.headers_mut());
+            Told::Ran(Ran { ending, stored, attempt, repeatable, local: Local::Response(Box::new(response)) })
+        }
+        Told::Replayed(replayed) => Told::Replayed(replayed),
+        Told::InProgress { retry_after } => Told::InProgress { retry_after },
+        Told::Unknown { repeatable } => Told::Unknown { repeatable },
+        Told::Mismatch => Told::Mismatch,
+        Told::Expired => Told::Expired,
+        Told::AttemptsExhausted => Told::AttemptsExhausted,
+        Told::Unreadable => Told::Unreadable,
+        Told::ClockNotTrusted { retry_after } => Told::ClockNotTrusted { retry_after },
+    };
+    Answer { operation_id, told }
+}
+
+fn is_refusal(response: &Response<Body>) -> bool {
+    response.status().is_client_error() || response.status().is_server_error()
+}
+
+/// A handler's own word about a request of which nothing was recorded.
+fn unrecorded(id: OperationId, mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
+    response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
+    response
+}
+
+fn not_recorded(id: OperationId) -> Problem {
+    let detail = "The service did not record what it did with this request, so that a retry would run again. Whoever runs the \
+                  service has to fix it.";
+    Problem::new(Code::StoreUnavailable, detail).with_status(500).about(id)
+}

@@ -1,0 +1,50 @@
+//! An order, created exactly once: in one commit with the record of it. Run it twice with the same key:
+//!
+//! `cargo run -p semel-tx --features sqlite --example order -- order-1234 book`
+
+use semel::core::outcome::Outcome;
+use semel::{Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, Told, payload};
+use semel_sql::sqlite::Store;
+use semel_tx::LocalEnding;
+use semel_tx::sqlite::{Database, rusqlite, transact};
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Orders `item`, unless that was done under this key before.
+pub(crate) async fn order(path: &Path, key: &str, item: String) -> Result<Answer, Box<dyn Error>> {
+    let store = Arc::new(Store::open(path, Default::default())?);
+    let engine = Engine::builder(store.clone()).build().await?;
+    let orders = Database::new(store);
+
+    let scope = Scope::new(Identity::api_key("shop"), Operation::named("create-order"));
+    let key = Key::from_source(key)?;
+    let intent = Intent::new(scope, key, Policy::new(Class::Local), payload::Raw::from(item.clone()));
+
+    let answer = transact(&engine, &orders, intent, move |tx, local| {
+        let id = local.operation_id.to_string();
+        tx.execute("INSERT INTO orders (id, item) VALUES (?1, ?2)", [&id, &item])?;
+        Ok(LocalEnding::Succeeded(Outcome::http(201, [("location", format!("/orders/{id}"))], "")))
+    })
+    .await?;
+    Ok(answer)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(key), Some(item)) = (arguments.next(), arguments.next()) else {
+        return Err("give a key and an item".into());
+    };
+    let path = Path::new("shop.db");
+    drop(Store::open(path, Default::default())?);
+    let tables = rusqlite::Connection::open(path)?;
+    tables.execute_batch("CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, item TEXT)")?;
+    let answer = order(path, &key, item).await?;
+    match answer.told {
+        Told::Ran(_) => println!("order {} is created", answer.operation_id),
+        Told::Replayed(_) => println!("order {} was created before", answer.operation_id),
+        other => println!("no order: {other:?}"),
+    }
+    Ok(())
+}

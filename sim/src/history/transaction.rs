@@ -1,0 +1,173 @@
+//! Local commands: claim, effect and outcome in one step of the store.
+//!
+//! What lives here: a database of the application's own, as far as an engine sees one. What is written there with the record becomes true
+//! with it, or not at all. What must never: a step between the record and the effect, unless sabotaged.
+
+use super::audit::Effect;
+use super::exercised::Exercised;
+use super::heard::Heard;
+use super::network::Network;
+use super::work::{Job, Manner};
+use super::world::World;
+use semel::core::outcome::Outcome;
+use semel::core::store::Written;
+use semel::local::{
+    Entered, Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Waiting,
+};
+use semel::{Answer, Engine, Intent};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a command is tried again where another one was faster.
+const TRIES_MAX: u32 = 10;
+
+/// Runs a local command, as an application does.
+pub(crate) async fn transact(
+    world: Arc<World>,
+    engine: Engine,
+    intent: Intent,
+    job: Job,
+    node: usize,
+) -> Heard {
+    let command = match engine.enter_local(intent, Waiting::Allowed).await {
+        Ok(Entered::Answered(answer)) => return answer.told.into(),
+        Ok(Entered::Mine(command)) => command,
+        Err(error) => return Heard::from(Err(error)),
+    };
+    let conducted = command.conduct(move |command| conduct(world, command, job, node)).await;
+    match conducted {
+        Ok(Some(heard)) => heard,
+        Ok(None) => Heard::CommitInDoubt,
+        Err(error) => Heard::from(Err(error)),
+    }
+}
+
+async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: usize) -> Heard {
+    let mut tries = 0;
+    loop {
+        let judged = match command.refresh() {
+            Ok(()) => match command.look().await {
+                Ok(look) => command.judge(look).await,
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        match judged {
+            Err(error) => return Heard::from(Err(error)),
+            Ok(LocalJudgement::Answered(answer)) => return answer.told.into(),
+            Ok(LocalJudgement::Wait) => {
+                if !command.pause().await {
+                    return command.in_progress().told.into();
+                }
+                continue;
+            }
+            Ok(LocalJudgement::Run(attempt)) => {
+                match attempt_once(&world, &command, &job, node, attempt).await {
+                    Tried::Committed(attempt, writes) => {
+                        world.count(Exercised::Local);
+                        let Answer { told, .. } = command.committed(attempt, *writes);
+                        return told.into();
+                    }
+                    Tried::Heard(heard) => return heard,
+                    Tried::Again => {}
+                }
+            }
+            Ok(LocalJudgement::Again) => {}
+        }
+        tries += 1;
+        if tries == TRIES_MAX {
+            return Heard::GivenUp("others were faster");
+        }
+        command.back_off().await;
+    }
+}
+
+/// What one transaction came to.
+enum Tried {
+    Committed(LocalAttempt, Box<LocalWrites>),
+    Heard(Heard),
+    /// Rolled back: another one was faster.
+    Again,
+}
+
+async fn attempt_once(
+    world: &Arc<World>,
+    command: &LocalCommand,
+    job: &Job,
+    node: usize,
+    attempt: LocalAttempt,
+) -> Tried {
+    let rolled_back = |attempt, why| {
+        command.rolled_back(attempt);
+        Tried::Heard(Heard::GivenUp(why))
+    };
+    match command.until_interrupted(&attempt, work(world, job)).await {
+        Ok(true) => {}
+        Ok(false) => {
+            command.panicked(&attempt);
+            return rolled_back(attempt, "the work panicked");
+        }
+        Err(Interrupted::Overran) => return rolled_back(attempt, "the work took too long"),
+        Err(Interrupted::Closing) => return rolled_back(attempt, "the node shuts down"),
+    }
+    let fence = attempt.local().fence;
+    let is_refused = world.chance().percent(20);
+    let answer = |status, body: &str| Outcome::http(status, [("x-provider", "1")], body.to_owned());
+    let (effect, ending) = if is_refused {
+        (None, LocalEnding::Refused(answer(422, "refused")))
+    } else {
+        let name = format!("row of call {} with fence {fence}", job.call);
+        let ending = LocalEnding::Succeeded(answer(201, &name));
+        (Some((job.key, Effect { call: job.call, fence, name })), ending)
+    };
+    let Ok(writes) = command.end(&attempt, ending) else {
+        return rolled_back(attempt, "its ending cannot be dated, or its secret is old");
+    };
+    let network = Network::new(Arc::clone(world), node);
+    let unanswered = command.committing(&writes);
+    let committing = network.commit(writes.id, &writes.write, effect);
+    match command.patience().bounded(committing).await {
+        Some(Ok(Written::Done { .. })) => {
+            unanswered.answered();
+            Tried::Committed(attempt, Box::new(writes))
+        }
+        Some(Ok(Written::Refused(_))) => {
+            unanswered.answered();
+            command.rolled_back(attempt);
+            Tried::Again
+        }
+        Some(Err(error)) if !error.is_ambiguous() => {
+            unanswered.answered();
+            command.rolled_back(attempt);
+            Tried::Heard(Heard::Store(error.kind()))
+        }
+        Some(Err(_)) | None => {
+            drop(unanswered);
+            if command.has_landed(&writes).await {
+                return Tried::Committed(attempt, Box::new(writes));
+            }
+            // That it is not there is no proof: it may still arrive.
+            world.count(Exercised::CommitInDoubt);
+            command.commit_in_doubt(&attempt);
+            Tried::Heard(Heard::CommitInDoubt)
+        }
+    }
+}
+
+/// What the application does in its transaction. `false` where it panics.
+async fn work(world: &World, job: &Job) -> bool {
+    let span = world.span(1, 300);
+    world.sleep(span).await;
+    match job.manner {
+        Manner::PanicsEarly | Manner::PanicsLate => {
+            world.count(Exercised::Panic);
+            false
+        }
+        Manner::OverrunsEarly | Manner::OverrunsLate => {
+            world.count(Exercised::Overrun);
+            world.sleep(job.policy.work_deadline + Duration::from_secs(1)).await;
+            true
+        }
+        _ => true,
+    }
+}
