@@ -45,8 +45,12 @@ const FOR_TESTS: &[&str] = &["semel-testkit", "semel-test-support"];
 
 /// What the tests of one crate may use beyond that: a layer is shown to work on a store that keeps, histories of a store
 /// are dated by the engine's clock, and handlers under the layer join transactions.
-const IN_TESTS: &[(&str, &str)] =
-    &[("semel-http", "semel-sql"), ("semel-sql", "semel"), ("semel-redis", "semel"), ("semel-tx", "semel-http")];
+const IN_TESTS: &[(&str, &str)] = &[
+    ("semel-http", "semel-sql"),
+    ("semel-sql", "semel"),
+    ("semel-redis", "semel"),
+    ("semel-tx", "semel-http"),
+];
 
 pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
     let is_ours = |name: &str| workspace.packages.iter().any(|package| package.name == name);
