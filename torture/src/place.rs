@@ -82,7 +82,8 @@ impl Place {
 /// Opens the store alone.
 pub(crate) async fn open(address: &Address) -> Result<Arc<dyn Store>, Failure> {
     // A log that is begun anew every few hundred commands, so that kills meet that moment too.
-    let options = OpenOptions { connections: Some(2), log_bytes_max: Some(1 << 20), clock: None };
+    let options =
+        OpenOptions { connections: Some(2), log_bytes_max: Some(1 << 20), ..OpenOptions::default() };
     Ok(address.url().open_with(&options).await?)
 }
 

@@ -1,6 +1,7 @@
 //! What people write by hand on Redis: `SET … NX` for the key, `SET` for its response, over one connection that all share.
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ impl Place {
 fn command(arguments: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", arguments.len());
     for argument in arguments {
-        bytes.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
+        // Writing to a string does not fail.
+        let _ = write!(bytes, "${}\r\n{argument}\r\n", argument.len());
     }
     bytes.into_bytes()
 }
@@ -92,7 +94,7 @@ impl BareRedis {
             let mut lines = BufReader::new(reader).lines();
             while let Some(answer) = expected.recv().await {
                 let Ok(Some(line)) = lines.next_line().await else { return };
-                drop(answer.send(line == "+OK"));
+                let _ = answer.send(line == "+OK");
             }
         });
         Ok(Arc::new(Self { questions, prefix: place.prefix.clone(), body: "x".repeat(body_bytes) }))

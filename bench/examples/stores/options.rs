@@ -39,7 +39,7 @@ impl Options {
                 "--rounds" => options.rounds = number(&value()?)?.max(1),
                 "--only" => match value()? {
                     store if ["sqlite", "postgres", "redis"].contains(&store.as_str()) => {
-                        options.only = Some(store)
+                        options.only = Some(store);
                     }
                     other => return Err(format!("there is no store {other} to measure\n\n{HELP}")),
                 },

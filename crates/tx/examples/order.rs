@@ -4,7 +4,7 @@
 
 use semel::core::outcome::Outcome;
 use semel::{Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, Told, payload};
-use semel_sql::sqlite::Store;
+use semel_sql::sqlite::{Options, Store};
 use semel_tx::LocalEnding;
 use semel_tx::sqlite::{Database, rusqlite, transact};
 use std::error::Error;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Orders `item`, unless that was done under this key before.
 pub(crate) async fn order(path: &Path, key: &str, item: String) -> Result<Answer, Box<dyn Error>> {
-    let store = Arc::new(Store::open(path, Default::default())?);
+    let store = Arc::new(Store::open(path, Options::default())?);
     let engine = Engine::builder(store.clone()).build().await?;
     let orders = Database::new(store);
 
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("give a key and an item".into());
     };
     let path = Path::new("shop.db");
-    drop(Store::open(path, Default::default())?);
+    drop(Store::open(path, Options::default())?);
     let tables = rusqlite::Connection::open(path)?;
     tables.execute_batch("CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, item TEXT)")?;
     let answer = order(path, &key, item).await?;

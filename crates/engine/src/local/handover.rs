@@ -17,6 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const LOOKS_MAX: u32 = 4;
 
 /// What came of [handing over](Engine::hand_over) a local command.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an answer is what it nearly always is, and is handed on at once"
+)]
 pub enum HandedOver {
     /// It is to be run by whoever joins it.
     Mine(Handover),
@@ -41,6 +45,10 @@ pub struct Joinable {
 
 /// What came of a [`Handover`].
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an answer is what it nearly always is, and is handed on at once"
+)]
 pub enum HandoverOutcome {
     /// It was joined, and this is the answer to its caller.
     Answered(Answer),
@@ -57,6 +65,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it ends as an answer, and there is one for each request")]
 enum State {
     /// Nobody has joined it yet.
     Waiting(Box<LocalCommand>),

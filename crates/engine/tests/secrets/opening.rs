@@ -2,7 +2,6 @@
 
 use crate::faulty::Faulty;
 use crate::world::{NEW, OLD, TERMS, World, names_alike, payment, run};
-use semel::Clock as _;
 use semel::core::machine::{Begin, Decision, Found, Stamp, Ticket, decide};
 use semel::core::record::Token;
 use semel::core::scope::Secret;

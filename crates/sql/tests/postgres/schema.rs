@@ -108,7 +108,7 @@ async fn tables_that_were_changed_by_hand_are_refused_with_the_change() {
         let text = refusal(&schema).await;
         assert!(text.contains(named) && text.contains("semel schema print"), "{change}: {text}");
         let inspected = Backend.inspect(&schema.address()).await.expect("opened for reading");
-        let findings = inspected.verify().await.map_or_else(|error| vec![error.to_string()], |found| found);
+        let findings = inspected.verify().await.unwrap_or_else(|error| vec![error.to_string()]);
         assert!(
             findings.iter().any(|line| line.contains(named) || line.contains("does not exist")),
             "{findings:?}"

@@ -133,13 +133,13 @@ impl<'c> Mine<'c> {
 }
 
 /// Writes the ending into the transaction, or rolls it back.
-async fn record<'c>(
-    mut transaction: Transaction<'c, Postgres>,
+async fn record(
+    mut transaction: Transaction<'_, Postgres>,
     database: Database,
     seen: Seen,
     (command, attempt): (LocalCommand, LocalAttempt),
     ending: LocalEnding,
-) -> Result<Recorded<'c>, Error> {
+) -> Result<Recorded<'_>, Error> {
     let error = match ended(&command, &attempt, ending, RecordWrite::of_local) {
         Ok((writes, row)) => match write(&mut transaction, database.checked()?, &seen, &writes, row).await {
             Ok(()) => {

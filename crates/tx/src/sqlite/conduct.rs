@@ -94,7 +94,7 @@ async fn try_once(command: LocalCommand, attempt: LocalAttempt, database: &Datab
         return Tried::Done(Err(Error::Store(gone)));
     };
     match answered {
-        Ok(outcome) => in_work.told(outcome),
+        Ok(outcome) => in_work.told(&outcome),
         Err(error) if error.is_ambiguous() => Tried::Done(in_work.settle(error).await),
         Err(error) => in_work.undone(Error::Store(error)),
     }
@@ -123,7 +123,7 @@ impl InWork {
         Ok((writes, if is_refusal { Step::Replace(puts) } else { Step::Keep(puts) }))
     }
 
-    fn told(self, outcome: WorkOutcome) -> Tried {
+    fn told(self, outcome: &WorkOutcome) -> Tried {
         match &outcome {
             WorkOutcome::Committed(_) => {
                 let Self { command, attempt, ended } = self;
@@ -164,7 +164,11 @@ impl InWork {
 }
 
 /// Why work in a batch was not committed. `failed`: what it failed with itself.
-pub(super) fn not_committed(outcome: WorkOutcome, failed: Option<Error>, operation_id: OperationId) -> Error {
+pub(super) fn not_committed(
+    outcome: &WorkOutcome,
+    failed: Option<Error>,
+    operation_id: OperationId,
+) -> Error {
     match outcome {
         WorkOutcome::Panicked => Error::Panicked,
         WorkOutcome::Overran => Error::Overran,

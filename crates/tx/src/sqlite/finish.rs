@@ -71,7 +71,7 @@ where
     };
     match answered {
         Ok(WorkOutcome::Committed(_)) => finishing.committed(),
-        Ok(outcome) => return Err(not_committed(outcome, failed, operation_id)),
+        Ok(outcome) => return Err(not_committed(&outcome, failed, operation_id)),
         Err(error) if error.is_ambiguous() => {
             if !finishing.has_landed().await {
                 return in_doubt(Box::new(error));

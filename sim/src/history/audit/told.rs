@@ -187,13 +187,12 @@ impl Audit {
             Heard::Exhausted => Exercised::Exhausted,
             Heard::Unreadable => Exercised::Unreadable,
             Heard::GivenUp(_) => Exercised::GivenUp,
-            // Counted where it happens.
-            Heard::CommitInDoubt => return,
             Heard::Quota => Exercised::Quota,
             Heard::ClockNotTrusted => Exercised::ClockNotTrusted,
             Heard::Store(_) | Heard::Closing | Heard::Refused(_) => Exercised::Failed,
             Heard::Ran { stored: None, .. } => Exercised::Unstored,
-            Heard::Ran { .. } => return,
+            // Counted where it happens.
+            Heard::CommitInDoubt | Heard::Ran { .. } => return,
         };
         self.tally.count(what);
         // Longer than any answer takes that nothing was waited for.

@@ -102,10 +102,10 @@ pub async fn join<'c>(
 }
 
 /// Looks, under the file's write lock, whether the command is this transaction's to run.
-async fn joined<'c>(
-    mut transaction: Transaction<'c, Sqlite>,
+async fn joined(
+    mut transaction: Transaction<'_, Sqlite>,
     mut command: LocalCommand,
-) -> Result<Joined<'c>, Error> {
+) -> Result<Joined<'_>, Error> {
     for _ in 0..LOOKS_MAX {
         let (looked, seen) = look(&mut transaction, command.ids(), &command.patience()).await?;
         let answer = match command.judge(looked).await? {
