@@ -1,6 +1,7 @@
 //! What people write by hand on Redis: `SET … NX` for the key, `SET` for its response, over one connection that all share.
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl Place {
 fn command(arguments: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", arguments.len());
     for argument in arguments {
-        bytes.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
+        let _ = write!(bytes, "${}\r\n{argument}\r\n", argument.len());
     }
     bytes.into_bytes()
 }
