@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 const PAUSE: Duration = Duration::from_millis(250);
 const CONNECTING: &str = "connecting to Redis";
 /// The oldest version with everything that the store uses.
-const VERSION_MIN: u32 = 6;
+const VERSION_MIN: [u32; 2] = [6, 2];
 
 pub(crate) struct Link {
     address: Arc<Address>,
@@ -93,8 +93,7 @@ impl Link {
                     .to_owned(),
             );
         }
-        let major = greeting.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        if major.is_none_or(|major| major < VERSION_MIN) {
+        if !is_recent(&greeting.version) {
             return refused(
                 Kind::Unfit,
                 format!("has version `{}`; the store needs 6.2 or later", greeting.version),
@@ -132,6 +131,33 @@ impl Link {
         };
         if let Some(connection) = connection {
             connection.close().await;
+        }
+    }
+}
+
+/// Whether a version such as `7.0.15` is [recent enough](VERSION_MIN). One that cannot be read is not.
+fn is_recent(version: &str) -> bool {
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let (major, minor) = (parts.next(), parts.next());
+    major.is_some_and(|major| [major, minor.unwrap_or(0)] >= VERSION_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_before_the_oldest_and_nonsense_are_not_recent() {
+        for (version, expected) in [
+            ("7.0.15", true),
+            ("9.1.2", true),
+            ("6.2.0", true),
+            ("6.0.16", false),
+            ("5.0.7", false),
+            ("", false),
+            ("x", false),
+        ] {
+            assert_eq!(is_recent(version), expected, "{version}");
         }
     }
 }

@@ -1,0 +1,15 @@
+//! The tests of the program `semel` that concern what it promises a client, on Redis instead of a file. Each starts a server of
+//! its own, which `cargo xtask test` installs.
+
+#[path = "../gateway/kills.rs"]
+mod kills;
+#[path = "../gateway/once.rs"]
+mod once;
+#[path = "../gateway/states.rs"]
+mod states;
+#[path = "../gateway/status.rs"]
+mod status;
+mod store;
+#[path = "../gateway/world.rs"]
+#[expect(dead_code, reason = "shared with tests that need more of it")]
+mod world;
