@@ -28,7 +28,7 @@ pub struct Settings {
     pub poll_min: Duration,
     /// The longest such pause. 250 ms.
     pub poll_max: Duration,
-    /// How many bytes of final outcomes are kept in memory. 32 MiB; 0 keeps none.
+    /// How many bytes of final outcomes are kept in memory. 16 MiB; 0 keeps none.
     pub cache_bytes_max: usize,
     /// When the clock is believed.
     pub clock: ClockSettings,
@@ -147,7 +147,7 @@ impl Default for Settings {
             retry_after: Duration::from_secs(1),
             poll_min: Duration::from_millis(5),
             poll_max: Duration::from_millis(250),
-            cache_bytes_max: 32 << 20,
+            cache_bytes_max: 16 << 20,
             clock: ClockSettings::default(),
             sweep: Sweep::default(),
             probe: Probe::default(),

@@ -65,10 +65,10 @@ pub(crate) struct Shared {
 const JUDGED_KIB_MAX: usize = 64 * 1024;
 
 impl Layer {
-    /// How many bytes of request bodies are held at once, unless [otherwise said](Self::bodies_bytes_max). 128 MiB.
-    pub const BODIES_BYTES_MAX: usize = 128 << 20;
-    /// How many bytes of responses are held at once, unless [otherwise said](Self::responses_bytes_max). 96 MiB.
-    pub const RESPONSES_BYTES_MAX: usize = 96 << 20;
+    /// How many bytes of request bodies are held at once, unless [otherwise said](Self::bodies_bytes_max). 64 MiB.
+    pub const BODIES_BYTES_MAX: usize = 64 << 20;
+    /// How many bytes of responses are held at once, unless [otherwise said](Self::responses_bytes_max). 48 MiB.
+    pub const RESPONSES_BYTES_MAX: usize = 48 << 20;
     /// How long such a body may take to come, unless [otherwise said](Self::body_time_max). Long enough for 10 MiB over the
     /// slowest of lines: 5 minutes.
     pub const BODY_TIME_MAX: Duration = Duration::from_mins(5);
@@ -164,7 +164,7 @@ impl Layer {
     }
 
     /// How many bytes of request bodies are held at once, over all routes: those of requests with a key, which are read
-    /// before they run, and held while they do. 128 MiB otherwise. A body for which no room is found within a few
+    /// before they run, and held while they do. 64 MiB otherwise. A body for which no room is found within a few
     /// seconds is refused with 503; each body's own limit is [`Terms::request_bytes_max`].
     #[must_use]
     pub fn bodies_bytes_max(self, bytes: usize) -> Self {
@@ -172,7 +172,7 @@ impl Layer {
     }
 
     /// How many bytes of responses to requests with a key are held at once, over all routes: while they are read to be stored,
-    /// while they are stored, and until their clients have read them, replays included. 96 MiB otherwise.
+    /// while they are stored, and until their clients have read them, replays included. 48 MiB otherwise.
     ///
     /// Each request takes 8 KiB before it runs; where there is no room for that within a few seconds, it is refused with 503 and
     /// nothing is run. A response takes twice its length until it is stored. One that finds no room in half a second is stored

@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let Begun::Mine(mut mine) = begin(&engine, &mut connection, intent).await? else { continue };
         let operation_id = mine.local().operation_id;
         let recorded = match references.bind(mine.connection(), "invoice-117", operation_id).await? {
-            Binding::Bound | Binding::AlreadyBound => {
+            Binding::Bound => {
                 sqlx::query("INSERT INTO payments VALUES ('invoice-117')").execute(mine.connection()).await?;
                 println!("{key}: paid by operation {operation_id}");
                 mine.succeed(Outcome::http(201, [("content-type", "text/plain")], "paid")).await?

@@ -12,6 +12,9 @@ pub enum PatternError {
     NoTransaction,
     /// A transaction is open on a connection that needs none: this call begins and commits its own. Nothing was written.
     InTransaction,
+    /// An error in the work has ended the transaction: SQLite rolls it back for some of them (`RAISE(ROLLBACK)`, a full disk). Nothing
+    /// was processed. Close the connection.
+    TransactionEnded,
     /// An argument is not allowed. Nothing was written.
     Invalid(String),
     /// Another transaction holds the same message, operation or reference, and did not end in time. Nothing was written; try again.
@@ -38,6 +41,7 @@ impl PatternError {
         match self {
             Self::NoTransaction
             | Self::InTransaction
+            | Self::TransactionEnded
             | Self::Invalid(_)
             | Self::Mismatch(_)
             | Self::Overtaken
@@ -59,6 +63,10 @@ impl fmt::Display for PatternError {
             ),
             Self::InTransaction => f.write_str(
                 "nothing was written: a transaction is open on the connection, and this call needs one of its own",
+            ),
+            Self::TransactionEnded => f.write_str(
+                "nothing was processed: an error in the work made SQLite roll the whole transaction back. Close the connection, and let \
+                 the work fail in another way than by ROLLBACK",
             ),
             Self::Invalid(why) | Self::Mismatch(why) => write!(f, "nothing was written: {why}"),
             Self::Busy(error) => write!(

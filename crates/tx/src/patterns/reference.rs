@@ -21,11 +21,10 @@ const BYTES_MAX: usize = 500;
 pub enum Binding {
     /// It is this operation's from the commit on.
     Bound,
-    /// It was this operation's already.
-    AlreadyBound,
-    /// Another operation has used it. Refuse the command, and name that operation.
+    /// An operation has succeeded with it. Refuse the command, and name that operation.
     Taken {
-        /// The first one's public name.
+        /// The public name of the operation that succeeded. It can be the command's own: its record has expired, and the client has
+        /// sent its key once more.
         operation_id: OperationId,
     },
 }
@@ -33,8 +32,8 @@ pub enum Binding {
 /// Business references (a payment reference, an order number) of one tenant's operation: each may succeed once, whatever key a client sends.
 ///
 /// Bind the reference in the transaction of a local command, before its changes. It is bound when that commits, and not at all where the
-/// command fails. From then on a command with another key and the same reference is refused with the first one's operation id, also after
-/// the key's TTL. References are kept for ever unless a [retention](Self::retention) is chosen.
+/// command fails. From then on every command with the same reference is refused with the first one's operation id: one with another key, and
+/// one with the same key whose record has expired. References are kept for ever unless a [retention](Self::retention) is chosen.
 ///
 /// ```no_run
 /// # #[cfg(feature = "postgres")]
@@ -46,7 +45,7 @@ pub enum Binding {
 /// // In the work of postgres::transact:
 /// let references = BusinessReferences::new("acme", "create-payment");
 /// match references.bind(tx, "invoice-2026-117", local.operation_id).await? {
-///     Binding::Bound | Binding::AlreadyBound => {}
+///     Binding::Bound => {}
 ///     Binding::Taken { operation_id } => {
 ///         let body = format!(r#"{{"paidBy":"{operation_id}"}}"#);
 ///         return Ok(LocalEnding::Refused(Outcome::http(409, [("content-type", "application/json")], body)));
@@ -91,7 +90,7 @@ impl BusinessReferences {
         Self { retention: Some(retention), ..self }
     }
 
-    /// Binds `reference` to an operation in the caller's transaction, unless another operation has it.
+    /// Binds `reference` to an operation in the caller's transaction, unless an operation has succeeded with it. Call it once in a transaction.
     pub async fn bind<C: PatternConnection>(
         &self,
         connection: &mut C,
@@ -135,11 +134,7 @@ impl BusinessReferences {
             let first: OperationId = first
                 .parse()
                 .map_err(|_| PatternError::Invalid(format!("`{first}` is not an operation id")))?;
-            return Ok(if first == operation_id {
-                Binding::AlreadyBound
-            } else {
-                Binding::Taken { operation_id: first }
-            });
+            return Ok(Binding::Taken { operation_id: first });
         }
         Err(PatternError::Busy(sqlx::Error::RowNotFound))
     }

@@ -1,5 +1,7 @@
 //! Values that are bound to statements.
 
+use super::dialect::Dialect;
+
 /// The value of a column.
 ///
 /// PostgreSQL takes a text for a `text` column only. For `uuid`, `jsonb`, `numeric` or `timestamptz` write `Value::cast("…", "uuid")`.
@@ -137,7 +139,7 @@ pub enum Column {
 }
 
 /// Adds a value to those that are bound, and answers with what stands for it in the statement.
-pub(super) fn placed(binds: &mut Vec<Bind>, value: &Value) -> String {
+pub(super) fn placed<C: Dialect>(binds: &mut Vec<Bind>, value: &Value) -> String {
     let (bind, cast) = match value {
         Value::Null => return "NULL".to_owned(),
         Value::Boolean(value) => (Bind::Boolean(*value), None),
@@ -149,7 +151,8 @@ pub(super) fn placed(binds: &mut Vec<Bind>, value: &Value) -> String {
     };
     binds.push(bind);
     match cast {
-        Some(to) => format!("CAST(${} AS {to})", binds.len()),
-        None => format!("${}", binds.len()),
+        // SQLite would make a number of it.
+        Some(to) if C::HAS_TYPES => format!("CAST(${} AS {to})", binds.len()),
+        _ => format!("${}", binds.len()),
     }
 }

@@ -1,6 +1,6 @@
 //! Messages, many at a time.
 
-use crate::world::{Pg, World, effect, effects, message, race, with_effects};
+use crate::world::{Lite, Pg, World, effect, effects, message, race, with_effects};
 use semel_tx::patterns::{BatchResult, Inbox, InboxResult, Message, PatternError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -162,5 +162,66 @@ async fn after_a_serialization_failure_the_whole_batch_starts_again() {
         assert_eq!(told(&results), ["processed"; 3]);
         // a, b (fails), then all three once more, without savepoints and without a failed message.
         assert_eq!((runs.load(Ordering::Relaxed), effects(&world).await), (5, 3), "{code}");
+    }
+}
+
+/// PostgreSQL answers the COMMIT of such a transaction without an error, and commits nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_that_the_work_hides_is_no_success_of_the_message() {
+    for hides in ["a", "b", "c"] {
+        let world: Pg = with_effects().await;
+        let mut connection = world.pool().acquire().await.expect("a connection");
+        let batch = [message("a", "5"), message("b", "5"), message("c", "5")];
+        let sql = effect(&world, "m");
+        let results = inbox(&world)
+            .batch(&mut *connection, &batch, move |tx, message| {
+                let sql = sql.clone();
+                Box::pin(async move {
+                    Pg::run(tx, sql).await?;
+                    if message.id().as_str() == hides {
+                        drop(Pg::run(tx, "SELECT 1 / 0".to_owned()).await);
+                    }
+                    Ok(())
+                })
+            })
+            .await
+            .expect("committed");
+        let failed: Vec<_> = batch.iter().zip(&results).filter(|(_, result)| result.is_err()).collect();
+        assert!(
+            matches!(failed[..], [(message, _)] if message.id().as_str() == hides),
+            "{hides}: {results:?}"
+        );
+        assert_eq!(effects(&world).await, 2, "those of the others: {hides}");
+    }
+}
+
+/// What is written after SQLite has rolled back by itself would be committed at once, without a mark.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_error_that_ends_the_transaction_nothing_is_processed() {
+    for is_hidden in [true, false] {
+        let world: Lite = with_effects().await;
+        world.sql("CREATE TABLE {t:names} (name text PRIMARY KEY)").await;
+        world.sql("INSERT INTO {t:names} VALUES ('taken')").await;
+        let mut connection = world.pool().acquire().await.expect("a connection");
+        let batch = [message("a", "5"), message("b", "5"), message("c", "5")];
+        let (sql, table) = (effect(&world, "m"), world.table("names"));
+        let refused = inbox(&world)
+            .batch(&mut *connection, &batch, move |tx, message| {
+                let (sql, table) = (sql.clone(), table.clone());
+                Box::pin(async move {
+                    Lite::run(tx, sql).await?;
+                    if message.id().as_str() == "b" {
+                        let taken =
+                            Lite::run(tx, format!("INSERT OR ROLLBACK INTO {table} VALUES ('taken')")).await;
+                        if !is_hidden {
+                            taken?;
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .await;
+        assert!(matches!(refused, Err(PatternError::TransactionEnded)), "{is_hidden}: {refused:?}");
+        assert_eq!(effects(&world).await, 0, "{is_hidden}");
     }
 }

@@ -199,3 +199,19 @@ async fn a_resource_id_of_the_operation_finds_its_row_again() {
     twice::<Pg>("uuid").await;
     twice::<Lite>("text").await;
 }
+
+/// SQLite casts a text to a type that it does not know by making a number of it, the same one for many texts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cast_mixes_no_rows_up_on_sqlite() {
+    let world = Lite::new().await;
+    world.sql("CREATE TABLE {t:invoices} (id text PRIMARY KEY, total bigint)").await;
+    let invoices = NaturalTable::new(&world.table("invoices"), &["id"]);
+    for id in ["a1b2c3d4-0000-4000-8000-000000000001", "b9b2c3d4-0000-4000-8000-000000000001"] {
+        let mut transaction = world.begin().await;
+        let values = [("id", Value::cast(id, "uuid")), ("total", 500.into())];
+        let row = invoices.insert_or_get(&mut *transaction, &values).await.expect("an answer");
+        assert!(matches!(row, InsertOrGet::Inserted(_)), "{id}");
+        Lite::commit(transaction).await.expect("committed");
+    }
+    assert_eq!(world.ask("SELECT count(*) FROM {t:invoices} WHERE length(id) = 36").await, 2);
+}

@@ -75,6 +75,26 @@ async fn an_order_on_an_own_connection_is_committed_with_its_record() {
     world.assert_sound(&node).await;
 }
 
+/// SQLite ends a transaction by itself on some errors. What is written after that would be committed at once, without the order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_sqlite_has_ended_records_nothing() {
+    let world = World::new();
+    let (node, pool) = (world.node().await, pool(&world, 1).await);
+    let mut connection = own(&pool).await;
+    sqlx::query("INSERT INTO customers VALUES ('ann')").execute(&mut *connection).await.expect("inserted");
+    let mut first = mine(&node, &mut connection, "order-1").await;
+    insert(&mut first).await;
+    let taken =
+        sqlx::query("INSERT OR ROLLBACK INTO customers VALUES ('ann')").execute(first.connection()).await;
+    assert!(taken.is_err(), "{taken:?}");
+    let recorded = first.succeed(outcome(201, "created")).await;
+    assert!(matches!(recorded, Err(Error::TransactionLeft(_))), "{recorded:?}");
+    assert_eq!((world.orders(), world.records()), (0, 0));
+    assert!(ran(&node.order("order-1").await.expect("it runs")));
+    assert_eq!((world.orders(), world.records()), (1, 1));
+    world.assert_sound(&node).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_on_an_own_connection_undoes_what_was_written() {
     let world = World::new();

@@ -212,7 +212,7 @@ fn one_total_of_memory_is_divided_among_what_is_not_set_by_itself() {
         let (limits, cache) = (config.limits, config.keeping.settings.cache_bytes_max);
         [limits.bodies_bytes_max, limits.responses_bytes_max, cache].map(|bytes| bytes >> 20)
     };
-    assert_eq!(shares(""), [128, 96, 32]);
+    assert_eq!(shares(""), [64, 48, 16]);
     assert_eq!(shares("[limits]\nmemory = \"64MiB\"\n"), [32, 24, 8]);
     let own = "[store]\ncache_max = \"5MiB\"\n[limits]\nmemory = \"64MiB\"\nbodies_max = \"20MiB\"\n";
     assert_eq!(shares(own), [20, 24, 5]);

@@ -19,6 +19,10 @@ pub trait Dialect: sqlx::Connection + Sized {
     const BEGIN: &'static str;
     /// What follows a `SELECT` whose rows are to be locked, past those that others have locked.
     const LOCKED: &'static str;
+    /// Whether the database rolls a transaction back by itself on some errors, and goes on without one.
+    const ENDS_TRANSACTIONS: bool;
+    /// Whether a text can be cast to a type of any name. On SQLite such a cast yields a number.
+    const HAS_TYPES: bool;
 
     /// The name of a table in a statement.
     fn table(tables: &Tables, name: &str) -> String;

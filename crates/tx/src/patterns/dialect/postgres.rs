@@ -18,6 +18,8 @@ const DURABILITY: &str = "CASE WHEN pg_catalog.current_setting('synchronous_comm
 impl Dialect for PgConnection {
     const BEGIN: &'static str = "BEGIN";
     const LOCKED: &'static str = "FOR UPDATE SKIP LOCKED";
+    const ENDS_TRANSACTIONS: bool = false;
+    const HAS_TYPES: bool = true;
 
     fn table(tables: &Tables, name: &str) -> String {
         format!("{}.{name}", quoted(tables.schema()))

@@ -16,6 +16,8 @@ use std::time::Duration;
 impl Dialect for SqliteConnection {
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
     const LOCKED: &'static str = "";
+    const ENDS_TRANSACTIONS: bool = true;
+    const HAS_TYPES: bool = false;
 
     fn table(_: &Tables, name: &str) -> String {
         format!("semel_{name}")
@@ -81,7 +83,13 @@ impl Dialect for SqliteConnection {
             // A reader cannot become the writer, because somebody has written since.
             (_, 517) => Fault::Conflict,
             (5 | 6, _) => Fault::Busy,
-            (1, _) if error.message().starts_with("no such") => Fault::MissingTables,
+            (1, _)
+                if ["no such table", "no such column"]
+                    .iter()
+                    .any(|start| error.message().starts_with(start)) =>
+            {
+                Fault::MissingTables
+            }
             // A disk that fails, or is full, in the middle of a commit.
             (7 | 10 | 13, _) => Fault::Unknown,
             _ => Fault::Refused,

@@ -34,7 +34,8 @@ impl Inbox {
     /// Processes a batch of messages, each once, in one transaction of its own, and answers with one result for each of them, in their order,
     /// after the commit. No transaction may be open on the connection.
     ///
-    /// A message that fails does not concern the others: its effect is undone, and its mark is removed before the commit. A copy of a message in
+    /// A message that fails does not concern the others: its effect is undone, and its mark is removed before the commit. Two failures do concern
+    /// them: a deferred constraint that refuses the commit, and on SQLite an error that rolls the whole transaction back (`RAISE(ROLLBACK)`). A copy of a message in
     /// the same batch is a duplicate of the first if that is processed, and fails with it.
     ///
     /// `work` may run several times for one message before something of it is committed, and must do nothing outside of the
@@ -120,7 +121,7 @@ impl Inbox {
         let (found, failures) = match ran {
             Ok(Some(ran)) => ran,
             Ok(None) => {
-                transaction.rollback().await.map_err(failed::<C>)?;
+                transaction.rollback().await.map_err(|error| ended(failed::<C>(error)))?;
                 return Ok(Tried::Failed);
             }
             Err(error) => {
@@ -181,8 +182,23 @@ impl Inbox {
             }
         }
         self.unmark(connection, failures.keys().cloned().collect()).await?;
-        Ok(Some((found, failures)))
+        // PostgreSQL answers the COMMIT of a transaction in which a statement has failed, and rolls back.
+        match connection.rows("SELECT 1".to_owned(), Vec::new()).await {
+            Ok(_) => Ok(Some((found, failures))),
+            Err(error) if C::fault(&error) == Fault::Refused && !with_savepoints => Ok(None),
+            Err(error) => Err(failed::<C>(error)),
+        }
     }
+}
+
+/// SQLite ends a transaction by itself on some errors, and what is written after that is committed at once. Inside of a transaction, BEGIN is
+/// refused.
+async fn prove_open<C: PatternConnection>(connection: &mut C) -> Result<(), PatternError> {
+    if connection.run("BEGIN".to_owned(), Vec::new()).await.is_err() {
+        return Ok(());
+    }
+    drop(connection.run("ROLLBACK".to_owned(), Vec::new()).await);
+    Err(PatternError::TransactionEnded)
 }
 
 /// The outer error ends the whole batch: another transaction was in the way, or the connection is broken.
@@ -200,10 +216,12 @@ where
     let error = if with_savepoint {
         let mut savepoint = connection.begin().await.map_err(failed::<C>)?;
         match work(&mut savepoint, message).await {
-            Ok(()) => {
-                savepoint.commit().await.map_err(failed::<C>)?;
-                return Ok(Ok(()));
-            }
+            Ok(()) => match savepoint.commit().await {
+                Ok(()) => return Ok(Ok(())),
+                // The work has hidden an error after which the database lets nothing stand that it did.
+                Err(error) if C::fault(&error) == Fault::Refused && !C::ENDS_TRANSACTIONS => error.into(),
+                Err(error) => return Err(failed::<C>(error)),
+            },
             Err(error) => {
                 savepoint.rollback().await.map_err(failed::<C>)?;
                 error
@@ -211,7 +229,12 @@ where
         }
     } else {
         match work(connection, message).await {
-            Ok(()) => return Ok(Ok(())),
+            Ok(()) => {
+                if C::ENDS_TRANSACTIONS {
+                    prove_open(connection).await?;
+                }
+                return Ok(Ok(()));
+            }
             Err(error) => error,
         }
     };
@@ -221,6 +244,14 @@ where
             Err(PatternError::Conflict(conflict))
         }
         _ => Ok(Err(error)),
+    }
+}
+
+/// What a rollback failed with: SQLite has nothing to roll back where it did so by itself.
+fn ended(error: PatternError) -> PatternError {
+    match error {
+        PatternError::Database(sqlx::Error::Database(_)) => PatternError::TransactionEnded,
+        error => error,
     }
 }
 

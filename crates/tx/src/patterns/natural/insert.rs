@@ -28,11 +28,11 @@ impl NaturalTable {
         let mut binds = Vec::new();
         let insert = format!(
             "{} ON CONFLICT ({}) DO NOTHING RETURNING *",
-            self.insert(&mut binds, values),
+            self.insert::<C>(&mut binds, values),
             self.key.join(", ")
         );
         let mut key_binds = Vec::new();
-        let find = format!("SELECT * FROM {} WHERE {}", self.name, Self::is_at(&mut key_binds, &key));
+        let find = format!("SELECT * FROM {} WHERE {}", self.name, Self::is_at::<C>(&mut key_binds, &key));
         for _ in 0..TRIES_MAX {
             let mut rows = connection.rows(insert.clone(), binds.clone()).await.map_err(failed::<C>)?;
             if let Some(row) = rows.pop() {
@@ -55,7 +55,7 @@ impl NaturalTable {
     ) -> Result<PatternRow<C>, PatternError> {
         self.key_of(values)?;
         let mut binds = Vec::new();
-        let insert = self.insert(&mut binds, values);
+        let insert = self.insert::<C>(&mut binds, values);
         let columns = values.iter().map(|(column, _)| quoted(column));
         let changes: Vec<String> = columns.map(|column| format!("{column} = excluded.{column}")).collect();
         let (key, changes) = (self.key.join(", "), changes.join(", "));
@@ -64,9 +64,13 @@ impl NaturalTable {
         rows.pop().ok_or(PatternError::Database(sqlx::Error::RowNotFound))
     }
 
-    fn insert(&self, binds: &mut Vec<crate::patterns::value::Bind>, values: &[(&str, Value)]) -> String {
+    fn insert<C: PatternConnection>(
+        &self,
+        binds: &mut Vec<crate::patterns::value::Bind>,
+        values: &[(&str, Value)],
+    ) -> String {
         let columns: Vec<String> = values.iter().map(|(column, _)| quoted(column)).collect();
-        let places: Vec<String> = values.iter().map(|(_, value)| placed(binds, value)).collect();
+        let places: Vec<String> = values.iter().map(|(_, value)| placed::<C>(binds, value)).collect();
         format!("INSERT INTO {} ({}) VALUES ({})", self.name, columns.join(", "), places.join(", "))
     }
 

@@ -8,6 +8,7 @@ pub use insert::InsertOrGet;
 pub use transition::{Transition, TransitionResult};
 pub use version::{CompareAndSet, Version};
 
+use super::connection::PatternConnection;
 use super::tables::quoted;
 use super::value::{Bind, Value, placed};
 
@@ -55,16 +56,16 @@ impl NaturalTable {
     }
 
     /// `column = $n AND …`
-    fn is_at(binds: &mut Vec<Bind>, key: &[(&str, Value)]) -> String {
+    fn is_at<C: PatternConnection>(binds: &mut Vec<Bind>, key: &[(&str, Value)]) -> String {
         let equals =
-            |(column, value): &(&str, Value)| format!("{} = {}", quoted(column), placed(binds, value));
+            |(column, value): &(&str, Value)| format!("{} = {}", quoted(column), placed::<C>(binds, value));
         key.iter().map(equals).collect::<Vec<_>>().join(" AND ")
     }
 
     /// `column = $n, …`
-    fn assigned(binds: &mut Vec<Bind>, changes: &[(&str, Value)]) -> Vec<String> {
+    fn assigned<C: PatternConnection>(binds: &mut Vec<Bind>, changes: &[(&str, Value)]) -> Vec<String> {
         let assign =
-            |(column, value): &(&str, Value)| format!("{} = {}", quoted(column), placed(binds, value));
+            |(column, value): &(&str, Value)| format!("{} = {}", quoted(column), placed::<C>(binds, value));
         changes.iter().map(assign).collect()
     }
 }

@@ -68,17 +68,17 @@ impl NaturalTable {
     ) -> Result<TransitionResult, PatternError> {
         let Transition { column, from, to } = transition;
         let mut binds = Vec::new();
-        let mut assigned = vec![format!("{column} = {}", placed(&mut binds, &to.as_str().into()))];
-        assigned.extend(Self::assigned(&mut binds, changes));
-        let at = Self::is_at(&mut binds, key);
+        let mut assigned = vec![format!("{column} = {}", placed::<C>(&mut binds, &to.as_str().into()))];
+        assigned.extend(Self::assigned::<C>(&mut binds, changes));
+        let at = Self::is_at::<C>(&mut binds, key);
         let allowed: Vec<&String> = from.iter().filter(|state| *state != to).collect();
         let states: Vec<String> =
-            allowed.iter().map(|state| placed(&mut binds, &state.as_str().into())).collect();
+            allowed.iter().map(|state| placed::<C>(&mut binds, &state.as_str().into())).collect();
         let states = if states.is_empty() { "NULL".to_owned() } else { states.join(", ") };
         let update =
             format!("UPDATE {} SET {} WHERE {at} AND {column} IN ({states})", self.name, assigned.join(", "));
         let mut key_binds = Vec::new();
-        let at = Self::is_at(&mut key_binds, key);
+        let at = Self::is_at::<C>(&mut key_binds, key);
         let find = format!("SELECT CAST({column} AS text) FROM {} WHERE {at}", self.name);
         for _ in 0..TRIES_MAX {
             if connection.run(update.clone(), binds.clone()).await.map_err(failed::<C>)? > 0 {

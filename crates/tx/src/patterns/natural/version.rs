@@ -60,13 +60,13 @@ impl NaturalTable {
         changes: &[(&str, Value)],
     ) -> Result<CompareAndSet, PatternError> {
         let mut binds = Vec::new();
-        let mut assigned = Self::assigned(&mut binds, changes);
+        let mut assigned = Self::assigned::<C>(&mut binds, changes);
         let column = &version.column;
         assigned.push(format!("{column} = {column} + 1"));
         if let Some((by, operation_id)) = &version.by {
-            assigned.push(format!("{by} = {}", placed(&mut binds, operation_id)));
+            assigned.push(format!("{by} = {}", placed::<C>(&mut binds, operation_id)));
         }
-        let at = Self::is_at(&mut binds, key);
+        let at = Self::is_at::<C>(&mut binds, key);
         binds.push(Bind::from(version.expected));
         let update = format!(
             "UPDATE {} SET {} WHERE {at} AND {column} = ${}",
@@ -102,7 +102,7 @@ impl NaturalTable {
     ) -> Result<Option<(i64, bool)>, PatternError> {
         let mut binds = Vec::new();
         let mut same = |column: &str, value: &Value| {
-            format!("{column} IS NOT DISTINCT FROM {}", placed(&mut binds, value))
+            format!("{column} IS NOT DISTINCT FROM {}", placed::<C>(&mut binds, value))
         };
         let ours = match &version.by {
             Some((by, operation_id)) => same(by, operation_id),
@@ -113,7 +113,7 @@ impl NaturalTable {
                 .join(" AND "),
         };
         let ours = if ours.is_empty() { "TRUE".to_owned() } else { ours };
-        let at = Self::is_at(&mut binds, key);
+        let at = Self::is_at::<C>(&mut binds, key);
         let sql = format!("SELECT CAST({} AS bigint), {ours} FROM {} WHERE {at}", version.column, self.name);
         let rows = connection.rows(sql, binds).await.map_err(failed::<C>)?;
         let Some(row) = rows.first() else { return Ok(None) };

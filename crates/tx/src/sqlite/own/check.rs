@@ -37,11 +37,29 @@ pub(super) async fn check_open(engine: &Engine, connection: &mut SqliteConnectio
             "the transaction is nested in another, whose end would decide instead of this one's",
         ));
     }
+    // SQLite ends a transaction by itself on some errors, which sqlx does not notice. Inside of one, BEGIN is refused.
+    if sqlx::query("BEGIN").execute(&mut *connection).await.is_ok() {
+        drop(sqlx::query("ROLLBACK").execute(connection).await);
+        return Err(unfit(
+            "SQLite has rolled the transaction back after an error: close the connection and begin again",
+        ));
+    }
     match sqlx::query(sql::TAKE_LOCK).execute(connection).await {
         Ok(_) => Ok(()),
         Err(sqlx::Error::Database(error)) if code(&*error) == BUSY_SNAPSHOT => Err(Error::StaleSnapshot),
         Err(error) => Err(Error::Database(error)),
     }
+}
+
+/// Marks the transaction in which was looked.
+pub(super) async fn mark(connection: &mut SqliteConnection) -> Result<(), Error> {
+    sqlx::query("SAVEPOINT semel_look").execute(connection).await.map(drop).map_err(Error::Database)
+}
+
+/// Whether it is still that transaction. SQLite ends one by itself on some errors (`RAISE(ROLLBACK)`, `INSERT OR ROLLBACK`, a full
+/// disk), and sqlx does not notice: what is written then is committed at once, without what the work wrote before.
+pub(super) async fn is_marked(connection: &mut SqliteConnection) -> bool {
+    sqlx::query("RELEASE semel_look").execute(connection).await.is_ok()
 }
 
 /// What the transaction has read is older than what another one has written since.

@@ -33,10 +33,12 @@ pub(super) async fn commit(
     }
 }
 
-/// Whether an error of COMMIT proves that nothing was committed: a constraint, a lock that was not had, a full disk.
+/// Whether an error of COMMIT proves that nothing was committed: a constraint, a lock that was not had, a full disk, or no
+/// transaction any more.
 fn is_not_committed(code: i32) -> bool {
+    const ERROR: i32 = 1;
     const BUSY: i32 = 5;
     const FULL: i32 = 13;
     const CONSTRAINT: i32 = 19;
-    matches!(code & 0xff, BUSY | FULL | CONSTRAINT)
+    matches!(code & 0xff, ERROR | BUSY | FULL | CONSTRAINT)
 }

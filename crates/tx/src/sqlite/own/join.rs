@@ -1,6 +1,6 @@
 //! Local commands by hand, in a transaction on a connection of the application's own.
 
-use super::check::{check_idle, check_open};
+use super::check::{check_idle, check_open, is_marked, mark};
 use super::commit::{Committed, commit};
 use super::rows::{Entries, RecordWrite, look, write};
 use crate::ending::{Held, LOOKS_MAX, Pending, Written, ended};
@@ -110,6 +110,7 @@ async fn joined(
         let (looked, seen) = look(&mut transaction, command.ids(), &command.patience()).await?;
         let answer = match command.judge(looked).await? {
             LocalJudgement::Run(attempt) => {
+                mark(&mut transaction).await?;
                 let held = Held::new(command, attempt);
                 return Ok(Joined::Mine(Mine { transaction, held, seen }));
             }
@@ -146,12 +147,13 @@ impl<'c> Mine<'c> {
         let (mut command, attempt) = held.into_parts();
         command.rolled_back(attempt);
         // A new transaction, which others may have come before: look again.
-        for statement in ["ROLLBACK", "BEGIN IMMEDIATE"] {
-            sqlx::query(statement).execute(&mut *transaction).await.map_err(Error::Database)?;
-        }
+        // Refused where SQLite has rolled back by itself.
+        drop(sqlx::query("ROLLBACK").execute(&mut *transaction).await);
+        sqlx::query("BEGIN IMMEDIATE").execute(&mut *transaction).await.map_err(Error::Database)?;
         let (looked, seen) = look(&mut transaction, command.ids(), &command.patience()).await?;
         match command.judge(looked).await? {
             LocalJudgement::Run(attempt) => {
+                mark(&mut transaction).await?;
                 record(transaction, (command, attempt), &seen, LocalEnding::Refused(outcome)).await
             }
             // Somebody else was faster.
@@ -174,6 +176,13 @@ async fn record<'c>(
     seen: &Entries,
     ending: LocalEnding,
 ) -> Result<Recorded<'c>, Error> {
+    if !is_marked(&mut transaction).await {
+        let operation_id = attempt.local().operation_id;
+        command.unfinished(&attempt, true);
+        command.rolled_back(attempt);
+        drop(transaction.rollback().await);
+        return Err(Error::TransactionLeft(operation_id));
+    }
     let error = match ended(&command, &attempt, ending, RecordWrite::of_local) {
         Ok((writes, row)) => match write(&mut transaction, &writes, row, seen).await {
             Ok(()) => return Ok(Recorded { transaction, written: Written { command, attempt, writes } }),
