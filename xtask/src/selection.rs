@@ -14,8 +14,11 @@ const SLOW: &[(&str, &str)] = &[
 ];
 
 /// Test programs of quick packages that need a server, which a fast run does not start.
-const WITH_SERVERS: &[(&str, &str)] =
-    &[("postgres", "the store on PostgreSQL"), ("patterns", "the patterns in the caller's transaction")];
+const WITH_SERVERS: &[(&str, &str)] = &[
+    ("postgres", "the store on PostgreSQL"),
+    ("redis", "the store on Redis and Valkey"),
+    ("patterns", "the patterns in the caller's transaction"),
+];
 
 /// The tests of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

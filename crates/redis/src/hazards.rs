@@ -13,6 +13,7 @@ const SETTINGS: &[&str] = &[
     "maxmemory",
     "maxmemory-policy",
     "min-replicas-to-write",
+    "no-appendfsync-on-rewrite",
     "replica-read-only",
 ];
 
@@ -131,6 +132,14 @@ fn of_facts(seen: &Seen, waits: bool, waits_for_disk: bool) -> Vec<Hazard> {
             ),
             "set appendfsync to always, or add waitaof=on to the store's URL (Redis 7.2, Valkey)",
         ));
+    } else if setting("no-appendfsync-on-rewrite").is_some_and(|value| value == "yes") && !waits_for_disk {
+        found.push(danger(
+            "redis-appendfsync",
+            "no-appendfsync-on-rewrite is yes: while the log is rewritten or a snapshot is saved nothing is synced, and a crash of the \
+             server's machine then loses acknowledged writes"
+                .to_owned(),
+            "set no-appendfsync-on-rewrite to no",
+        ));
     }
     if seen.replication.get("role").is_some_and(|role| role != "master") {
         found.push(danger(
@@ -229,6 +238,9 @@ mod tests {
         }
         assert_eq!(codes(&[("appendonly", "no")], &[], false), [(Danger, "redis-no-aof")]);
         assert_eq!(codes(&[("appendfsync", "everysec")], &[], false), [(Danger, "redis-appendfsync")]);
+        let rewriting = [("no-appendfsync-on-rewrite", "yes")];
+        assert_eq!(codes(&rewriting, &[], false), [(Danger, "redis-appendfsync")]);
+        assert_eq!(codes(&rewriting, &[], true), []);
         assert_eq!(codes(&[], &[("role", "slave")], false), [(Danger, "redis-replica")]);
         let followed = [("connected_slaves", "2")];
         assert_eq!(codes(&[], &followed, false), [(Danger, "redis-asynchronous-replica")]);

@@ -77,11 +77,23 @@ struct Course {
     beat: u64,
     /// The epoch that views are made from, once there is one.
     epoch: Option<u64>,
+    /// The id of the secret in use in that epoch.
+    secret_id: String,
     confirmed: Option<u64>,
     /// Not before this moment may `epoch` be confirmed: views made from the one before it are still good.
     confirm_from: Duration,
     /// The other nodes' registrations, and since when each has stood unchanged.
     silent: BTreeMap<String, (Bytes, Duration)>,
+}
+
+impl Course {
+    /// Whether the store has lost writes: an earlier epoch has come back, or the same one with another secret, which a node has given to a
+    /// store that it found empty.
+    fn has_gone_back(&self, state: &State) -> bool {
+        self.epoch.is_some_and(|epoch| {
+            state.epoch < epoch || (state.epoch == epoch && state.secret.id != self.secret_id)
+        })
+    }
 }
 
 /// A node's part of what all nodes divide among themselves. They may disagree for a moment about how many they are: what is divided by it
@@ -164,7 +176,7 @@ impl Secrets {
             let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
             let answered = self.clock.uptime();
             let state = settings.state()?.ok_or(Error::WentBack)?;
-            if course.epoch.is_some_and(|epoch| state.epoch < epoch) {
+            if course.has_gone_back(&state) {
                 return Err(Error::WentBack);
             }
             self.strike_off_the_silent(course, &settings, asked, answered).await;
@@ -207,6 +219,7 @@ impl Secrets {
             course.confirm_from = self.clock.uptime().saturating_add(self.terms.lapse());
         }
         course.epoch = Some(state.epoch);
+        course.secret_id.clone_from(&state.secret.id);
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! A node that may be behind claims nothing.
 
-use crate::world::{TERMS, World, run};
+use crate::world::{TERMS, World, names_alike, run};
 use semel::core::store::Setting;
 use semel::secrets::{Error, rotation};
 use std::time::Duration;
@@ -89,5 +89,22 @@ fn a_store_that_went_back_is_not_followed() {
         );
         assert!(matches!(before.refresh().await, Err(Error::WentBack)), "nor is another secret made up");
         assert_eq!(world.setting("secrets").await, None);
+    });
+}
+
+/// The store was emptied, and a node that started after that gave it a secret of its own.
+#[test]
+fn another_secret_that_came_without_a_rotation_is_not_taken_up() {
+    run(async {
+        let world = World::new();
+        let before = world.node("first").await;
+        for (name, value) in world.store.settings().await.expect("read") {
+            assert_eq!(world.store.set(&name, Some(&value), None).await.expect("set"), Setting::Done);
+        }
+        let after = world.node("second").await;
+        assert!(!names_alike(&before, &after), "the store has forgotten the first one's");
+        assert!(matches!(before.refresh().await, Err(Error::WentBack)));
+        assert!(before.view().is_err(), "at once");
+        after.refresh().await.expect("it goes on");
     });
 }
