@@ -240,7 +240,8 @@ mod tests {
         assert_eq!(codes(&[("appendfsync", "everysec")], &[], false), [(Danger, "redis-appendfsync")]);
         let rewriting = [("no-appendfsync-on-rewrite", "yes")];
         assert_eq!(codes(&rewriting, &[], false), [(Danger, "redis-appendfsync")]);
-        assert_eq!(codes(&rewriting, &[], true), []);
+        let rewriting = Seen { settings: facts(&rewriting), ..Seen::default() };
+        assert_eq!(of_facts(&rewriting, false, true).len(), 0, "waitaof=on waits for the disk");
         assert_eq!(codes(&[], &[("role", "slave")], false), [(Danger, "redis-replica")]);
         let followed = [("connected_slaves", "2")];
         assert_eq!(codes(&[], &followed, false), [(Danger, "redis-asynchronous-replica")]);
