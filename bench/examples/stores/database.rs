@@ -4,7 +4,7 @@ use semel_bench::lifecycle::{claim, finish, id};
 use semel_core::store::{Change, Store, Written};
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio_postgres::{NoTls, Row};
 
@@ -40,8 +40,16 @@ impl Database {
         Ok(database)
     }
 
+    /// A role that is no superuser may not end the autovacuum that is at work on the tables: it is waited for.
     pub(crate) fn drop(self, runtime: &Runtime) -> Result<(), Box<dyn Error>> {
-        self.on_server(runtime, &format!("DROP DATABASE {NAME} WITH (FORCE)"))
+        let mut tries = 0;
+        loop {
+            match self.on_server(runtime, &format!("DROP DATABASE {NAME} WITH (FORCE)")) {
+                Err(_) if tries < 60 => tries += 1,
+                ended => return ended,
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -17,7 +17,8 @@ const SERVER_VERSION_MIN: i32 = 130_000;
 const MIGRATION_LOCK: i64 = 0x5e3e_1000;
 
 /// The steps. The number of a schema is how many of them have been taken. A step that was released is never changed.
-pub(super) const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+pub(super) const STEPS: &[&str] =
+    &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 
 /// A statement that names the tables by the default schema, for the schema that the store is in.
 pub(super) fn in_schema(sql: &str, schema: &str) -> String {

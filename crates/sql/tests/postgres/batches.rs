@@ -45,6 +45,57 @@ async fn each_write_of_a_batch_gets_its_own_answer() {
     }
 }
 
+/// Inserts, markers, replacements and removals, each done where its condition holds and refused where it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_of_every_kind_of_write_gives_each_its_own_answer() {
+    let schema = Schema::new();
+    let store = opened(&schema).await;
+    // Of each kind, every other one meets what it expects.
+    let is_met = |number: u64| number / 4 % 2 == 0;
+    let has_record = |number: u64| if number % 4 < 2 { !is_met(number) } else { is_met(number) };
+    for number in (0..MANY).filter(|number| has_record(*number)) {
+        assert!(is_done(
+            &store.write(id(number), Change::Insert(&claimed(number))).await.expect("an answer")
+        ));
+    }
+    let mut writes = JoinSet::new();
+    for number in 0..MANY {
+        let store = Arc::clone(&store);
+        writes.spawn(async move {
+            let first = claimed(number);
+            let next = finished(&first, "done");
+            let change = match number % 4 {
+                0 => Change::Insert(&first),
+                1 => Change::InsertMarker,
+                2 => Change::Replace(Unchanged::of(&first), &next),
+                _ => Change::Remove(Unchanged::of(&first)),
+            };
+            (number, store.write(id(number), change).await.expect("an answer"))
+        });
+    }
+    while let Some(written) = writes.join_next().await {
+        let (number, written) = written.expect("no panic");
+        match written {
+            Written::Done { .. } => assert!(is_met(number), "{number} was done"),
+            Written::Refused(reading) => {
+                assert!(!is_met(number), "{number} was refused");
+                let found = has_record(number).then(|| claimed(number));
+                assert_eq!(reading.record(), found.as_ref(), "what refused {number}");
+            }
+        }
+    }
+    for number in 0..MANY {
+        let reading = store.get(id(number)).await.expect("an answer");
+        let expected = match number % 4 {
+            1 | 3 if is_met(number) => None,
+            2 if is_met(number) => Some(finished(&claimed(number), "done")),
+            2 | 3 => None,
+            _ => Some(claimed(number)),
+        };
+        assert_eq!(reading.record(), expected.as_ref(), "what stands under {number} afterwards");
+    }
+}
+
 /// Nodes that write to the same records at the same time lock them in the same order.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_write_to_the_same_records_never_wait_for_each_other_in_a_circle() {
