@@ -309,7 +309,16 @@ async fn an_operation_of_nobody_or_of_somebody_else() {
 
 #[tokio::test]
 async fn peer_bug_a_store_that_is_down_failed_open() {
-    let world = World::new(&[], charged).await;
+    let mut world = World::new(&[], charged).await;
+    let admin = world.gateway.admin();
+    let readiness = async |status: u16| {
+        let is_so = async || {
+            let reply = Ask::get("/readyz").send(admin).await.expect("an answer");
+            (reply.status == status).then_some(reply)
+        };
+        within(until(is_so)).await
+    };
+    readiness(200).await;
     let lock = world.scratch.store().lock().await;
     let refused = world.charge(5).await;
     world.is_problem(&refused, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
@@ -319,7 +328,10 @@ async fn peer_bug_a_store_that_is_down_failed_open() {
         201,
         "without a key no store is needed"
     );
+    let not_ready = readiness(503).await;
+    assert!(not_ready.text().contains("the store"), "{}", not_ready.text());
     lock.release().await;
+    readiness(200).await;
     let served = within(until(async || {
         let reply = world.charge(5).await;
         (reply.status != 503 && reply.code().is_none()).then_some(reply)

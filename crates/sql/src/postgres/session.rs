@@ -184,6 +184,8 @@ fn refused(address: &Address, error: &tokio_postgres::Error) -> Error {
         "; no authority in sslrootcert has signed the server's certificate: check sslrootcert in the store's URL".to_owned()
     } else if text.contains("TLS handshake") {
         "; check sslmode and sslrootcert in the store's URL".to_owned()
+    } else if text.contains("Connection refused") || text.contains("failed to lookup address") {
+        "; check the host and the port in the store's URL, and that the server runs there".to_owned()
     } else if text.contains("session is not writable") || text.contains("does not allow writes") {
         return Error::new(Kind::ReadOnly, CONNECTING).because(
             "none of the hosts takes writes: they are standbys, or set to default_transaction_read_only",

@@ -128,6 +128,7 @@ async fn mistakes_in_the_url_are_told_by_the_setting_to_look_at() {
     let unreachable = Store::open("postgres://semel@127.0.0.1:1/semel", Options::default()).await;
     let error = unreachable.expect_err("nobody listens there");
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert!(error.to_string().contains("check the host and the port"), "{error}");
     let unknown = address.replace("/semel?", "/no_such_database?");
     let error =
         Store::open(&format!("postgres:{unknown}"), Options::default()).await.expect_err("no such database");
