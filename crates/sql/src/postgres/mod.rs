@@ -59,6 +59,8 @@ use writer::{Writer, Writing};
 
 /// The most bytes of one entry.
 const ENTRY_BYTES_MAX: u64 = 128 << 20;
+/// Connections that write as soon as anything waits. The others wait until there is much.
+const CONNECTIONS_FOR_ANY: usize = 2;
 /// Connections for writes to rows that somebody else has locked.
 const CONNECTIONS_FOR_LOCKED: usize = 2;
 
@@ -140,7 +142,9 @@ impl Store {
         });
         let connections = address.connections_or(options.connections);
         let writer = || Writer { slot: Slot::new(&address), shared: Arc::clone(&shared) };
-        let mut writers: Vec<_> = (0..connections / 2).map(|_| tokio::spawn(writer().run())).collect();
+        let for_any = (connections / 2).min(CONNECTIONS_FOR_ANY);
+        let mut writers: Vec<_> = (0..for_any).map(|_| tokio::spawn(writer().run())).collect();
+        writers.extend((for_any..connections / 2).map(|_| tokio::spawn(writer().run_for_many())));
         writers.extend((0..CONNECTIONS_FOR_LOCKED).map(|_| tokio::spawn(writer().run_for_locked())));
         let readers = (0..connections - connections / 2).map(|_| Slot::new(&address)).collect();
         let mut notifiers = Vec::new();

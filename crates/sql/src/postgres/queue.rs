@@ -12,9 +12,14 @@ const WAITING_MAX: usize = 1 << 15;
 /// How many bytes of entries may wait, unless one entry is more by itself.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
+/// From how many waiting writes on one more connection is worth its part of the server's time.
+pub(super) const MANY: usize = 16;
+
 /// The bounds of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchSize {
+    /// Fewer writes are left to connections that take any number.
+    pub(super) rows_min: usize,
     pub(super) rows_max: usize,
     /// Beyond it nothing is added; one entry may be longer.
     pub(super) bytes_max: usize,
@@ -24,6 +29,8 @@ pub(super) struct BatchSize {
 pub(super) struct Queue {
     held: Mutex<Held>,
     changed: Notify,
+    /// For connections that take many writes or none.
+    grown: Notify,
     ids: Arc<Ids>,
 }
 
@@ -63,7 +70,7 @@ impl Drop for InFlight {
 
 impl Queue {
     pub(super) fn new(ids: Arc<Ids>) -> Self {
-        Self { held: Mutex::default(), changed: Notify::new(), ids }
+        Self { held: Mutex::default(), changed: Notify::new(), grown: Notify::new(), ids }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -86,16 +93,25 @@ impl Queue {
         }
         held.bytes += bytes;
         held.waiting.push_back(job);
+        let waiting = held.waiting.len();
         drop(held);
-        self.changed.notify_one();
+        self.announce(waiting);
         Ok(())
+    }
+
+    /// Wakes connections for the writes that wait.
+    fn announce(&self, waiting: usize) {
+        self.changed.notify_one();
+        if waiting >= MANY {
+            self.grown.notify_one();
+        }
     }
 
     /// Waits for something to write and takes what has gathered, sorted by id. `None` as soon as the queue is closed and empty.
     pub(super) async fn next_batch(&self, size: BatchSize) -> Option<Vec<Job>> {
         loop {
             // Before the look: what happens after it wakes this again.
-            let changed = self.changed.notified();
+            let changed = if size.rows_min < MANY { self.changed.notified() } else { self.grown.notified() };
             let released = self.ids.released.notified();
             tokio::pin!(changed, released);
             changed.as_mut().enable();
@@ -118,6 +134,9 @@ impl Queue {
     fn gather(&self, size: BatchSize) -> (Vec<Job>, bool) {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut held = self.held();
+        if held.waiting.len() < size.rows_min && !held.is_closed {
+            return (batch, false);
+        }
         let mut left = VecDeque::new();
         while let Some(mut job) = held.waiting.pop_front() {
             if !job.is_awaited() {
@@ -144,11 +163,11 @@ impl Queue {
         left.append(&mut held.waiting);
         held.waiting = left;
         let is_over = held.is_closed && held.waiting.is_empty();
-        let has_more = !held.waiting.is_empty();
+        let waiting = held.waiting.len();
         drop(held);
-        if has_more && !batch.is_empty() {
+        if waiting > 0 && !batch.is_empty() {
             // Another connection may take the rest.
-            self.changed.notify_one();
+            self.announce(waiting);
         }
         // The order in which rows are locked, the same on every node: nobody waits for each other in a circle.
         batch.sort_unstable_by(|a, b| a.operation_id.as_bytes().cmp(b.operation_id.as_bytes()));
@@ -158,9 +177,11 @@ impl Queue {
     /// Lets nothing more in. What waits is still written.
     pub(super) fn close(&self) {
         self.held().is_closed = true;
-        self.changed.notify_waiters();
-        // For a connection that is about to look.
-        self.changed.notify_one();
+        for waked in [&self.changed, &self.grown] {
+            waked.notify_waiters();
+            // For a connection that is about to look.
+            waked.notify_one();
+        }
     }
 }
 
@@ -170,7 +191,7 @@ mod tests {
     use semel_core::store::Change;
     use std::time::Duration;
 
-    const SIZE: BatchSize = BatchSize { rows_max: 4, bytes_max: 1 << 20 };
+    const SIZE: BatchSize = BatchSize { rows_min: 1, rows_max: 4, bytes_max: 1 << 20 };
 
     type Replies = Vec<tokio::sync::oneshot::Receiver<Result<super::super::job::Answer, Error>>>;
 
@@ -220,6 +241,24 @@ mod tests {
         let first = queue.next_batch(SIZE).await.expect("writes");
         let second = queue.next_batch(SIZE).await.expect("writes");
         assert_eq!((first.len(), second.len()), (4, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_writes_are_left_to_connections_that_take_any_number() {
+        let queue = Queue::new(Arc::default());
+        let large = BatchSize { rows_min: MANY, rows_max: 64, bytes_max: 1 << 20 };
+        let waits =
+            async || tokio::time::timeout(Duration::from_millis(20), queue.next_batch(large)).await.is_err();
+        let few: Vec<u8> = (1..16).collect();
+        let _replies = filled(&queue, &few);
+        assert!(waits().await, "{} writes wait", few.len());
+        let _one_more = filled(&queue, &[16]);
+        assert!(!waits().await, "{MANY} writes wait");
+        let _last = filled(&queue, &[17]);
+        assert!(waits().await, "one write waits");
+        queue.close();
+        assert_eq!(queue.next_batch(large).await.map(|batch| batch.len()), Some(1), "nothing is left behind");
+        assert!(queue.next_batch(large).await.is_none());
     }
 
     #[tokio::test(start_paused = true)]

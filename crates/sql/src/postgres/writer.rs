@@ -4,7 +4,7 @@ use super::changes::{Changes, answers};
 use super::doubts::{CONFIRMATION, Doubts};
 use super::fault::{Fault, Remedy};
 use super::job::{Answer, Job};
-use super::queue::{BatchSize, Queue};
+use super::queue::{BatchSize, MANY, Queue};
 use super::session::Slot;
 use super::time::ServerTime;
 use super::waiters::Waiters;
@@ -15,9 +15,11 @@ use std::time::Duration;
 use tracing::warn;
 
 /// What one statement writes.
-const BATCH: BatchSize = BatchSize { rows_max: 128, bytes_max: 4 << 20 };
+const BATCH: BatchSize = BatchSize { rows_min: 1, rows_max: 128, bytes_max: 4 << 20 };
+/// What a connection writes that others do not need as long as little waits: few large batches cost the server less than many small ones.
+const LARGE_BATCH: BatchSize = BatchSize { rows_min: MANY, ..BATCH };
 /// A write whose row somebody else has locked goes alone.
-const ALONE: BatchSize = BatchSize { rows_max: 1, bytes_max: 0 };
+const ALONE: BatchSize = BatchSize { rows_min: 1, rows_max: 1, bytes_max: 0 };
 /// How long a batch waits for a locked row. Another node's commit takes less.
 const LOCK_WAIT: &str = "50ms";
 /// How long parts of a batch wait in which some row is known to be locked.
@@ -55,7 +57,16 @@ pub(super) struct Writer {
 impl Writer {
     /// Writes batches until the queue is closed and empty.
     pub(super) async fn run(self) {
-        while let Some(batch) = self.shared.queue.next_batch(BATCH).await {
+        self.run_with(BATCH).await;
+    }
+
+    /// The same, only where many writes wait.
+    pub(super) async fn run_for_many(self) {
+        self.run_with(LARGE_BATCH).await;
+    }
+
+    async fn run_with(self, size: BatchSize) {
+        while let Some(batch) = self.shared.queue.next_batch(size).await {
             self.apply(batch).await;
         }
     }
