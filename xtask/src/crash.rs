@@ -16,12 +16,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             _ => {}
         }
     }
-    let mut arguments = arguments.to_vec();
-    for at in 1..arguments.len() {
-        if arguments[at - 1] == "--store" && !arguments[at].contains(':') {
-            arguments[at] = services::url_of(&arguments[at])?;
-        }
-    }
+    let arguments = services::with_urls(arguments)?;
     let mut command = cargo::cargo();
     command.args(["run", "--quiet", "--package", "semel-torture", "--", "judge"]).args(arguments);
     cargo::pass_through(command)

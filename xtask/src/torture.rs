@@ -4,6 +4,7 @@
 
 use crate::cargo;
 use crate::command::Failure;
+use crate::services;
 use crate::tools::packages;
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -17,6 +18,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     build.args(["build", "--release", "--package", "semel-gateway", "--package", "semel-torture"]);
     cargo::pass_through(build)?;
     let programs = cargo::target().join("release");
+    let arguments = services::with_urls(arguments)?;
     let mut flood = cargo::program(&programs.join("flood").to_string_lossy());
     flood.arg("--semel").arg(programs.join("semel")).arg("--nginx").arg(nginx).args(arguments);
     cargo::pass_through(flood)

@@ -4,6 +4,7 @@
 
 use crate::cgroup::MemoryGroup;
 use crate::{Failure, PEAK_MIB_MAX, clock, service};
+use semel_gateway::stores::Url;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -32,15 +33,23 @@ impl Drop for Process {
 }
 
 impl World {
-    pub(crate) async fn start(semel: &Path, nginx: Option<&PathBuf>) -> Result<Self, Failure> {
-        let folder =
-            std::env::temp_dir().join(format!("semel-flood-{}-{}", std::process::id(), clock::now()));
+    /// On a store of its own: in a file, or on the server of `store`.
+    pub(crate) async fn start(
+        semel: &Path,
+        nginx: Option<&PathBuf>,
+        store: Option<&Url>,
+    ) -> Result<Self, Failure> {
+        let name = format!("{}-{}", std::process::id(), clock::now());
+        let folder = std::env::temp_dir().join(format!("semel-flood-{name}"));
         std::fs::create_dir_all(&folder)?;
         let service = service::start().await?;
         let trusted = if nginx.is_some() { "forwarded_by = [\"127.0.0.1\"]" } else { "" };
+        let store = match store {
+            None => format!("sqlite:{}", folder.join("semel.db").display()),
+            Some(store) => store.apart(&format!("flood_{}", name.replace('-', "_"))).to_string(),
+        };
         let config = format!(
-            "[upstream]\nurl = \"http://{service}\"\n{trusted}\n[store]\nurl = 'sqlite:{}'\n[log]\nlevel = \"error\"\n",
-            folder.join("semel.db").display()
+            "[upstream]\nurl = \"http://{service}\"\n{trusted}\n[store]\nurl = '{store}'\n[log]\nlevel = \"error\"\n"
         );
         std::fs::write(folder.join("semel.toml"), config)?;
         let mut command = Command::new(semel);

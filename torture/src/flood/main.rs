@@ -14,14 +14,17 @@ mod service;
 use attacks::Attack;
 use gateway::World;
 use rustix::process::{Resource, getrlimit, nice, setrlimit};
+use semel_gateway::stores::Url;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const HELP: &str = "usage: cargo xtask torture [--seconds N] [--scenario NAME] [--all]
+const HELP: &str = "usage: cargo xtask torture [--store URL] [--seconds N] [--scenario NAME] [--all]
 
+  --store URL       where the gateway keeps its records (default: a file in a new temporary directory). On a server each run makes a
+                    store of its own and leaves it there; `postgres` and `redis` are servers of `cargo xtask services`
   --seconds N       how long each scenario lasts (default 60)
   --scenario NAME   one of decoding, responses, requests, uploads, readers; each by itself otherwise
   --all             all of them at the same time
@@ -44,6 +47,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Orders {
     semel: PathBuf,
     nginx: Option<PathBuf>,
+    store: Option<Url>,
     seconds: u64,
     scenarios: Vec<Vec<Attack>>,
 }
@@ -87,7 +91,8 @@ fn raise_file_limit() -> Result<(), Failure> {
 }
 
 fn read(arguments: &[String]) -> Result<Orders, Failure> {
-    let (mut semel, mut nginx, mut seconds, mut chosen, mut is_all) = (None, None, 60, None, false);
+    let (mut semel, mut nginx, mut store, mut seconds, mut chosen, mut is_all) =
+        (None, None, None, 60, None, false);
     let mut rest = arguments.iter();
     while let Some(name) = rest.next() {
         if name == "--all" {
@@ -98,6 +103,7 @@ fn read(arguments: &[String]) -> Result<Orders, Failure> {
         match name.as_str() {
             "--semel" => semel = Some(PathBuf::from(value)),
             "--nginx" => nginx = Some(PathBuf::from(value)),
+            "--store" => store = Some(value.parse::<Url>()?),
             "--seconds" => {
                 seconds = value.parse().map_err(|_| format!("`{value}` is not a number of seconds"))?;
             }
@@ -114,7 +120,8 @@ fn read(arguments: &[String]) -> Result<Orders, Failure> {
         (None, false) => Attack::ALL.iter().map(|one| vec![*one]).collect(),
         (Some(_), true) => return Err("--all and --scenario exclude each other".into()),
     };
-    Ok(Orders { semel: semel.ok_or("--semel, the program to flood, is missing")?, nginx, seconds, scenarios })
+    let semel = semel.ok_or("--semel, the program to flood, is missing")?;
+    Ok(Orders { semel, nginx, store, seconds, scenarios })
 }
 
 async fn run(orders: &Orders) -> Result<(), Failure> {
@@ -150,7 +157,7 @@ fn elsewhere() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 async fn flood(orders: &Orders, attacks: &[Attack], nginx: Option<&PathBuf>) -> Result<Told, Failure> {
-    let world = World::start(&orders.semel, nginx).await?;
+    let world = World::start(&orders.semel, nginx, orders.store.as_ref()).await?;
     let is_over = Arc::new(AtomicBool::new(false));
     let (floods, mut tasks) = (elsewhere()?, tokio::task::JoinSet::new());
     let inside = floods.enter();

@@ -58,8 +58,19 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// The same arguments, with the URL of a server of ours after `--store` where it is named. Servers that do not run are started.
+pub(crate) fn with_urls(arguments: &[String]) -> Result<Vec<String>, Failure> {
+    let mut arguments = arguments.to_vec();
+    for at in 1..arguments.len() {
+        if arguments[at - 1] == "--store" && !arguments[at].contains(':') {
+            arguments[at] = url_of(&arguments[at])?;
+        }
+    }
+    Ok(arguments)
+}
+
 /// The URL of a server, started if it does not run; it stays up.
-pub(crate) fn url_of(name: &str) -> Result<String, Failure> {
+fn url_of(name: &str) -> Result<String, Failure> {
     let known = SERVERS.iter().find(|server| server.name() == name);
     let names = || SERVERS.iter().map(|server| server.name()).collect::<Vec<_>>().join(", ");
     let server = known
