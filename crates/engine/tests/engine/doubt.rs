@@ -268,7 +268,7 @@ async fn an_operator_settles_what_is_unknown_and_stands_in_its_history() {
     let record =
         engine.resolve(operation_id, applied, "ann", "seen in the bank's list").await.expect("settled");
     let last = record.history().entries().last().expect("a history");
-    assert_eq!((&*last.who, &*last.why), ("ann", "seen in the bank's list"));
+    assert_eq!((&*last.who, &*last.why), ("ann", "resolved as applied: seen in the bank's list"));
     assert_eq!(engine.run(intent("k", "5"), never).await.expect("the outcome").value, 7);
     let again = engine.resolve(operation_id, Verdict::Refused, "bob", "no").await;
     assert!(matches!(again, Err(NotDone::Refused(Refusal::WrongState))), "{again:?}");

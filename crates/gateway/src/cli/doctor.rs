@@ -11,9 +11,9 @@ use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, Ask, ClockDifference, Finding, Latency, NotMeasured, Report, Severity};
 use crate::serve::say;
 use crate::stores::Url;
+use semel::REASON_BYTES_MAX;
 use semel::SystemClock;
 use semel::archive::rfc3339;
-use semel::core::history::WHY_BYTES_MAX;
 use semel::core::store::Clock as _;
 use semel_http::Routes;
 use std::path::{Path, PathBuf};
@@ -96,9 +96,9 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
 
 /// Has every gateway on the store go by the clock as it is.
 async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
-    if reason.trim().is_empty() || reason.len() > WHY_BYTES_MAX || reason.chars().any(char::is_control) {
+    if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
         return Err(Stop::usage(format!(
-            "--reason needs a text of at most {WHY_BYTES_MAX} bytes without control characters"
+            "--reason needs a text of at most {REASON_BYTES_MAX} bytes without control characters"
         )));
     }
     let exists = url.exists().await.map_err(|error| format!("nothing was confirmed: {error}"))?;

@@ -72,7 +72,10 @@ pub(super) async fn due(
     for _ in 0..PAGES_MAX {
         let page = store.due(after.as_ref(), PAGE).await?;
         for record in page.items.iter().filter_map(|item| item.record()) {
-            if let Some(due_at) = record.due_at() {
+            // An unknown outcome waits for a probe or an operator, and is no sweeper's work.
+            if let Some(due_at) = record.due_at()
+                && record.state_name() != StateName::Unknown
+            {
                 lag = lag.max(page.now.since(due_at));
             }
             dead += u64::from(machine::is_lease_dead(record, judged(page.now)));
