@@ -273,6 +273,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_start_up_text_is_what_the_file_says() {
+        let config = "[admin]\naddress = \"0.0.0.0:9090\"\n[[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\n\
+            hash = \"sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736\"\n\
+            [[operation]]\nname = \"charge\"\npath = \"/charges\"\nkey = \"required\"\nstore_down = \"pass\"\n";
+        let target = Target::parse("http://127.0.0.1:3000").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let durable = Capabilities {
+            durable: true,
+            ..semel::core::store::Store::capabilities(&semel::memory::Store::new())
+        };
+        let hazards = vec![Hazard {
+            severity: semel::core::store::Severity::Danger,
+            code: "postgres-fsync",
+            what: "fsync is off: a crash of the server loses acknowledged records".to_owned(),
+            mend: "set fsync = on".to_owned(),
+        }];
+        let address = plan.listen.address;
+        let desk = Some("0.0.0.0:9090".parse().expect("an address"));
+        let said = announce(&plan, address, desk, durable, Ok(hazards));
+        let expected = include_str!("../../../tests/texts/start-up.txt");
+        crate::texts::assert_is("start-up", expected, &said.to_string());
+        // As log lines, a continuation belongs to the line that it continues.
+        let subjects = said.subjects();
+        assert!(subjects.iter().all(|(about, _)| !about.is_empty()), "{subjects:?}");
+        let operation = subjects.iter().find(|(about, _)| *about == "operation").expect("an operation");
+        assert!(operation.1.contains("required; external, at most once per key"), "{operation:?}");
+    }
+
     fn text_of(plan: &Plan, store: Capabilities) -> String {
         announce(plan, plan.listen.address, None, store, Ok(Vec::new())).to_string()
     }
