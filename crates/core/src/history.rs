@@ -8,8 +8,8 @@ use crate::time::Time;
 
 /// The longest name of a worker or operator that is kept; the rest is cut off.
 pub const WHO_BYTES_MAX: usize = 64;
-/// The longest reason that is kept; the rest is cut off.
-pub const WHY_BYTES_MAX: usize = 256;
+/// The longest reason that is kept; the rest is cut off. It has room for what an operator did and 256 bytes of why.
+pub const WHY_BYTES_MAX: usize = 320;
 
 /// One thing that happened to a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,11 +67,18 @@ impl History {
     }
 }
 
-/// Leaves the longest beginning of `text` that fits and ends between two characters.
+/// What stands in the place of what was cut off.
+const ELLIPSIS: &str = "…";
+
+/// Shortens `text` to what fits, between two words where it has any, and marks that something is missing.
 fn cut(text: &mut Box<str>, bytes_max: usize) {
-    if text.len() > bytes_max {
-        *text = text[..text.floor_char_boundary(bytes_max)].into();
+    if text.len() <= bytes_max {
+        return;
     }
+    let fits = &text[..text.floor_char_boundary(bytes_max - ELLIPSIS.len())];
+    let ends_word = text[fits.len()..].starts_with(' ');
+    let words = if ends_word { fits } else { fits.rsplit_once(' ').map_or(fits, |(words, _)| words) };
+    *text = format!("{}{ELLIPSIS}", words.trim_end()).into();
 }
 
 #[cfg(test)]
@@ -101,13 +108,21 @@ mod tests {
     }
 
     #[test]
-    fn long_names_and_reasons_are_cut_between_characters() {
-        let mut history = History::default();
-        let long: Box<str> = "é".repeat(300).into();
-        history.push(Entry { who: long.clone(), why: long, ..entry(1) }, 4);
-        let kept = &history.entries()[0];
-        assert_eq!((kept.who.len(), kept.why.len()), (WHO_BYTES_MAX, WHY_BYTES_MAX));
-        history.push(Entry { who: format!("x{}", "é".repeat(300)).into(), ..entry(2) }, 4);
-        assert_eq!(history.entries()[1].who.len(), WHO_BYTES_MAX - 1);
+    fn long_names_and_reasons_are_cut_between_words() {
+        let kept = |text: String| {
+            let mut history = History::default();
+            history.push(Entry { who: text.clone().into(), why: text.into(), ..entry(1) }, 4);
+            let entry = &history.entries()[0];
+            (entry.who.to_string(), entry.why.to_string())
+        };
+        let (who, why) = kept("eleven two ".repeat(40));
+        assert_eq!(who, format!("{}eleven…", "eleven two ".repeat(5)));
+        assert!(why.ends_with(" two eleven…") && why.len() <= WHY_BYTES_MAX, "{why}");
+        // Without a space between two characters.
+        let (who, why) = kept("é".repeat(300));
+        assert_eq!((who.len(), why.len()), (63, 319));
+        assert!(who.ends_with("é…") && why.ends_with("é…"));
+        let whole = "é".repeat(32);
+        assert_eq!(kept(whole.clone()).0, whole);
     }
 }

@@ -23,6 +23,11 @@ impl Attempt {
         self.ownership.record().operation_id()
     }
 
+    /// The operation's name, as its record has it.
+    pub fn operation(&self) -> Arc<str> {
+        Arc::clone(self.ownership.record().operation())
+    }
+
     /// The id of an event that this command causes: the same on every attempt.
     pub fn event_id(&self, name: &str) -> Result<EventId, NameError> {
         self.operation_id().event_id(name)

@@ -233,7 +233,10 @@ async fn put(
     }
     match written {
         Ok(Written::Done { now }) if run => Ok(Ok(owned(by, id, write.next, now))),
-        Ok(Written::Done { .. }) => Ok(Ok(Claim::MarkedUnknown(id))),
+        Ok(Written::Done { .. }) => {
+            by.node.observe_lapse(&write.next);
+            Ok(Ok(Claim::MarkedUnknown(id)))
+        }
         Ok(Written::Refused(reading)) => Ok(Err(again(reading))),
         Err(error) if error.is_ambiguous() => {
             if run {

@@ -26,7 +26,7 @@ use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Command, Stamp, Verdict};
 use semel_core::outcome::{Body, Outcome};
-use semel_core::record::{Record, Token};
+use semel_core::record::{Record, StateName, Token};
 use semel_core::store::{self, Change, Cursor, Filter, Item, Kind, Page, Reading, Store, Written};
 use semel_core::time::{Now, Time};
 use std::sync::Arc;
@@ -68,6 +68,14 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn observe(&self, event: &Event<'_>) {
         self.observer.observe(event);
+    }
+
+    /// Reports a record whose owner went silent, where that left its outcome unknown.
+    pub(crate) fn observe_lapse(&self, record: &Record) {
+        if record.state_name() == StateName::Unknown {
+            let (operation_id, operation) = (record.operation_id(), record.operation());
+            self.observe(&Event::Lapsed { operation_id, operation });
+        }
     }
 
     /// The store's time, the earliest that it can be.

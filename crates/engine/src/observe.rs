@@ -47,6 +47,15 @@ pub enum Refused {
     ClockNotTrusted,
 }
 
+/// Who resolved an unknown outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Resolver {
+    /// A reconciler: a probe of the gateway, or a callback of the service.
+    Reconciler,
+    /// An operator, by hand.
+    Operator,
+}
+
 /// A call to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named after the store's own functions")]
@@ -242,12 +251,24 @@ pub enum Event<'a> {
         /// Why.
         error: &'a crate::archive::Error,
     },
-    /// A reconciler settled an unknown outcome.
+    /// The owner of an attempt went silent after its effect may have begun, and its record was marked `UNKNOWN`: by the sweeper,
+    /// or by a request with the same key.
+    Lapsed {
+        /// Which command.
+        operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
+    },
+    /// An unknown outcome was resolved.
     Reconciled {
         /// Which command.
         operation_id: OperationId,
+        /// The operation's name.
+        operation: &'a str,
         /// The state that it led to.
         state: StateName,
+        /// Who resolved it.
+        by: Resolver,
     },
     /// No reconciler could tell within its time: it is left to an operator.
     LeftToOperator {
@@ -274,6 +295,8 @@ impl<'a> Event<'a> {
             | Self::Unfinished { operation, .. }
             | Self::Panicked { operation, .. }
             | Self::Overran { operation, .. }
+            | Self::Lapsed { operation, .. }
+            | Self::Reconciled { operation, .. }
             | Self::Expired { operation } => Some(operation),
             _ => None,
         }

@@ -4,6 +4,7 @@
 //! what it refuses is refused to operators too.
 
 use crate::engine::Engine;
+use crate::observe::{Event, Resolver};
 use crate::secrets;
 use semel_core::id::{CommandId, KeyHash, OperationId};
 use semel_core::key::Key;
@@ -16,6 +17,9 @@ use std::fmt;
 
 /// How often an operator's write is computed anew from what the store shows.
 const ROUNDS_MAX: usize = 16;
+
+/// The longest reason of an operator that a record's history keeps whole.
+pub const REASON_BYTES_MAX: usize = 256;
 
 /// Why a record is brought back to the present.
 pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
@@ -99,8 +103,8 @@ impl Engine {
         Ok(std::iter::once(view.current.secret.key_hash(key)).chain(old).collect())
     }
 
-    /// Settles an unknown outcome, or an attempt whose lease is dead, by an operator's word. `who` and `why` stand in
-    /// the record's history.
+    /// Settles an unknown outcome, or an attempt whose lease is dead, by an operator's word. The record's history then has `who`,
+    /// the verdict, and `why`: at most [`REASON_BYTES_MAX`] bytes, the rest is cut off.
     pub async fn resolve(
         &self,
         operation_id: OperationId,
@@ -109,15 +113,20 @@ impl Engine {
         why: &str,
     ) -> Result<Record, NotDone> {
         let looked = self.look_up(operation_id).await?;
+        let why = format!("resolved as {}: {why}", verdict.name());
         let verdict = self.node.sealed_verdict(looked.id, verdict);
-        self.by_hand(looked, who, why, |record, stamp| machine::resolve(record, verdict.clone(), stamp)).await
+        let settle = |record: &Record, stamp: Stamp<'_>| machine::resolve(record, verdict.clone(), stamp);
+        let record = self.by_hand(looked, who, &why, settle).await?;
+        let (operation, state, by) = (record.operation(), record.state_name(), Resolver::Operator);
+        self.node.observe(&Event::Reconciled { operation_id, operation, state, by });
+        Ok(record)
     }
 
-    /// Lets go of a key under which nothing took effect: the next request with it is the next attempt, whatever its
-    /// payload.
+    /// Releases a key whose attempts had no effect: the next request with it is the next attempt, whatever its payload. The
+    /// record's history then has `who` and `why`, as [`resolve`](Self::resolve) keeps them.
     pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, NotDone> {
         let looked = self.look_up(operation_id).await?;
-        self.by_hand(looked, who, why, machine::release).await
+        self.by_hand(looked, who, &format!("released: {why}"), machine::release).await
     }
 
     async fn by_hand(

@@ -4,7 +4,7 @@
 //! is worth, and from when on "it is not there" counts, is for [`machine`] to say.
 
 use crate::node::Node;
-use crate::observe::Event;
+use crate::observe::{Event, Resolver};
 use crate::questions::{Question, Questions};
 use crate::settings::Probe;
 use crate::tasks::Closing;
@@ -181,7 +181,7 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     if reading.now < from {
         // The next request settles it. Nobody is asked before none may any more.
         if next_probe_at.is_none_or(|at| at < from) {
-            postpone(node, id, record, Some(from), reading.now).await;
+            plan(node, id, record, Some(from)).await;
         }
         return;
     }
@@ -224,14 +224,15 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
     let verdict = node.sealed_verdict(id, verdict);
     let (mut record, mut now) = (asked.clone(), node.now());
     for _ in 0..ROUNDS_MAX {
-        let stamp = node.stamp(now, "reconciled");
+        let why = format!("a probe answered: {}", verdict.name());
+        let stamp = node.stamp(now, &why);
         let write = match machine::reconcile_after(&record, quiet, verdict.clone(), stamp) {
             Ok(write) => write,
             // Absence proves nothing yet: ask again right after it does, at the latest.
             Err(refusal @ Refusal::QuietUntil(_)) => {
                 let (planned, at) = (next_probe_at(&record), refusal.retry_at());
                 if planned.is_none() || planned > at {
-                    postpone(node, id, &record, at, now).await;
+                    plan(node, id, &record, at).await;
                 }
                 return;
             }
@@ -240,7 +241,8 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
         let reading = match node.write(id, &write).await {
             Ok(Written::Done { .. }) => {
                 let (operation_id, state) = (record.operation_id(), write.next.state_name());
-                node.observe(&Event::Reconciled { operation_id, state });
+                let (operation, by) = (record.operation(), Resolver::Reconciler);
+                node.observe(&Event::Reconciled { operation_id, operation, state, by });
                 return;
             }
             Ok(Written::Refused(reading)) => reading,
@@ -267,6 +269,14 @@ async fn postpone(
     match node.write(id, &write).await {
         Ok(Written::Done { .. }) => Some(write.next),
         Ok(Written::Refused(_)) | Err(_) => None,
+    }
+}
+
+/// Moves the time of the next question without asking one.
+async fn plan(node: &Arc<Node>, id: CommandId, record: &Record, next_probe_at: Option<Time>) {
+    if let Ok(write) = machine::plan_probe(record, next_probe_at) {
+        // Refused or failed: somebody else has moved it, or it is due again in the next round of the sweeper.
+        let _ = node.write(id, &write).await;
     }
 }
 

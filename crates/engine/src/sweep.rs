@@ -58,7 +58,8 @@ pub struct Swept {
     pub to_probe: u64,
     /// Records that cannot be read. They stay as they are.
     pub unreadable: u64,
-    /// How long the longest overdue record was overdue.
+    /// How long the longest overdue record was overdue. An unknown outcome that nobody here can be asked about is not counted: it
+    /// waits for an operator.
     pub lag: Duration,
     /// Calls to the store that failed; what they were about is due again in the next round.
     pub failed: u64,
@@ -217,7 +218,13 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut Swept) {
         }
     }
     let (judged, records) = (node.at(now), page.items.iter().filter_map(Item::record));
-    let overdue = records.filter(|it| machine::due(it, judged) != Due::Nothing).filter_map(Record::due_at);
+    let is_late = |record: &&Record| match machine::due(record, judged) {
+        Due::Nothing => false,
+        // Where nobody can be asked, only an operator helps: that is no work that the sweeper is behind with.
+        Due::Probe => node.reconcilers.knows(record.operation()),
+        Due::Lapsed | Due::Redate | Due::Expire | Due::Purge => true,
+    };
+    let overdue = records.filter(is_late).filter_map(Record::due_at);
     let lag = overdue.map(|due_at| now.since(due_at)).max().unwrap_or_default();
     swept.lag = swept.lag.max(lag);
     node.observe(&Event::SweptChunk { at: now });
@@ -236,7 +243,7 @@ enum Done {
 
 async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done {
     let Some(record) = item.record() else { return Done::Unreadable };
-    let stamp = node.stamp(now, "swept");
+    let stamp = node.stamp(now, "its time was over");
     match machine::due(record, stamp.now) {
         Due::Nothing => Done::SomebodyElse,
         Due::Probe => {
@@ -246,8 +253,13 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
             Done::ToProbe
         }
         Due::Lapsed => {
+            let stamp = node.stamp(now, machine::LAPSED);
             let Ok(write) = machine::lapse(record, stamp) else { return Done::SomebodyElse };
-            swap(node, item.id, &write, Done::Lapsed).await
+            let done = swap(node, item.id, &write, Done::Lapsed).await;
+            if matches!(done, Done::Lapsed) {
+                node.observe_lapse(&write.next);
+            }
+            done
         }
         Due::Redate => {
             let stamp = node.stamp(now, REDATED);
@@ -276,13 +288,13 @@ fn told(node: &Node, record: &Record, done: Done) -> Done {
 }
 
 /// Nobody here can ask about it. Another node may be able to; where none has for a while, it must not be in the way of
-/// every round.
+/// every round. The record says nothing of this: nothing has happened to the effect, and nobody was asked.
 async fn set_aside(node: &Arc<Node>, id: CommandId, record: &Record, now: Time) {
     let overdue = record.due_at().map_or(Duration::ZERO, |due_at| now.since(due_at));
     if overdue < NOBODY_ASKED {
         return;
     }
-    if let Ok(write) = machine::postpone(record, Some(now + SET_ASIDE), now) {
+    if let Ok(write) = machine::plan_probe(record, Some(now + SET_ASIDE)) {
         // Refused or failed: it is due again in the next round.
         let _ = swap(node, id, &write, Done::ToProbe).await;
     }

@@ -21,6 +21,8 @@ pub mod metrics;
 pub mod serve;
 pub mod shadow;
 pub mod stores;
+#[cfg(test)]
+mod texts;
 pub mod trace;
 pub mod upstream;
 pub mod wire;

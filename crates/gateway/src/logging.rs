@@ -2,8 +2,10 @@
 //!
 //! What lives here: the one subscriber. What must never: a key, a token or a body in a log line.
 
+use crate::serve::requests;
 use crate::trace::Spans;
 use std::io::IsTerminal as _;
+use tracing::Metadata;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
@@ -50,11 +52,13 @@ pub fn begin(form: Form, level: Level, spans: Option<Spans>) {
         Form::Text => lines.boxed(),
         Form::Json => lines.json().boxed(),
     };
-    // What is traced is no log line: at no level it is written.
+    // Spans are no log lines, at any level. The request log was asked for by itself, so it is written at every level.
     let level = LevelFilter::from(level);
-    let written = lines.with_filter(
-        filter_fn(move |what| *what.level() <= level && !Spans::follows(what)).with_max_level_hint(level),
-    );
+    let is_written = move |what: &Metadata<'_>| {
+        let is_request = what.target() == requests::TARGET;
+        (*what.level() <= level || is_request) && !Spans::follows(what)
+    };
+    let written = lines.with_filter(filter_fn(is_written).with_max_level_hint(level.max(LevelFilter::INFO)));
     let followed = spans.map(|spans| spans.with_filter(filter_fn(Spans::follows)));
     let _ = tracing_subscriber::registry().with(written).with(followed).try_init();
 }

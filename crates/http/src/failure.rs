@@ -3,6 +3,7 @@
 //! What lives here: what can be known of the effect when there is no response. What must never: a guess that nothing was
 //! sent.
 
+use crate::problem::Code;
 use std::fmt;
 
 /// Why an inner service has no response, as far as it knows. A service that reaches out to another one returns this as its
@@ -34,12 +35,21 @@ impl Failure {
         Self::Broken
     }
 
+    /// What the client is told of it.
+    pub const fn code(self) -> Code {
+        match self {
+            Self::Unreachable | Self::ConnectTimeout => Code::Unreachable,
+            Self::Broken => Code::UpstreamFailed,
+            Self::TimedOut => Code::UpstreamTimeout,
+        }
+    }
+
     /// The same for a record's history.
     pub(crate) const fn why(self) -> &'static str {
         match self {
             Self::Unreachable => "no connection, nothing was sent",
             Self::ConnectTimeout => "no connection in time, nothing was sent",
-            Self::Broken => "the connection broke off, or nonsense came back",
+            Self::Broken => "the connection closed, or the response was not valid HTTP",
             Self::TimedOut => "no response in time",
         }
     }
@@ -63,7 +73,7 @@ impl fmt::Display for Failure {
         f.write_str(match self {
             Self::Unreachable => "nothing was sent: the service could not be reached",
             Self::ConnectTimeout => "nothing was sent: there was no connection in time",
-            Self::Broken => "the service broke off or answered nonsense",
+            Self::Broken => "the service closed the connection, or its response was not valid HTTP",
             Self::TimedOut => "the service did not answer in time",
         })
     }

@@ -253,13 +253,15 @@ impl Shared {
         match what {
             What::OddWord => tracing::warn!(
                 operation,
-                "the handler answered with a success and says that nothing took effect: the next request will run again"
+                "the service answered with a success and `Idempotency-Outcome: not-applied`: the next request with the key runs again"
             ),
             What::FailedOpen => tracing::warn!(
                 operation,
-                "the store cannot be reached: the request is handed on without protection, as the terms have it"
+                "the store cannot be reached, so the request was forwarded without protection (store_down = \"pass\")"
             ),
-            What::WeakKey(weakness) => tracing::warn!(operation, "a weak key was taken: {weakness}"),
+            What::WeakKey(weakness) => {
+                tracing::warn!(operation, "a weak idempotency key was accepted: {weakness}")
+            }
             _ => {}
         }
         let key = key.and_then(|key| self.engine.key_hashes(key).ok()?.first().copied());

@@ -60,7 +60,7 @@ impl Asking {
                         let operation = self.ready.label.as_str();
                         tracing::error!(
                             operation,
-                            %id,
+                            operation_id = %id,
                             "a handler of class local returned without a recorded outcome: join its request (Joinable) and end it \
                              with succeed or refuse"
                         );

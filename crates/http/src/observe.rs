@@ -6,6 +6,7 @@
 use crate::layer::Shared;
 use crate::problem::Code;
 use crate::route::Ready;
+use crate::terms::Mode;
 use crate::unread::Unread;
 use semel::core::id::{CallerHash, KeyHash, OperationId};
 use semel::core::key::Weakness;
@@ -16,6 +17,12 @@ use std::sync::Arc;
 pub trait Observer: Send + Sync + 'static {
     /// Something became of a request.
     fn observe(&self, event: &Event<'_>);
+
+    /// A request belongs to this operation, by its method and path; called before anything else becomes of it. `operation` is a
+    /// label, as in an [`Event`]. Requests that no terms are about are not reported.
+    fn routed(&self, operation: &str, mode: Mode) {
+        let _ = (operation, mode);
+    }
 
     /// The work of an attempt begins. `operation` is a label, as in an [`Event`].
     fn began(&self, operation: &str) {
@@ -81,7 +88,8 @@ pub struct Seen<'a> {
 pub enum What {
     /// It had no key and needed none: nothing is promised about it.
     Unprotected,
-    /// It ran. With the state that this led to, where that was stored in time.
+    /// It ran, and the handler answered. With the state that this led to, where that was stored in time. Where the handler had no
+    /// answer it is [refused](Self::Refused), with the code that says so.
     Ran(Option<StateName>),
     /// It got the outcome that was stored before.
     Replayed,

@@ -144,8 +144,12 @@ impl Asking {
         match answer.told {
             Told::Ran(ran) => {
                 let state = ran.stored.map(|stored| stored.state);
+                let what = match &ran.local {
+                    Local::Response(_) => What::Ran(state),
+                    Local::Failed(failure) => What::Refused { code: failure.code(), caller: None },
+                };
                 let in_doubt = state.is_none_or(|state| state == StateName::Unknown).then_some(key);
-                self.shared.tell_about(&self.ready, What::Ran(state), Some(id), in_doubt);
+                self.shared.tell_about(&self.ready, what, Some(id), in_doubt);
                 speaker.ran(id, ran)
             }
             Told::Replayed(replayed) => {

@@ -74,7 +74,7 @@ where
         ReadResponse::Over(body, why) => {
             if why == Why::NoRoom {
                 let (operation, id) = (speaker.ready.label.as_str(), handle.operation_id());
-                tracing::warn!(operation, %id, "there is no room for a response: it is passed on and not kept");
+                tracing::warn!(operation, operation_id = %id, "no memory left for a response: it was passed on and not stored, so retries cannot get it");
             }
             let unkept = |status| unkept(&parts, status, handle, terms);
             (said(None).ending(class, terms, unkept), body, None)

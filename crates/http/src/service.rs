@@ -57,6 +57,9 @@ where
             return Box::pin(async move { Ok(published::answer(&shared, &parts, asked).await) });
         }
         let ready = shared.routes.of(target.method(), target.path());
+        if let Some(ready) = ready {
+            shared.observer.routed(&ready.label, ready.terms.mode);
+        }
         let Some(ready) = ready.filter(|ready| ready.terms.key != KeyRule::Off).map(Arc::clone) else {
             // As small as can be: what is not protected should not pay for what is.
             return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));

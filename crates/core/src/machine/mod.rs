@@ -19,7 +19,7 @@
 //!
 //! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are
 //! the owner's; [`commit_local`] is all of them at once, where the effect is in the same transaction as its record; [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated
-//! ahead, and [`reconcile`], [`postpone`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
+//! ahead, and [`reconcile`], [`postpone`], [`plan_probe`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
 
 mod command;
 mod dates;
@@ -43,8 +43,8 @@ pub use retention::{Due, due, expire, is_expired, is_gone, purge};
 pub use rotation::{Route, Stage, route};
 pub use rules::Rule;
 pub use verdict::{
-    Verdict, denial_refused_until, lapse, may_release, may_resolve, postpone, reconcile, reconcile_after,
-    redate, release, resolve,
+    LAPSED, Verdict, denial_refused_until, lapse, may_release, may_resolve, plan_probe, postpone, reconcile,
+    reconcile_after, redate, release, resolve,
 };
 
 use crate::history;
@@ -215,11 +215,11 @@ impl fmt::Display for Refusal {
             Self::NotLocal => f.write_str("the record was claimed under another class than `local`"),
             Self::Settled => f.write_str("the record is settled already"),
             Self::LeaseAlive(_) => f.write_str("the owner's lease is still alive"),
-            Self::QuietUntil(time) => {
-                write!(f, "the owner may still act; absence proves nothing before {time:?}")
+            Self::QuietUntil(_) => {
+                f.write_str("the owner may still act; absence proves nothing before the quiet period is over")
             }
             Self::InDoubt => f.write_str("an earlier attempt may have taken effect"),
-            Self::NotBefore(time) => write!(f, "the record must be kept until {time:?}"),
+            Self::NotBefore(_) => f.write_str("the record's time is not over yet"),
             Self::ClockNotTrusted => {
                 f.write_str("the clock is not trusted enough for this; nothing was changed")
             }

@@ -26,6 +26,21 @@ pub enum Verdict {
     Refused,
 }
 
+impl Verdict {
+    /// The verdict in a word, as histories and the admin API have it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Applied(_) => "applied",
+            Self::Failed(_) => "failed",
+            Self::NotApplied { .. } => "not-applied",
+            Self::Refused => "refused for good",
+        }
+    }
+}
+
+/// What a record's history says about an owner that went silent.
+pub const LAPSED: &str = "the owner went silent and its lease ran out";
+
 /// What a dead lease comes to. `PROCESSING` is marked `UNKNOWN`, and so is a claim that inherited the doubt of
 /// an earlier attempt. What cannot have had an effect, a claim that never began or a `local` transaction that
 /// never committed, becomes not replayable.
@@ -49,7 +64,8 @@ pub fn lapse(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 pub(super) fn lapsed_into_unknown(record: &Record, stamp: Stamp<'_>) -> Record {
     let now = stamp.now.at;
     let state = State::Unknown { doubt: Doubt::Lapsed, since: now, probes: 0, next_probe_at: Some(now) };
-    let mut next = written(record, state, stamp);
+    let why = if stamp.why.is_empty() { LAPSED } else { stamp.why };
+    let mut next = written(record, state, Stamp { why, ..stamp });
     if is_owner_ahead(record, stamp.now) {
         next.owner_wrote_at = now;
     }
@@ -138,6 +154,18 @@ pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Resu
     *planned = next_probe_at;
     next.version += 1;
     next.updated_at = now;
+    rules::swap(record, next)
+}
+
+/// Plans when an `UNKNOWN` record is next due to be asked about, without a question. Neither the count of questions nor the time
+/// of the last change moves: nothing has happened to the command.
+pub fn plan_probe(record: &Record, next_probe_at: Option<Time>) -> Result<Write, Refusal> {
+    let mut next = record.clone();
+    let State::Unknown { next_probe_at: planned, .. } = &mut next.state else {
+        return Err(Refusal::WrongState);
+    };
+    *planned = next_probe_at;
+    next.version += 1;
     rules::swap(record, next)
 }
 

@@ -4,8 +4,12 @@ use super::world::{World, charge, intent, intent_under, never, secs};
 use semel::core::machine::{Refusal, Verdict};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
-use semel::core::record::StateName;
-use semel::{Builder, Case, Engine, Failed, Finding, NoValue, NotDone, Probe, Reconcile, RunError, Told};
+use semel::core::record::{Record, State, StateName};
+use semel::core::time::Time;
+use semel::{
+    Builder, Case, Claimed, Engine, Failed, Finding, NoValue, NotDone, Probe, Reconcile, RunError, Settings,
+    Sweep, Told,
+};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -268,7 +272,7 @@ async fn an_operator_settles_what_is_unknown_and_stands_in_its_history() {
     let record =
         engine.resolve(operation_id, applied, "ann", "seen in the bank's list").await.expect("settled");
     let last = record.history().entries().last().expect("a history");
-    assert_eq!((&*last.who, &*last.why), ("ann", "seen in the bank's list"));
+    assert_eq!((&*last.who, &*last.why), ("ann", "resolved as applied: seen in the bank's list"));
     assert_eq!(engine.run(intent("k", "5"), never).await.expect("the outcome").value, 7);
     let again = engine.resolve(operation_id, Verdict::Refused, "bob", "no").await;
     assert!(matches!(again, Err(NotDone::Refused(Refusal::WrongState))), "{again:?}");
@@ -328,4 +332,93 @@ async fn a_waiter_learns_whether_a_retry_may_settle_the_doubt() {
         let told = engine.attend(&asked).await.expect("an answer").told;
         assert!(matches!(told, Told::Unknown { repeatable: false }), "{class}: {told:?}");
     }
+}
+
+/// What a record says of its doubt: how often somebody was asked, and when the next question is due.
+fn asked_of(record: &Record) -> (u32, Option<Time>) {
+    match *record.state() {
+        State::Unknown { probes, next_probe_at, .. } => (probes, next_probe_at),
+        ref other => panic!("{other:?} is not in doubt"),
+    }
+}
+
+#[tokio::test]
+async fn a_doubt_that_nobody_can_be_asked_about_is_set_aside_without_a_trace() {
+    let world = World::new();
+    let engine = world.engine().await;
+    lose(&engine).await;
+    let before = world.record().await;
+    world.pass(secs(11 * 60)).await;
+    engine.sweep().await.expect("the store answers");
+    let after = world.record().await;
+    let (probes, next) = asked_of(&after);
+    assert!(next > asked_of(&before).1, "out of the way of the next rounds: {next:?}");
+    assert_eq!(probes, 0, "nobody was asked");
+    assert_eq!(after.updated_at(), before.updated_at(), "nothing has happened to it");
+    assert_eq!(after.history(), before.history());
+}
+
+#[tokio::test]
+async fn a_doubt_that_nobody_can_be_asked_about_is_no_lag() {
+    let world = World::new();
+    let engine = world.engine_with(|builder| {
+        builder
+            .settings(Settings { sweep: Sweep { every: secs(0), ..Sweep::default() }, ..Settings::default() })
+    });
+    let engine = engine.await;
+    lose(&engine).await;
+    world.skip(secs(300)).await;
+    let swept = engine.sweep().await.expect("the store answers");
+    assert_eq!((swept.to_probe, swept.lag), (1, secs(0)));
+}
+
+#[tokio::test]
+async fn every_question_is_counted_once_and_no_other_is() {
+    let world = World::new();
+    let provider = Provider::that_says(Finding::NotFound);
+    let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
+    // The owner went silent: absence proves nothing before the quiet period is over.
+    let claimed = engine.claim(&intent("k", "5")).await.expect("a claim");
+    let Claimed::Yours(lease) = claimed else { panic!("it is free") };
+    drop(lease);
+    world.pass(secs(80)).await;
+    assert!(provider.asked() > 1, "the quiet period is not over: {}", provider.asked());
+    assert_eq!(asked_of(&world.record().await).0, provider.asked());
+}
+
+#[tokio::test]
+async fn an_owner_that_went_silent_is_reported_once_whoever_finds_out() {
+    for is_retried in [false, true] {
+        let world = World::new();
+        let engine = world.engine_with(|builder| {
+            let sweep = Sweep { every: secs(0), ..Sweep::default() };
+            builder.settings(Settings { sweep, ..Settings::default() })
+        });
+        let engine = engine.await;
+        let claimed = engine.claim(&intent("k", "5")).await.expect("a claim");
+        let Claimed::Yours(lease) = claimed else { panic!("it is free") };
+        drop(lease);
+        world.skip(secs(120)).await;
+        if is_retried {
+            let told = engine.run(intent("k", "5"), never).await;
+            assert!(matches!(told, Err(RunError { reason: NoValue::Unknown, .. })), "{told:?}");
+        }
+        engine.sweep().await.expect("the store answers");
+        assert_eq!(world.times_seen("Lapsed"), 1, "retried: {is_retried}");
+        let record = world.record().await;
+        let last = record.history().entries().last().expect("an entry");
+        assert_eq!(&*last.why, "the owner went silent and its lease ran out");
+    }
+}
+
+#[tokio::test]
+async fn who_resolved_a_doubt_is_reported() {
+    let world = World::new();
+    let engine = world.engine().await;
+    lose(&engine).await;
+    let id = world.record().await.operation_id();
+    engine.resolve(id, Verdict::Applied(None), "ann", "seen").await.expect("settled");
+    assert!(world.saw("by: Operator") && !world.saw("by: Reconciler"));
+    engine.resolve(id, Verdict::Applied(None), "ann", "seen").await.expect_err("it is settled");
+    assert_eq!(world.times_seen("Reconciled"), 1, "a refused word resolves nothing");
 }

@@ -29,10 +29,32 @@ pub(super) struct Given {
     /// The body, where it is text.
     body: Option<String>,
     /// The body in base64, where it is not.
+    #[serde(rename = "bodyBase64")]
     #[schema(
         pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
     )]
     body_base64: Option<String>,
+    /// The old name of `bodyBase64`, which is still accepted.
+    #[serde(rename = "body_base64")]
+    #[schema(
+        deprecated,
+        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+    )]
+    body_base64_old: Option<String>,
+}
+
+/// A field by its name or by its old name, and not by both.
+pub(super) fn one_of(
+    name: &str,
+    value: Option<String>,
+    old_name: &str,
+    old: Option<String>,
+) -> Result<Option<String>, Problem> {
+    if value.is_some() && old.is_some() {
+        let detail = format!("{old_name} is the old name of {name}: send one of them, not both.");
+        return Err(Problem::invalid(detail));
+    }
+    Ok(value.or(old))
 }
 
 fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
@@ -57,13 +79,14 @@ impl Given {
         if !(200..600).contains(&self.status) {
             return Err(Problem::invalid("The status of the response has to be one from 200 to 599."));
         }
-        let body = match (self.body, self.body_base64) {
+        let encoded = one_of("bodyBase64", self.body_base64, "body_base64", self.body_base64_old)?;
+        let body = match (self.body, encoded) {
             (Some(_), Some(_)) => {
-                return Err(Problem::invalid("The response has either a body or a body_base64, not both."));
+                return Err(Problem::invalid("The response has either body or bodyBase64, not both."));
             }
             (Some(text), None) => text.into_bytes(),
             (None, Some(text)) => {
-                base64::decode(&text).ok_or_else(|| Problem::invalid("body_base64 is not base64."))?
+                base64::decode(&text).ok_or_else(|| Problem::invalid("bodyBase64 is not base64."))?
             }
             (None, None) => Vec::new(),
         };
@@ -102,8 +125,12 @@ pub(super) struct Stored {
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<String>,
     /// The body in base64, where it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "bodyBase64", skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
+    /// The same under its old name.
+    #[serde(rename = "body_base64", skip_serializing_if = "Option::is_none")]
+    #[schema(deprecated)]
+    body_base64_old: Option<String>,
     /// Trailers in order (gRPC).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<HeaderPair>>)]
@@ -118,7 +145,10 @@ impl Stored {
         if let Body::Kept(bytes) = &outcome.body {
             match str::from_utf8(bytes) {
                 Ok(text) => stored.body = Some(text.to_owned()),
-                Err(_) => stored.body_base64 = Some(base64::encode(bytes)),
+                Err(_) => {
+                    stored.body_base64 = Some(base64::encode(bytes));
+                    stored.body_base64_old.clone_from(&stored.body_base64);
+                }
             }
         }
         stored
@@ -132,8 +162,9 @@ impl Stored {
             Status::Value => ("value", None),
         };
         let retained = outcome.body != Body::NotRetained;
-        let (headers, body, body_base64, trailers) = (None, None, None, None);
-        Self { protocol, status, retained, headers, body, body_base64, trailers }
+        let (headers, body, trailers) = (None, None, None);
+        let (body_base64, body_base64_old) = (None, None);
+        Self { protocol, status, retained, headers, body, body_base64, body_base64_old, trailers }
     }
 }
 
@@ -155,7 +186,7 @@ mod tests {
     fn an_answer_is_kept_byte_for_byte_without_what_belongs_to_one_delivery() {
         let outcome = given(
             r#"{"status": 201, "headers": [["Link", "</a>"], ["Set-Cookie", "s=1"], ["link", "</b>"],
-                ["Content-Length", "999"], ["Transfer-Encoding", "chunked"], ["Operation-Id", "x"]], "body_base64": "//4A"}"#,
+                ["Content-Length", "999"], ["Transfer-Encoding", "chunked"], ["Operation-Id", "x"]], "bodyBase64": "//4A"}"#,
         );
         let expected = Outcome::http(201, [("link", "</a>"), ("link", "</b>")], vec![0xff, 0xfe, 0]);
         assert_eq!(outcome.expect("fit"), expected);
@@ -163,11 +194,21 @@ mod tests {
     }
 
     #[test]
+    fn the_old_name_of_a_field_means_the_same() {
+        let (new, old) =
+            (r#"{"status": 200, "bodyBase64": "//4A"}"#, r#"{"status": 200, "body_base64": "//4A"}"#);
+        assert_eq!(given(new).expect("fit"), given(old).expect("fit"));
+    }
+
+    #[test]
     fn what_no_response_could_be_is_refused() {
         for bad in [
             r#"{"status": 100}"#,
             r#"{"status": 600}"#,
+            r#"{"status": 200, "body": "a", "bodyBase64": "YQ=="}"#,
             r#"{"status": 200, "body": "a", "body_base64": "YQ=="}"#,
+            r#"{"status": 200, "bodyBase64": "YQ==", "body_base64": "YQ=="}"#,
+            r#"{"status": 200, "bodyBase64": "YQ"}"#,
             r#"{"status": 200, "body_base64": "YQ"}"#,
             r#"{"status": 200, "headers": [["a b", "c"]]}"#,
             r#"{"status": 200, "headers": [["a", "b\r\nc: d"]]}"#,

@@ -4,7 +4,7 @@
 //! answer that says "yours" about an attempt that is not known to be stored.
 
 use super::Shared;
-use super::answer::Stored;
+use super::answer::{Stored, one_of};
 use super::digits;
 use super::gate::Who;
 use super::input::{Json, whole};
@@ -69,7 +69,7 @@ pub(super) enum Mode {
     Reserved,
 }
 
-/// What a worker wants to do once. Of `fingerprint`, `payload` and `payload_base64` it brings exactly one.
+/// What a worker wants to do once. Of `fingerprint`, `payload` and `payloadBase64` it brings exactly one.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = Claim)]
@@ -95,11 +95,17 @@ pub(super) struct Wanted {
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
     /// The same as bytes, compared one by one.
-    #[serde(rename = "payload_base64")]
     #[schema(
         pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
     )]
     payload_base64: Option<String>,
+    /// The old name of `payloadBase64`, which is still accepted.
+    #[serde(rename = "payload_base64")]
+    #[schema(
+        deprecated,
+        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+    )]
+    payload_base64_old: Option<String>,
     /// How the effect happens; `external` where it is left out.
     #[schema(value_type = Option<Class>)]
     class: Option<String>,
@@ -328,7 +334,8 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
         }
         None => scope,
     };
-    let intent = match (wanted.fingerprint, wanted.payload, wanted.payload_base64) {
+    let bytes = one_of("payloadBase64", wanted.payload_base64, "payload_base64", wanted.payload_base64_old)?;
+    let intent = match (wanted.fingerprint, wanted.payload, bytes) {
         (Some(hash), None, None) => {
             let hash = digits::bytes(&hash);
             let hash =
@@ -342,11 +349,11 @@ fn intent(wanted: Wanted, policy: Policy) -> Result<Intent, Problem> {
         }
         (None, None, Some(text)) => {
             let bytes =
-                base64::decode(&text).ok_or_else(|| Problem::invalid("payload_base64 is not base64."))?;
+                base64::decode(&text).ok_or_else(|| Problem::invalid("payloadBase64 is not base64."))?;
             Intent::new(scope, key, policy, payload::Raw::from(bytes))
         }
         _ => {
-            let detail = "A claim has exactly one of payload, payload_base64 and fingerprint: what a retry is compared with.";
+            let detail = "A claim has exactly one of payload, payloadBase64 and fingerprint: what a retry is compared with.";
             return Err(Problem::invalid(detail));
         }
     };

@@ -45,12 +45,21 @@ pub(super) fn whole(api: &utoipa::openapi::OpenApi, has_tokens: bool) -> Value {
     }
     let schemas = &mut described["components"]["schemas"];
     let text = |name: &str| json!({ "required": [name], "properties": { name: { "type": "string" } } });
-    schemas["Claim"]["oneOf"] =
-        json!([{ "required": ["payload"] }, text("payload_base64"), text("fingerprint")]);
+    schemas["Claim"]["oneOf"] = json!([
+        { "required": ["payload"] },
+        text("payloadBase64"),
+        text("payload_base64"),
+        text("fingerprint"),
+    ]);
     for name in ["Resolve", "Outcome"] {
         schemas[name]["allOf"] = json!([only_where(name)]);
     }
-    schemas["GivenResponse"]["not"] = json!({ "allOf": [text("body"), text("body_base64")] });
+    let both = |one: &str, other: &str| json!({ "allOf": [text(one), text(other)] });
+    schemas["GivenResponse"]["not"] = json!({ "anyOf": [
+        both("body", "bodyBase64"),
+        both("body", "body_base64"),
+        both("bodyBase64", "body_base64"),
+    ] });
     schemas["Header"] = json!({
         "description": "A header: its name, then its value",
         "type": "array",

@@ -32,6 +32,7 @@ mod options;
 mod output;
 mod problem;
 mod records;
+mod refusals;
 mod settle;
 mod shadow;
 mod view;
@@ -83,6 +84,10 @@ pub struct Sources {
     pub shadow: Tally,
     /// What rates are measured by.
     pub clock: Arc<dyn Clock>,
+    /// What a record's operation is called in logs: as configured, never somebody's path.
+    pub label: Arc<dyn Fn(&str) -> String + Send + Sync>,
+    /// Whether it is known here which operations have a probe: the engine's reconcilers are those of the configuration.
+    pub knows_probes: bool,
 }
 
 impl fmt::Debug for Sources {
@@ -99,6 +104,13 @@ struct Shared {
     failures: Limiter,
     writes: Limiter,
     ready: LastAsked,
+}
+
+impl Shared {
+    /// Whether somebody can be asked about unknown outcomes of this operation. `None` where that is not known here.
+    fn has_probe(&self, operation: &str) -> Option<bool> {
+        self.sources.knows_probes.then(|| self.engine.has_reconciler(operation))
+    }
 }
 
 /// The service of the admin address. Cheap to clone; every clone is the same service.

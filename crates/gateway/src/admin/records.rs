@@ -22,7 +22,7 @@ use semel::archive::rfc3339;
 use semel::core::id::{KeyHash, OperationId};
 use semel::core::key::Key;
 use semel::core::store::{Callers, Cursor, Filter, Kind, OperationIds, Page};
-use semel::core::time::{Now, Time};
+use semel::core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,14 +138,18 @@ pub(super) async fn list(
         Ok(Err(error)) => return Err(Problem::store(&error)),
         Err(late) => return Err(Problem::store(&late)),
     };
-    Ok(json(StatusCode::OK, &found(&page, shared.engine.now(), index, keys.len())))
+    Ok(json(StatusCode::OK, &found(&shared, &page, index, keys.len())))
 }
 
-fn found(page: &Page, now: Now, index: usize, keys: usize) -> Found {
+fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> Found {
+    let now = shared.engine.now();
     let mut found = Found { records: Vec::new(), unreadable: Vec::new(), next: None };
     for item in &page.items {
         match (item.record(), &item.entry) {
-            (Some(record), _) => found.records.push(Listed::of(record, now)),
+            (Some(record), _) => {
+                let has_probe = shared.has_probe(record.operation());
+                found.records.push(Listed::of(record, now, has_probe));
+            }
             (None, Err(error)) => {
                 let operation_id = OperationId::of(&item.id).to_string();
                 found.unreadable.push(Unreadable { operation_id, reason: error.to_string() });
@@ -239,7 +243,9 @@ pub(super) async fn show(
     if with_bodies && outcome.is_some() {
         tracing::info!(target: "semel::audit", who = &*who.name, action = "read-body", operation_id = %id, "a stored answer was read");
     }
-    Ok(json(StatusCode::OK, &InFull::of(&looked.record, looked.now, outcome.as_ref(), with_bodies)))
+    let has_probe = shared.has_probe(looked.record.operation());
+    let shown = InFull::of(&looked.record, looked.now, has_probe, outcome.as_ref(), with_bodies);
+    Ok(json(StatusCode::OK, &shown))
 }
 
 /// Why a record cannot be shown.
@@ -247,8 +253,8 @@ pub(super) fn not_shown(error: &NotDone, id: OperationId) -> Problem {
     match error {
         NotDone::NotFound => Problem::no_such_operation(),
         NotDone::Unreadable => {
-            let detail = "The record stands there and cannot be read by this node: damaged, or written by a newer one. It was \
-                          left as it is.";
+            let detail = "The record exists and cannot be read by this node: it is damaged, or a newer version wrote it. It was left \
+                          unchanged.";
             Problem::new(Situation::Unreadable, detail).about(id, None)
         }
         error => Problem::store(error),

@@ -9,27 +9,23 @@ use super::gate::Who;
 use super::input::{Id, Json};
 use super::options::Role;
 use super::output::json;
-use super::problem::{Document, Problem, Situation};
+use super::problem::{Document, Problem};
 use super::records::not_shown;
+use super::refusals;
 use super::view::InFull;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
-use semel::core::history::WHY_BYTES_MAX;
+use semel::archive::rfc3339;
 use semel::core::id::OperationId;
-use semel::core::machine::{Refusal, Verdict};
+use semel::core::machine::Verdict;
 use semel::core::record::Record;
 use semel::core::time::Time;
-use semel::{Looked, NotDone};
-use semel_http::Code;
+use semel::{NotDone, REASON_BYTES_MAX};
 use serde::Deserialize;
 use std::sync::Arc;
-use std::time::Duration;
 use utoipa::ToSchema;
-
-/// When an operator should come back whom the clock kept from settling a record.
-const CLOCK_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// What an operator found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -146,11 +142,11 @@ pub(super) async fn release(
 pub(super) fn reasoned(reason: String) -> Result<String, Problem> {
     if reason.trim().is_empty() {
         return Err(Problem::invalid(
-            "A reason has to be given: whoever looks at the record later will want to know.",
+            "A reason is required. It is stored in the record's history, with your name.",
         ));
     }
-    if reason.len() > WHY_BYTES_MAX || reason.chars().any(char::is_control) {
-        let detail = format!("A reason has at most {WHY_BYTES_MAX} bytes, and no control characters.");
+    if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
+        let detail = format!("A reason has at most {REASON_BYTES_MAX} bytes, and no control characters.");
         return Err(Problem::invalid(detail));
     }
     Ok(reason)
@@ -163,10 +159,10 @@ fn verdict(truth: Truth, response: Option<Given>) -> Result<Verdict, Problem> {
             Ok(Verdict::Failed(response.into_outcome()?))
         }
         (Truth::Failed, _) => Err(Problem::invalid(
-            "failed needs a response with a status from 400 on: it is what every retry gets.",
+            "`failed` needs a response with a status of 400 or more: it is what every retry gets.",
         )),
         (Truth::NotApplied, Some(_)) => {
-            Err(Problem::invalid("not-applied takes no response: the next request with the key runs again."))
+            Err(Problem::invalid("`not-applied` takes no response: the next request with the key runs."))
         }
         // By an operator's word it is not there now, whenever that reaches the store.
         (Truth::NotApplied, None) => Ok(Verdict::NotApplied { asked_at: Time::MAX }),
@@ -184,53 +180,26 @@ async fn told(
     let name = &*who.name;
     match done {
         Ok(record) => {
-            let (operation, state) = (&**record.operation(), record.state_name().as_str());
-            tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, reason, "an operator settled a record");
+            let (operation, state) =
+                ((shared.sources.label)(record.operation()), record.state_name().as_str());
+            tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, reason, "an operator changed a record");
             let now = shared.engine.now();
             // It stood under the id that its operation id follows from; only what it keeps is of interest here.
             let looked = shared.engine.look_up(id).await.ok().filter(|looked| looked.record == record);
             let outcome = looked.and_then(|looked| shared.engine.outcome(&looked));
-            let shown = InFull::of(&record, now, outcome.as_ref(), who.has(Role::Bodies));
+            let has_probe = shared.has_probe(record.operation());
+            let shown = InFull::of(&record, now, has_probe, outcome.as_ref(), who.has(Role::Bodies));
             Ok(json(StatusCode::OK, &shown))
         }
         Err(NotDone::Refused(refusal)) => {
-            tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, %refusal, "an operator's word was refused");
             let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
-            Err(refused(refusal, &looked))
+            let (operation, state) =
+                ((shared.sources.label)(looked.record.operation()), looked.record.state_name().as_str());
+            let allowed_from = refusal.retry_at().map(rfc3339::text);
+            tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, %refusal, allowed_from, "an operator's action was refused");
+            Err(refusals::problem(action, refusal, &looked))
         }
         Err(error) => Err(not_shown(&error, id)),
-    }
-}
-
-/// What the machine said, and when it would say otherwise.
-fn refused(refusal: Refusal, looked: &Looked) -> Problem {
-    let Looked { record, now, .. } = looked;
-    let detail = match refusal {
-        Refusal::ClockNotTrusted => {
-            let detail = "The clock is not trusted enough to judge this, or to date it. Nothing was changed; confirm the clock, or \
-                          wait until it is right.";
-            return semel_http::Problem::new(Code::ClockNotTrusted, detail)
-                .retryable_after(CLOCK_RETRY_AFTER)
-                .about(record.operation_id())
-                .into();
-        }
-        Refusal::LeaseAlive(_) => {
-            "The owner of the attempt is alive: its lease has not run out. Nothing was changed."
-        }
-        Refusal::QuietUntil(_) => {
-            "The owner of the attempt went silent and may still act: that the effect is not there proves nothing yet. Nothing was \
-             changed."
-        }
-        Refusal::InDoubt => {
-            "An earlier attempt may have taken effect; that has to be settled first. Nothing was changed."
-        }
-        _ => "The record is in a state that does not allow this. Nothing was changed.",
-    };
-    let problem =
-        Problem::new(Situation::Refused, detail).about(record.operation_id(), Some(record.state_name()));
-    match refusal.retry_at() {
-        Some(at) => problem.after(at.since(now.at)),
-        None => problem,
     }
 }
 

@@ -124,15 +124,19 @@ pub(super) struct Doubted {
     how: &'static str,
     /// Since when.
     since: String,
-    /// How many times somebody was asked in vain.
+    /// Whether a probe is configured that can be asked about it; absent where that is not known, as with `semel records --store`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_probe: Option<bool>,
+    /// How many times a probe was asked without an answer that settles it.
     probes: u32,
-    /// When it is asked next; absent where only an operator can help.
+    /// When a probe is asked next; absent where only an operator can help.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_probe_at: Option<String>,
 }
 
 impl Listed {
-    pub(super) fn of(record: &Record, now: Now) -> Self {
+    /// `has_probe`: whether somebody can be asked about an unknown outcome, where that is known.
+    pub(super) fn of(record: &Record, now: Now, has_probe: Option<bool>) -> Self {
         Self {
             operation_id: record.operation_id().to_string(),
             operation: record.operation().to_string(),
@@ -149,7 +153,7 @@ impl Listed {
             lease_expires_at: record.lease_until().map(rfc3339::text),
             can_resolve: machine::may_resolve(record, now).is_ok(),
             quiet_until: machine::denial_refused_until(record, now).map(rfc3339::text),
-            doubt: doubted(record),
+            doubt: doubted(record, has_probe),
             resource_type: label(record.labels().resource_type.as_deref()),
             resource_id: label(record.labels().resource_id.as_deref()),
             error_code: label(record.labels().error_code.as_deref()),
@@ -161,7 +165,7 @@ fn label(label: Option<&str>) -> Option<String> {
     label.map(str::to_owned)
 }
 
-fn doubted(record: &Record) -> Option<Doubted> {
+fn doubted(record: &Record, has_probe: Option<bool>) -> Option<Doubted> {
     let State::Unknown { doubt, since, probes, next_probe_at } = record.state() else { return None };
     let how = match doubt {
         Doubt::Lapsed => "lapsed",
@@ -170,8 +174,10 @@ fn doubted(record: &Record) -> Option<Doubted> {
     Some(Doubted {
         how,
         since: rfc3339::text(*since),
+        has_probe,
         probes: *probes,
-        next_probe_at: next_probe_at.map(rfc3339::text),
+        // Without a probe it is only when the sweeper looks again whether there is one.
+        next_probe_at: next_probe_at.filter(|_| has_probe != Some(false)).map(rfc3339::text),
     })
 }
 
@@ -222,14 +228,20 @@ pub(super) struct Happened {
     state: Name,
     /// When.
     at: String,
-    /// Which node, sweeper, reconciler or operator did it.
+    /// Which node or operator did it.
     who: String,
-    /// Why; empty where the state says it all.
+    /// What was done and why, as in `resolved as applied: …`; empty where the state says it all.
     why: String,
 }
 
 impl InFull {
-    pub(super) fn of(record: &Record, now: Now, outcome: Option<&Outcome>, with_bodies: bool) -> Self {
+    pub(super) fn of(
+        record: &Record,
+        now: Now,
+        has_probe: Option<bool>,
+        outcome: Option<&Outcome>,
+        with_bodies: bool,
+    ) -> Self {
         let happened = record.history().entries().iter().map(|entry| Happened {
             attempt: entry.attempt,
             state: entry.to.into(),
@@ -238,7 +250,7 @@ impl InFull {
             why: entry.why.to_string(),
         });
         Self {
-            listed: Listed::of(record, now),
+            listed: Listed::of(record, now, has_probe),
             policy: Terms::of(record.policy()),
             earlier_doubt: record.earlier_doubt(),
             fingerprint: with_bodies.then(|| record.fingerprint().to_hex()),

@@ -105,6 +105,9 @@ impl Local {
             is_draining: Arc::new(|| false),
             shadow: Tally::new(SystemClock.now()),
             clock: Arc::new(SystemClock),
+            // Which operations are configured, and which of them have a probe, is known to gateways.
+            label: Arc::new(str::to_owned),
+            knows_probes: false,
         };
         let admin = admin::service(engine.clone(), options, sources).map_err(|error| unusable(&error))?;
         Ok(Self { store, engine, admin, token })

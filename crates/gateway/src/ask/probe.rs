@@ -110,7 +110,7 @@ impl Prober {
     async fn find_out(&self, case: Case) -> Finding {
         let operation_id = case.operation_id;
         let Some(request) = self.question(&case) else {
-            warn!(operation = %operation_id, "the operation's name is too long to be asked for");
+            warn!(%operation_id, "the operation's name is too long for the probe's URL");
             return Finding::NoAnswer;
         };
         // The way there logs why there is no answer.
@@ -119,7 +119,7 @@ impl Prober {
         let status = head.status;
         if !is_fresh(&head.headers) {
             let why = "it comes out of a cache, which may not know yet";
-            warn!(operation = %operation_id, %status, "a probe's answer says nothing about the effect: {why}");
+            warn!(%operation_id, %status, "a probe's answer says nothing about the effect: {why}");
             return Finding::NoAnswer;
         }
         let body = match read(body, self.terms.response_bytes_max).await {
@@ -140,11 +140,11 @@ impl Prober {
                 }))
             }
             Said::NotApplied => {
-                debug!(operation = %operation_id, %status, "a probe did not find the effect");
+                debug!(%operation_id, %status, "a probe did not find the effect");
                 Finding::NotFound
             }
             Said::Nothing(why) => {
-                warn!(operation = %operation_id, %status, "a probe's answer says nothing about the effect: {why}");
+                warn!(%operation_id, %status, "a probe's answer says nothing about the effect: {why}");
                 Finding::NoAnswer
             }
         }

@@ -73,7 +73,7 @@ async fn anew(
     let path = path(source, target, remnant, retry)?;
     let (head, body) = aside.get(path, retry, HeaderMap::new()).await?;
     if head.status != StatusCode::OK {
-        tracing::warn!(operation = %remnant.operation_id, status = %head.status, "a response could not be made anew");
+        tracing::warn!(operation_id = %remnant.operation_id, status = %head.status, "a response could not be rebuilt");
         return None;
     }
     Some(Response::from_parts(head, Body::from(body.whole()?)))
@@ -98,8 +98,8 @@ fn path(source: &Source, target: &Target, remnant: &Remnant, retry: &Parts) -> O
             let path = found.and_then(Result::ok).and_then(|location| below(location, target, host));
             if path.is_none() {
                 tracing::warn!(
-                    operation = %remnant.operation_id,
-                    "a response cannot be made anew: its Location is none of the service's"
+                    operation_id = %remnant.operation_id,
+                    "a response cannot be rebuilt: its Location is not below the service's URL"
                 );
             }
             path

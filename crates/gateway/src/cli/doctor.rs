@@ -3,7 +3,7 @@
 //! What lives here: what is printed of an examination. What must never: the examination.
 
 use super::config::{text, told};
-use super::moment::{away, written};
+use super::moment::{age, away, written};
 use super::size;
 use super::stop::Stop;
 use super::table::{Cell, Column, Gives, Screen, Table, Tone, clean, wrapped};
@@ -11,13 +11,15 @@ use crate::config::{self, Config, Overrides};
 use crate::doctor::{self, Ask, ClockDifference, Finding, Latency, NotMeasured, Report, Severity};
 use crate::serve::say;
 use crate::stores::Url;
+use semel::REASON_BYTES_MAX;
 use semel::SystemClock;
 use semel::archive::rfc3339;
-use semel::core::history::WHY_BYTES_MAX;
 use semel::core::store::Clock as _;
+use semel::core::time::Time;
 use semel_http::Routes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 const EXIT_CODES: &str = "Exit codes: 0 nothing that somebody has to act on (there may be warnings); 1 findings of severity \
                           error; 2 the command line is wrong";
@@ -96,9 +98,9 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
 
 /// Has every gateway on the store go by the clock as it is.
 async fn confirm_clock(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
-    if reason.trim().is_empty() || reason.len() > WHY_BYTES_MAX || reason.chars().any(char::is_control) {
+    if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
         return Err(Stop::usage(format!(
-            "--reason needs a text of at most {WHY_BYTES_MAX} bytes without control characters"
+            "--reason needs a text of at most {REASON_BYTES_MAX} bytes without control characters"
         )));
     }
     let exists = url.exists().await.map_err(|error| format!("nothing was confirmed: {error}"))?;
@@ -135,7 +137,7 @@ fn told_all(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Res
         let document = serde_json::to_string(&report).map_err(|error| error.to_string())?;
         say(&document);
     } else {
-        say(&lines(&report, arguments.quick, Screen::of_stdout()).join("\n"));
+        say(&lines(&report, arguments.quick, SystemClock.now(), Screen::of_stdout()).join("\n"));
     }
     Ok(if report.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -149,14 +151,14 @@ fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, Stop
             findings.push(Finding::error(
                 "config-mistakes",
                 what,
-                "mend it; semel config check tells the same",
+                "fix it; `semel config check` shows the same",
             ));
             Ok(None)
         }
     }
 }
 
-fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
+fn lines(report: &Report, is_quick: bool, now: Time, screen: Screen) -> Vec<String> {
     let mut lines = Vec::new();
     let mut fact = |what: &str, more: String| {
         lines.push(format!("  {} {}", screen.tinted(&format!("{what:<10}"), Tone::Quiet), clean(&more)));
@@ -184,10 +186,7 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
     }
     if let Some(oldest) = &report.oldest_unknown {
         let since = &oldest.since;
-        fact(
-            "unknown",
-            format!("since {} ({}): {}", written(since), away(since, SystemClock.now()), oldest.operation_id),
-        );
+        fact("unknown", format!("since {} ({}): {}", written(since), away(since, now), oldest.operation_id));
     }
     if let Some(secret) = &report.secret {
         let nodes = if secret.nodes.is_empty() { "nobody".to_owned() } else { secret.nodes.join(", ") };
@@ -196,8 +195,8 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
     }
     if let Some(ClockDifference { ahead_ms, uncertainty_ms }) = report.clock {
         let which = if ahead_ms < 0 { "behind" } else { "ahead of" };
-        let by = ahead_ms.unsigned_abs();
-        fact("clock", format!("the server's is {by} ms {which} this machine's (± {uncertainty_ms} ms)"));
+        let (by, within) = (length(ahead_ms.unsigned_abs()), length(uncertainty_ms));
+        fact("clock", format!("the server's is {by} {which} this machine's (± {within})"));
     }
     if !report.latency.is_empty() {
         let millis = |us: u64| format!("{}.{} ms", us / 1_000, us % 1_000 / 100);
@@ -247,8 +246,39 @@ fn lines(report: &Report, is_quick: bool, screen: Screen) -> Vec<String> {
     lines
 }
 
+/// Milliseconds for people: `12 ms`, `1.5 s`, `3m`.
+fn length(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        _ => age(Duration::from_millis(ms)),
+    }
+}
+
 /// Whole kibibytes, or mebibytes where there are many: nobody wants to know the rest.
 fn rounded(bytes: u64) -> u64 {
     let unit: u64 = if bytes >= 10 << 20 { 1 << 20 } else { 1 << 10 };
     bytes.div_ceil(unit) * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::records::tests::{NOW, looked_at};
+
+    #[tokio::test]
+    async fn what_waits_for_somebody_is_printed_with_what_to_do() {
+        let mut report = looked_at(&[true, false]).await;
+        report.store = Some("sqlite:semel.db".to_owned());
+        report.clock = Some(ClockDifference { ahead_ms: -61_000, uncertainty_ms: 12 });
+        let printed = lines(&report, true, NOW, Screen { width: Some(80), has_colour: false }).join("\n");
+        let id = report.oldest_unknown.expect("one is unknown").operation_id;
+        let printed = printed.replace(&id, "OPERATION_ID");
+        crate::texts::assert_is("doctor", include_str!("../../tests/texts/doctor.txt"), &printed);
+    }
+
+    #[test]
+    fn lengths_are_for_people() {
+        assert_eq!([0, 999, 1_500, 59_999, 61_000].map(length), ["0 ms", "999 ms", "1.5 s", "59.9 s", "1m"]);
+    }
 }

@@ -10,7 +10,7 @@ mod config;
 mod doctor;
 mod fingerprint;
 mod key;
-mod moment;
+pub(crate) mod moment;
 mod place;
 mod records;
 mod schema;

@@ -34,6 +34,16 @@ pub(super) fn written(text: &str) -> String {
     }
 }
 
+/// A moment for people.
+pub(crate) fn of(at: Time) -> String {
+    written(&rfc3339::text(at))
+}
+
+/// How far away a moment is: `in 12s`, `3h ago`.
+pub(crate) fn from_now(at: Time, now: Time) -> String {
+    away(&rfc3339::text(at), now)
+}
+
 /// What `--since` and `--until` take: a moment, or a span before now.
 pub(super) fn parse(text: &str, now: Time) -> Result<Time, String> {
     if let Some(moment) = rfc3339::parse(text) {

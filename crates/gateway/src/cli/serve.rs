@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a demo does not read: it brings its own service, store and terms.
-const NOT_IN_A_DEMO: [&str; 24] = [
+const NOT_IN_A_DEMO: [&str; 25] = [
     "upstream",
     "admin",
     "prefix",
@@ -50,6 +50,7 @@ const NOT_IN_A_DEMO: [&str; 24] = [
     "connect_timeout",
     "response_timeout",
     "fresh_connections",
+    "log_requests",
 ];
 
 #[derive(Debug, Clone, clap::Args)]
@@ -156,6 +157,9 @@ pub(super) struct Args {
     /// Which log lines are written: these and worse [default: info; with --demo, error]
     #[arg(long, value_name = "LEVEL", env = "SEMEL_LOG_LEVEL", help_heading = "Logs")]
     log_level: Option<logging::Level>,
+    /// Write one line for each request, at any level: method, operation, status, duration, outcome and operation ID.
+    #[arg(long, env = "SEMEL_LOG_REQUESTS", help_heading = "Logs")]
+    log_requests: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -206,12 +210,21 @@ pub(super) fn main(arguments: Args, given: &Given) -> Result<ExitCode, String> {
     let over = arguments.over(given)?;
     let config = arguments.read(&over)?;
     let spans = config.tracer.as_ref().map(|tracer| tracer.spans(Arc::new(SystemClock)));
-    logging::begin(config.log, config.log_level, spans);
+    let config_log = config.log;
+    logging::begin(config_log, config.log_level, spans);
     let plan = config
         .plan()
         .ok_or("there is nothing to stand in front of: give --upstream, or write `url` under [upstream]")?;
     let reread = arguments.config.map(|file| Box::new(move || reread(&file, &over)) as Box<serve::Reread>);
-    threads()?.block_on(serve::run(plan, reread))
+    let is_json = config_log == logging::Form::Json;
+    match threads()?.block_on(serve::run(plan, reread)) {
+        // Where every line is JSON, so is the last one.
+        Err(why) if is_json => {
+            tracing::error!("{why}");
+            Ok(ExitCode::FAILURE)
+        }
+        ended => ended,
+    }
 }
 
 /// The file once more, while the gateway runs.
@@ -280,6 +293,7 @@ impl Args {
             store: given.value("store", self.store.clone()),
             log: given.value("log", self.log),
             log_level: self.log_level,
+            log_requests: given.value("log_requests", self.log_requests),
             anonymous: self.anonymous,
             terms,
         })

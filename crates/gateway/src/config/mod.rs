@@ -92,6 +92,7 @@ pub struct Overrides {
     pub store: Option<stores::Url>,
     pub log: Option<Form>,
     pub log_level: Option<Level>,
+    pub log_requests: Option<bool>,
     pub anonymous: bool,
     /// What is laid over `[defaults]`; an operation that says otherwise in the file keeps to that.
     pub terms: Patch,
@@ -116,6 +117,8 @@ pub struct Config {
     pub log: Form,
     /// Which are written.
     pub log_level: Level,
+    /// Whether every request is logged.
+    pub log_requests: bool,
     /// The terms of requests that are no operation's.
     pub terms: Terms,
     /// What is asked about them.
@@ -174,6 +177,8 @@ impl Config {
             forwarded_by: self.forwarded_by,
             prefix: self.prefix,
             tracer: self.tracer,
+            log: self.log,
+            logs_requests: self.log_requests,
         })
     }
 }
@@ -240,7 +245,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let prefix = keeping::prefix(&published_table);
     published_table.end();
     let log_table = top.table("log", "[log]");
-    let (log, log_level) = service::log(&log_table);
+    let (log, log_level, log_requests) = service::log(&log_table);
     log_table.end();
 
     let sealing_table = top.table("sealing", "[sealing]");
@@ -293,6 +298,7 @@ fn whole(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         store: over.store.unwrap_or(store),
         log: over.log.unwrap_or(log),
         log_level: over.log_level.unwrap_or(log_level),
+        log_requests: over.log_requests.unwrap_or(log_requests),
         terms: terms?,
         questions,
         operations,

@@ -143,9 +143,11 @@ pub(super) fn forwarded_by(table: &Table<'_, '_>) -> Vec<Network> {
     networks.unwrap_or_default()
 }
 
-pub(super) fn log(table: &Table<'_, '_>) -> (Form, Level) {
+/// How log lines look, which are written, and whether every request has one.
+pub(super) fn log(table: &Table<'_, '_>) -> (Form, Level, bool) {
     let form = table.choice("form", &[("text", Form::Text), ("json", Form::Json)]);
     let levels =
         [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
-    (form.unwrap_or_default(), table.choice("level", &levels).unwrap_or_default())
+    let level = table.choice("level", &levels);
+    (form.unwrap_or_default(), level.unwrap_or_default(), table.is("requests").unwrap_or(false))
 }

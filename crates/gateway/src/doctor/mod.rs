@@ -7,7 +7,7 @@ mod clock;
 mod file;
 mod finding;
 mod latency;
-mod records;
+pub(crate) mod records;
 mod scan;
 mod secrets;
 mod server_clock;
@@ -78,7 +78,8 @@ pub struct Report {
     pub oldest_unknown: Option<Named>,
     /// How many attempts have an owner whose lease is dead.
     pub dead_leases: u64,
-    /// By how much the longest overdue record is overdue, in milliseconds.
+    /// By how much the longest overdue record is overdue, in milliseconds. Unknown outcomes are not counted: they wait for a probe
+    /// or an operator.
     pub sweep_lag_ms: u64,
     /// How far the store has come in replacing its hashing secret.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -50,11 +50,12 @@ pub(super) async fn unknown(
     let Some((since, operation_id)) = oldest else { return Ok(()) };
     let age = Duration::from_millis(millis(now, since));
     let what = format!(
-        "{} of which nobody can prove the outcome; the oldest, {operation_id}, for {}",
+        "{} with an unknown outcome; the oldest, {operation_id}, for {}",
         many(count, "record"),
         rough(age)
     );
-    let mend = "semel records list --state UNKNOWN, look where the effect happens, and semel records resolve";
+    let mend = "find them with `semel records list --state UNKNOWN`, look where the effect happens, and enter what you found with \
+                `semel records resolve`";
     let finding = if age >= UNKNOWN_TOO_LONG { Finding::error } else { Finding::warning };
     found.push(finding("unknown-outcomes", &what, mend));
     report.oldest_unknown = Some(Named { operation_id, since: rfc3339::text(since) });
@@ -72,7 +73,10 @@ pub(super) async fn due(
     for _ in 0..PAGES_MAX {
         let page = store.due(after.as_ref(), PAGE).await?;
         for record in page.items.iter().filter_map(|item| item.record()) {
-            if let Some(due_at) = record.due_at() {
+            // An unknown outcome waits for a probe or an operator, and is no sweeper's work.
+            if let Some(due_at) = record.due_at()
+                && record.state_name() != StateName::Unknown
+            {
                 lag = lag.max(page.now.since(due_at));
             }
             dead += u64::from(machine::is_lease_dead(record, judged(page.now)));
@@ -87,18 +91,18 @@ pub(super) async fn due(
     if dead > 0 {
         found.push(Finding::warning(
             "dead-leases",
-            format!("{} whose owner is gone: crashed, or paused", many(dead, "attempt")),
-            "a gateway on this store that trusts its clock marks them within seconds, and retries are told; start one if none runs",
+            format!("{} whose owner is gone: it crashed, or it is paused", many(dead, "attempt")),
+            "a gateway on this store that trusts its clock marks them as unknown within seconds; start one if none runs",
         ));
     }
     if lag > LAG_MAX {
         found.push(Finding::warning(
             "sweep-lag",
             format!(
-                "a record has been due for {}: nobody sweeps this store, or sweeping cannot keep up",
+                "a record has been due for {}: no gateway sweeps this store, or sweeping cannot keep up",
                 rough(lag)
             ),
-            "start a gateway on it; where one runs, look for `clock` and `archive` alarms in its log",
+            "start a gateway on it; if one runs, look in its log for errors about the clock and the archive",
         ));
     }
     Ok(())
@@ -109,7 +113,7 @@ pub(super) fn many(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A span without what nobody wants to know.
+/// A duration, rounded.
 pub(super) fn rough(span: Duration) -> String {
     let seconds = span.as_secs();
     let unit = [86_400, 3_600, 60].into_iter().find(|unit| seconds >= 2 * unit).unwrap_or(1);
@@ -117,8 +121,84 @@ pub(super) fn rough(span: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use semel::core::classify::Ending;
+    use semel::core::fingerprint::Fingerprint;
+    use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
+    use semel::core::machine::{Begin, Command, Decision, Found, Stamp, Ticket};
+    use semel::core::policy::{Class, Policy};
+    use semel::core::record::Token;
+    use semel::core::store::{Change, Clock, Written};
+    use semel::memory;
+    use std::sync::Arc;
+
+    pub(crate) const NOW: Time = Time::from_millis(1_794_916_800_000);
+    const HOURS: Duration = Duration::from_hours(2);
+
+    struct Fixed;
+
+    impl Clock for Fixed {
+        fn now(&self) -> Time {
+            NOW
+        }
+    }
+
+    /// A store with attempts that began two hours ago. Those that `ended` left their outcome unknown themselves; of the others
+    /// nobody has heard since.
+    async fn store(ended: &[bool]) -> memory::Store {
+        let store = memory::Store::with_clock(Arc::new(Fixed));
+        for (number, ended) in (1_u8..).zip(ended) {
+            let (id, fingerprint) = (CommandId::from_bytes([number; 32]), Fingerprint::from_bytes([0; 32]));
+            let command = Command {
+                id,
+                operation_id: OperationId::of(&id),
+                key_hash: KeyHash::from_bytes([0; 32]),
+                caller_hash: CallerHash::from_bytes([0; 32]),
+                operation: "charge".into(),
+                policy: Policy::new(Class::External).into(),
+                fingerprint,
+                payload: &fingerprint,
+                generation: 0,
+            };
+            let stamp = Stamp::new(NOW - HOURS, "node", "");
+            let token = Token::from_random(u128::from(number));
+            let ticket = Ticket { token, begin: Begin::Processing };
+            let Decision::Run(claim) = machine::decide(Found::Nothing, &command, ticket, stamp) else {
+                panic!("a claim")
+            };
+            let record = if *ended {
+                machine::finish(&claim.next, token, Ending::InDoubt, stamp).expect("its own attempt").next
+            } else {
+                claim.next
+            };
+            let written = store.write(id, Change::Insert(&record)).await.expect("an answer");
+            assert!(matches!(written, Written::Done { .. }), "{written:?}");
+        }
+        store
+    }
+
+    /// What is found of the records of such a store.
+    pub(crate) async fn looked_at(ended: &[bool]) -> Report {
+        let store = store(ended).await;
+        let (mut report, mut found) = (Report::of_no_store(), Vec::new());
+        let now = count(&store, &mut report).await.expect("an answer");
+        unknown(&store, now, &mut report, &mut found).await.expect("an answer");
+        due(&store, Now::from, &mut report, &mut found).await.expect("an answer");
+        found.into_iter().for_each(|finding| report.find(finding));
+        report
+    }
+
+    #[tokio::test]
+    async fn an_unknown_outcome_that_nobody_is_asked_about_is_no_lag_of_the_sweeper() {
+        let report = looked_at(&[true]).await;
+        let codes: Vec<_> = report.findings.iter().map(|finding| finding.code).collect();
+        assert_eq!((codes, report.sweep_lag_ms), (vec!["unknown-outcomes"], 0));
+        let report = looked_at(&[true, false]).await;
+        let codes: Vec<_> = report.findings.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, ["unknown-outcomes", "dead-leases", "sweep-lag"]);
+        assert!(report.sweep_lag_ms > 7_000_000, "{}", report.sweep_lag_ms);
+    }
 
     #[test]
     fn spans_are_told_roughly() {

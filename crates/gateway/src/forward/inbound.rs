@@ -72,16 +72,24 @@ where
             };
             Ok(match asked.await {
                 Ok(response) => response,
-                Err(error) => refusal::unanswered(&error.into()).into_response(form, &rules.prefix),
+                Err(error) => coded(refusal::unanswered(&error.into()), form, &rules.prefix),
             })
         })
     }
 }
 
+/// A problem as a response that carries its code, for whoever counts refusals: no layer has reported this one.
+fn coded(problem: Problem, form: Form, prefix: &str) -> Response<Body> {
+    let code = problem.code();
+    let mut response = problem.into_response(form, prefix);
+    response.extensions_mut().insert(code);
+    response
+}
+
 /// Brings a request to the one form in which it is looked at, or refuses it.
 fn receive(parts: &mut Parts, rules: &Rules) -> Result<(), Box<Response<Body>>> {
     let form = Form::of(&parts.headers);
-    let refused = |problem: Problem| Box::new(problem.into_response(form, &rules.prefix));
+    let refused = |problem: Problem| Box::new(coded(problem, form, &rules.prefix));
     let malformed = |detail| refused(refusal::malformed(detail));
     // In any letter case: a service that reads `connect` as CONNECT would take what follows for a tunnel.
     if parts.method.as_str().eq_ignore_ascii_case(Method::CONNECT.as_str()) {

@@ -150,22 +150,37 @@ fn write_labels(labels: &[(&str, &str)], text: &mut String) {
     }
 }
 
-/// The bounds of a histogram's buckets, in microseconds.
-const BOUNDS_MICROS: [u64; 12] =
-    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000, 10_000_000];
+/// The upper bounds of a histogram's buckets, in microseconds.
+type Bounds = &'static [u64];
+
+/// For calls to the store.
+pub(super) const STORE_BOUNDS: Bounds =
+    &[50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000, 10_000_000];
+
+/// For requests and for the upstream: from a millisecond to the longest that most clients wait.
+pub(super) const REQUEST_BOUNDS: Bounds = &[
+    1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
+    10_000_000, 30_000_000, 60_000_000,
+];
 
 /// How long something took.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Histogram {
-    buckets: [AtomicU64; BOUNDS_MICROS.len()],
+    bounds: Bounds,
+    buckets: Vec<AtomicU64>,
     count: AtomicU64,
     micros: AtomicU64,
 }
 
 impl Histogram {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        let buckets = bounds.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { bounds, buckets, count: AtomicU64::new(0), micros: AtomicU64::new(0) }
+    }
+
     pub(super) fn record(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        if let Some(at) = BOUNDS_MICROS.iter().position(|bound| micros <= *bound) {
+        if let Some(at) = self.bounds.iter().position(|bound| micros <= *bound) {
             self.buckets[at].fetch_add(1, Ordering::Relaxed);
         }
         self.micros.fetch_add(micros, Ordering::Relaxed);
@@ -174,18 +189,58 @@ impl Histogram {
 
     /// Its samples, under one more label.
     pub(super) fn write(&self, name: &str, label: (&str, &str), text: &mut String) {
-        let (label, value) = label;
         let mut sum = 0;
-        for (bucket, bound) in self.buckets.iter().zip(BOUNDS_MICROS) {
+        for (bucket, bound) in self.buckets.iter().zip(self.bounds) {
             sum += bucket.load(Ordering::Relaxed);
-            let _ = writeln!(text, "{name}_bucket{{{label}=\"{value}\",le=\"{}\"}} {sum}", seconds(bound));
+            let labels = written(&[label, ("le", &seconds(*bound))]);
+            let _ = writeln!(text, "{name}_bucket{labels} {sum}");
         }
         // Read last, so that no bucket is larger than the whole.
         let count = self.count.load(Ordering::Relaxed).max(sum);
-        let _ = writeln!(text, "{name}_bucket{{{label}=\"{value}\",le=\"+Inf\"}} {count}");
-        let micros = self.micros.load(Ordering::Relaxed);
-        let _ = writeln!(text, "{name}_sum{{{label}=\"{value}\"}} {}", seconds(micros));
-        let _ = writeln!(text, "{name}_count{{{label}=\"{value}\"}} {count}");
+        let _ = writeln!(text, "{name}_bucket{} {count}", written(&[label, ("le", "+Inf")]));
+        let labels = written(&[label]);
+        let _ = writeln!(text, "{name}_sum{labels} {}", seconds(self.micros.load(Ordering::Relaxed)));
+        let _ = writeln!(text, "{name}_count{labels} {count}");
+    }
+}
+
+/// A histogram for each operation, by its label: there are no more of them than routes.
+#[derive(Debug)]
+pub(super) struct Histograms {
+    bounds: Bounds,
+    by_operation: RwLock<BTreeMap<String, Histogram>>,
+}
+
+impl Histograms {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, by_operation: RwLock::default() }
+    }
+
+    pub(super) fn record(&self, operation: &str, took: Duration) {
+        let map = self.by_operation.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(histogram) = map.get(operation) {
+            return histogram.record(took);
+        }
+        drop(map);
+        self.stand(operation);
+        let map = self.by_operation.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(histogram) = map.get(operation) {
+            histogram.record(took);
+        }
+    }
+
+    /// Has the operation's histogram exist before anything is recorded.
+    pub(super) fn stand(&self, operation: &str) {
+        let mut map = self.by_operation.write().unwrap_or_else(PoisonError::into_inner);
+        map.entry(operation.to_owned()).or_insert_with(|| Histogram::new(self.bounds));
+    }
+
+    /// The family as Prometheus reads it.
+    pub(super) fn write(&self, name: &str, help: &str, text: &mut String) {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} histogram\n");
+        for (operation, histogram) in &*self.by_operation.read().unwrap_or_else(PoisonError::into_inner) {
+            histogram.write(name, ("operation", operation), text);
+        }
     }
 }
 
@@ -219,7 +274,7 @@ mod tests {
 
     #[test]
     fn buckets_hold_all_that_is_not_longer() {
-        let histogram = Histogram::default();
+        let histogram = Histogram::new(STORE_BOUNDS);
         for micros in [50, 51, 20_000_000] {
             histogram.record(Duration::from_micros(micros));
         }

@@ -8,15 +8,20 @@ mod family;
 mod watching;
 
 pub(crate) use census::Census;
+pub(crate) use watching::outcome;
 
 use crate::trace;
-use family::{Counters, Gauges, Histogram, UnderWay, seconds};
-use semel::Call;
+use crate::upstream::UpstreamError;
+use family::{Counters, Gauges, Histogram, Histograms, REQUEST_BOUNDS, STORE_BOUNDS, UnderWay, seconds};
+use http::StatusCode;
+use semel::core::record::StateName;
 use semel::core::time::Time;
+use semel::{Call, Resolver};
 use semel_http::{Code, Routes};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 const CALLS: [Call; 9] = [
     Call::Insert,
@@ -47,6 +52,10 @@ struct Numbers {
     replays: Counters,
     mismatches: Counters,
     shadow: Counters,
+    request_took: Histograms,
+    responses: Counters,
+    upstream_took: Histograms,
+    upstream_errors: Counters,
     under_way: UnderWay,
     ended: Counters,
     reconciled: Counters,
@@ -88,12 +97,16 @@ impl Metrics {
             replays: Counters::default(),
             mismatches: Counters::default(),
             shadow: Counters::default(),
+            request_took: Histograms::new(REQUEST_BOUNDS),
+            responses: Counters::default(),
+            upstream_took: Histograms::new(REQUEST_BOUNDS),
+            upstream_errors: Counters::default(),
             under_way: UnderWay::default(),
             ended: Counters::default(),
             reconciled: Counters::default(),
             expired: Counters::default(),
             purged: Counters::default(),
-            store_took: Default::default(),
+            store_took: CALLS.map(|_| Histogram::new(STORE_BOUNDS)),
             store_errors: Counters::default(),
             lease_losses: Counters::default(),
             fenced: Counters::default(),
@@ -109,6 +122,14 @@ impl Metrics {
         numbers.lease_losses.stand(&[]);
         for code in Code::ALL {
             numbers.refusals.stand(&[("code", code.as_str())]);
+        }
+        for kind in UpstreamError::ALL {
+            numbers.upstream_errors.stand(&[("kind", kind.name())]);
+        }
+        for by in [Resolver::Reconciler, Resolver::Operator] {
+            for state in watching::RESOLVED {
+                numbers.reconciled.stand(&[("state", state.as_str()), ("by", watching::name_of(by))]);
+            }
         }
         for call in CALLS {
             numbers.store_errors.stand(&[("call", call.name())]);
@@ -140,6 +161,12 @@ impl Metrics {
             numbers.replays.stand(&[("operation", label)]);
             numbers.expired.stand(&[("operation", label)]);
             numbers.under_way.add(label, 0);
+            numbers.request_took.stand(label);
+            numbers.upstream_took.stand(label);
+            numbers.ended.stand(&[("operation", label), ("state", StateName::Unknown.as_str())]);
+            for class in ["2xx", "4xx", "5xx"] {
+                numbers.responses.stand(&[("operation", label), ("class", class)]);
+            }
         }
         *numbers.routes.write().unwrap_or_else(PoisonError::into_inner) = Some(routes.clone());
     }
@@ -148,6 +175,39 @@ impl Metrics {
     fn with_label<T>(&self, operation: &str, count: impl FnOnce(&str) -> T) -> T {
         let routes = self.0.routes.read().unwrap_or_else(PoisonError::into_inner);
         count(routes.as_ref().map_or(OTHER, |routes| routes.label(operation)))
+    }
+
+    /// What an operation is called in logs, as in labels: its configured name, else its route's template, else `other`.
+    pub(crate) fn label_of(&self, operation: &str) -> String {
+        self.with_label(operation, str::to_owned)
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&self, operation: &str, status: StatusCode, took: Duration) {
+        let class = match status.as_u16() / 100 {
+            1 => "1xx",
+            2 => "2xx",
+            3 => "3xx",
+            4 => "4xx",
+            _ => "5xx",
+        };
+        self.0.responses.add(&[("operation", operation), ("class", class)]);
+        self.0.request_took.record(operation, took);
+    }
+
+    /// A request was refused before or after the layer, which reports its own refusals.
+    pub(crate) fn refused(&self, code: Code) {
+        self.0.refusals.add(&[("code", code.as_str())]);
+    }
+
+    /// The upstream answered, or failed to.
+    pub(crate) fn upstream_took(&self, operation: &str, took: Duration) {
+        self.0.upstream_took.record(operation, took);
+    }
+
+    /// The upstream had no response, or no whole one.
+    pub(crate) fn upstream_failed(&self, kind: UpstreamError) {
+        self.0.upstream_errors.add(&[("kind", kind.name())]);
     }
 
     /// Everything, as Prometheus reads it. `under_way`: how many attempts this node has running.
@@ -209,6 +269,15 @@ impl Metrics {
         for (family, name, help) in families {
             family.write(name, help, text);
         }
+        let help = "Responses to requests, by operation and class of the status.";
+        numbers.responses.write("semel_responses_total", help, text);
+        let help = "How long requests took, from their head to the head of the response.";
+        numbers.request_took.write("semel_request_seconds", help, text);
+        let help =
+            "How long the upstream took, from a request to the head of its response or to its failure.";
+        numbers.upstream_took.write("semel_upstream_seconds", help, text);
+        let help = "Requests to the upstream without a whole response, by what went wrong.";
+        numbers.upstream_errors.write("semel_upstream_errors_total", help, text);
     }
 
     fn write_attempts(&self, under_way: usize, text: &mut String) {
@@ -222,12 +291,12 @@ impl Metrics {
             (
                 &numbers.ended,
                 "idempotency_attempts_total",
-                "Attempts that ended, by the state that they led to.",
+                "Attempts that ended, by the state that they led to; UNKNOWN also where an owner went silent.",
             ),
             (
                 &numbers.reconciled,
                 "idempotency_reconciled_total",
-                "Unknown outcomes that were settled, by the state that this led to.",
+                "Unknown outcomes that were resolved, by the state that this led to and by whom.",
             ),
             (&numbers.lease_losses, "idempotency_lease_losses_total", "Attempts that lost their lease."),
             (

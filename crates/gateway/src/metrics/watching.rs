@@ -4,8 +4,9 @@
 //! events name operations by their labels, the engine's by whatever stands in the record.
 
 use super::{CALLS, Metrics};
-use semel::Event;
+use semel::core::record::StateName;
 use semel::time::ClockChange;
+use semel::{Event, Resolver};
 use semel_http::{What, Would, is_shadow};
 use std::sync::atomic::Ordering;
 
@@ -27,6 +28,35 @@ pub(super) const ALARMS: [&str; 14] = [
     "unstored",
 ];
 
+/// The states that an unknown outcome can be resolved to.
+pub(super) const RESOLVED: [StateName; 3] =
+    [StateName::Succeeded, StateName::FailedReplayable, StateName::FailedNotReplayable];
+
+/// Who resolved an unknown outcome, as a label.
+pub(super) const fn name_of(by: Resolver) -> &'static str {
+    match by {
+        Resolver::Reconciler => "probe",
+        Resolver::Operator => "operator",
+    }
+}
+
+/// What became of a request, in a word. `None` where the event comes besides another one that says so.
+pub(crate) const fn outcome(what: What) -> Option<&'static str> {
+    Some(match what {
+        What::Unprotected => "unprotected",
+        What::Ran(_) => "ran",
+        What::Replayed => "replayed",
+        What::Rebuilt => "rebuilt",
+        What::Accepted => "accepted",
+        What::Refused { code, .. } => code.as_str(),
+        What::Unread(_) => "unread",
+        What::NotAuthorized => "not_authorized",
+        What::FailedOpen => "failed_open",
+        What::Shadow(_) => "shadow",
+        _ => return None,
+    })
+}
+
 impl Metrics {
     fn alarm(&self, what: &str) {
         debug_assert!(ALARMS.contains(&what), "{what} does not stand there from the beginning");
@@ -38,25 +68,14 @@ impl semel_http::Observer for Metrics {
     fn observe(&self, event: &semel_http::Event<'_>) {
         let numbers = &self.0;
         let operation = ("operation", event.operation);
-        let outcome = match event.what {
-            What::Unprotected => "unprotected",
-            What::Ran(_) => "ran",
-            What::Replayed => "replayed",
-            What::Rebuilt => "rebuilt",
-            What::Accepted => "accepted",
+        match event.what {
             What::Refused { code, caller } => {
                 if let Some(caller) = caller {
                     numbers.mismatches.add(&[operation, ("caller", &caller.prefix())]);
                 }
                 numbers.refusals.add(&[("code", code.as_str())]);
-                code.as_str()
             }
-            What::Unread(_) => "unread",
-            What::NotAuthorized => "not_authorized",
-            What::FailedOpen => {
-                self.alarm("failed_open");
-                "failed_open"
-            }
+            What::FailedOpen => self.alarm("failed_open"),
             What::Shadow(would) => {
                 let would = match would {
                     Would::Run => "run",
@@ -66,12 +85,11 @@ impl semel_http::Observer for Metrics {
                     _ => "not_judged",
                 };
                 numbers.shadow.add(&[operation, ("would", would)]);
-                "shadow"
             }
-            // These come beside what became of the request.
-            What::OddWord => return self.alarm("odd_word"),
-            _ => return,
-        };
+            What::OddWord => self.alarm("odd_word"),
+            _ => {}
+        }
+        let Some(outcome) = outcome(event.what) else { return };
         numbers.claims.add(&[operation, ("outcome", outcome)]);
         if matches!(event.what, What::Replayed | What::Rebuilt) {
             numbers.replays.add(&[operation]);
@@ -98,7 +116,12 @@ impl semel::Observer for Metrics {
             Event::Finished { operation, state } => self.with_label(operation, |label| {
                 numbers.ended.add(&[("operation", label), ("state", state.as_str())]);
             }),
-            Event::Reconciled { state, .. } => numbers.reconciled.add(&[("state", state.as_str())]),
+            Event::Lapsed { operation, .. } => self.with_label(operation, |label| {
+                numbers.ended.add(&[("operation", label), ("state", StateName::Unknown.as_str())]);
+            }),
+            Event::Reconciled { state, by, .. } => {
+                numbers.reconciled.add(&[("state", state.as_str()), ("by", name_of(*by))]);
+            }
             Event::QuotaExceeded { operation, caller } => self.with_label(operation, |label| {
                 numbers.quota.add(&[("operation", label), ("caller", &caller.prefix())]);
             }),

@@ -3,14 +3,26 @@
 //! What lives here: which of the engine's events are worth a line, and how loud. What must never: an event that happens with
 //! every request.
 
+use crate::cli::span;
+use crate::metrics::Metrics;
 use semel::time::ClockChange;
-use semel::{Event, Observer};
+use semel::{Event, Observer, Resolver};
 use semel_http::{What, Would, is_shadow};
+use std::time::Duration;
 use tracing::{error, info, warn};
 
-/// Writes log lines.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Alarms;
+/// Writes log lines. In each of them `operation` is the operation as configured, and `operation_id` names one command.
+#[derive(Debug, Clone)]
+pub(super) struct Alarms {
+    metrics: Metrics,
+}
+
+impl Alarms {
+    /// `metrics` knows what operations are called.
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self { metrics }
+    }
+}
 
 impl Observer for Alarms {
     fn observe(&self, event: &Event<'_>) {
@@ -18,65 +30,78 @@ impl Observer for Alarms {
         if event.operation().is_some_and(is_shadow) {
             return;
         }
+        let operation = event.operation().map(|operation| self.metrics.label_of(operation));
         match event {
             Event::Fenced { operation_id, differs: true, .. } => error!(
-                operation = %operation_id,
-                "conflict: an attempt ended otherwise than its record says; somebody has to look"
+                operation, %operation_id,
+                "conflict: an attempt ended differently from what its record says; somebody has to look at it"
             ),
             Event::RecordLost { operation_id, .. } => {
-                error!(operation = %operation_id, "the record of an attempt that took effect is gone from the store");
+                error!(operation, %operation_id, "the record of an attempt that took effect is missing in the store");
             }
             Event::Unreadable { operation_id } => {
-                error!(operation = %operation_id, "a record cannot be read here; it is answered as unknown and left alone");
+                error!(%operation_id, "a record cannot be read by this node; it is answered as unknown and left unchanged");
             }
             Event::Unopened { operation_id } => {
-                error!(operation = %operation_id, "a sealed outcome cannot be opened; it is answered as not retained: every node on a store needs the keys of [sealing]");
+                error!(%operation_id, "a sealed response cannot be opened and is answered as not retained: every node on a store needs the keys of [sealing]");
             }
             Event::Panicked { operation_id, .. } => {
-                error!(operation = %operation_id, "an attempt panicked; its outcome is unknown once its lease is over");
+                error!(operation, %operation_id, "an attempt panicked; its outcome is unknown as soon as its lease ends");
             }
             Event::Overran { operation_id, .. } => {
-                warn!(operation = %operation_id, "an attempt took longer than its deadline; its outcome is unknown");
+                warn!(operation, %operation_id, "an attempt took longer than its deadline; its outcome is unknown");
+            }
+            Event::Lapsed { operation_id, .. } => {
+                warn!(operation, %operation_id, "the owner of an attempt went silent and its lease ran out; the outcome is unknown");
             }
             Event::LeaseLost { operation_id, .. } => {
-                warn!(operation = %operation_id, "an attempt lost its lease");
+                warn!(operation, %operation_id, "an attempt lost its lease");
             }
             Event::Unstored { operation_id, error, .. } => {
-                error!(operation = %operation_id, %error, "an outcome is not stored yet; trying on");
+                error!(operation, %operation_id, %error, "an outcome is not stored yet; the gateway keeps trying");
             }
             Event::Clock(change) => clock(change),
             Event::StoreRefuses { error } => {
-                error!(%error, "the store takes no writes; requests with a key are refused with 503 until it does");
+                error!(%error, "the store accepts no writes; requests with a key are refused with 503 until it does");
             }
-            Event::StoreWrites => info!("the store takes writes again"),
-            Event::SecretsBehind { error } => error!(%error, "the hashing secret cannot be kept up with"),
+            Event::StoreWrites => info!("the store accepts writes again"),
+            Event::SecretsBehind { error } => {
+                error!(%error, "the state of the hashing secret cannot be read from the store");
+            }
             Event::ArchiveFailed { error } => {
                 error!(%error, "records could not be archived; none of them is deleted");
             }
-            Event::Reconciled { operation_id, state } => {
-                info!(operation = %operation_id, state = state.as_str(), "an unknown outcome was settled");
+            // What an operator does is in the audit log.
+            Event::Reconciled { operation_id, state, by: Resolver::Reconciler, .. } => {
+                info!(operation, %operation_id, state = state.as_str(), "a probe resolved an unknown outcome");
             }
             Event::LeftToOperator { operation_id } => {
-                warn!(operation = %operation_id, "no reconciler could settle an unknown outcome; an operator has to");
+                warn!(%operation_id, "no probe could resolve an unknown outcome; an operator has to");
             }
             _ => {}
         }
     }
 }
 
+/// By how much a clock is wrong.
+fn difference(by_ms: i64) -> String {
+    let length = span::text(Duration::from_millis(by_ms.unsigned_abs()));
+    if by_ms < 0 { format!("-{length}") } else { format!("+{length}") }
+}
+
 /// What is thought of the clock now.
 fn clock(change: &ClockChange) {
     match change {
         ClockChange::Moved { by_ms } => error!(
-            by_ms,
-            "the clock jumped and is not followed; time goes on from where it was. Set the clock right, or confirm it with semel \
-             doctor --confirm-clock"
+            by = difference(*by_ms),
+            "the clock jumped and is not trusted; the gateway continues from the time before. Set the clock right, or confirm it \
+             with semel doctor --confirm-clock"
         ),
-        ClockChange::Back => info!("the clock is back where it should be, and is followed again"),
+        ClockChange::Back => info!("the clock is right again, and is trusted"),
         ClockChange::Followed { by_ms } => {
             warn!(
-                by_ms,
-                "the clock had jumped ahead by less than an hour and stayed there; it is followed now"
+                by = difference(*by_ms),
+                "the clock had jumped ahead by less than an hour and stayed there; it is trusted now"
             );
         }
         ClockChange::Distrusted(why) => error!(
@@ -84,11 +109,11 @@ fn clock(change: &ClockChange) {
             "the clock is not trusted: new keys are refused with 503, and nothing expires. Set the clock right, or confirm it with \
              semel doctor --confirm-clock"
         ),
-        ClockChange::Plausible => info!("the clock is plausible again, and is followed"),
-        ClockChange::Confirmed => warn!("somebody confirmed the clock; it is followed from now on"),
+        ClockChange::Plausible => info!("the clock is plausible again, and is trusted"),
+        ClockChange::Confirmed => warn!("an operator confirmed the clock; it is trusted from now on"),
         ClockChange::Disagrees { by_ms } => error!(
-            by_ms,
-            "another node on this store goes by another time; no lease is judged dead until they agree. Set the clocks right, or \
+            by = difference(*by_ms),
+            "another node on this store has a different time; no lease counts as ended until they agree. Set the clocks right, or \
              confirm the right one with semel doctor --confirm-clock"
         ),
     }
@@ -101,16 +126,16 @@ impl semel_http::Observer for Alarms {
         let operation = event.operation;
         match would {
             Would::Replay => {
-                info!(operation, "shadow: would have been answered with the stored outcome, and ran again");
+                info!(operation, "shadow: ran again; protection would have replayed the stored response");
             }
             Would::Refuse(code) => {
-                info!(operation, code = code.as_str(), "shadow: would have been refused, and ran");
+                info!(operation, code = code.as_str(), "shadow: ran; protection would have refused it");
             }
             Would::RunAgain => {
-                info!(operation, "shadow: ran again without a key; one with the same payload ran before");
+                info!(operation, "shadow: ran without a key, after another request with the same payload");
             }
             Would::NotJudged => {
-                info!(operation, "shadow: ran, and nobody can tell what would have become of it");
+                info!(operation, "shadow: ran; what protection would have done is not known");
             }
             _ => {}
         }

@@ -62,13 +62,15 @@ impl Desk {
         shadow: &Tally,
         is_draining: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
-        let (counted, running) = (metrics.clone(), engine.clone());
+        let (counted, named, running) = (metrics.clone(), metrics.clone(), engine.clone());
         let is_draining = Arc::clone(is_draining);
         let sources = admin::Sources {
             metrics: Arc::new(move || counted.text(running.running())),
             is_draining: Arc::new(move || is_draining.load(Ordering::Relaxed)),
             shadow: shadow.clone(),
             clock: Arc::new(SystemClock),
+            label: Arc::new(move |operation| named.label_of(operation)),
+            knows_probes: true,
         };
         let now = admin::service(engine.clone(), plan.options.clone(), sources.clone());
         let now = now.map_err(|error| error.to_string())?;

@@ -3,6 +3,7 @@
 //! What lives here: what every request passes first, and the one place where a new configuration takes effect. What must
 //! never: a request that goes half of its way under one configuration and half under another.
 
+use super::requests::{Requests, Timed};
 use crate::forward::Inbound;
 use crate::forward::Outbound;
 use crate::identity::Live;
@@ -18,7 +19,7 @@ use tower_service::Service;
 use tracing::Instrument as _;
 
 /// Everything between the listener and the upstream, under one configuration.
-pub(super) type Way = Inbound<Known<semel_http::Service<Traced<Outbound>>>>;
+pub(super) type Way = Inbound<Known<semel_http::Service<Timed<Traced<Outbound>>>>>;
 
 /// Stands outside of Semel's layer, and has each request tell where it came from before anybody believes it anything.
 #[derive(Debug, Clone)]
@@ -57,11 +58,12 @@ where
 pub(super) struct Entrance {
     way: Arc<RwLock<Way>>,
     tracer: Option<Tracer>,
+    requests: Requests,
 }
 
 impl Entrance {
-    pub(super) fn new(way: Way, tracer: Option<Tracer>) -> Self {
-        Self { way: Arc::new(RwLock::new(way)), tracer }
+    pub(super) fn new(way: Way, tracer: Option<Tracer>, requests: Requests) -> Self {
+        Self { way: Arc::new(RwLock::new(way)), tracer, requests }
     }
 
     /// Requests from now on take this way. Those that have begun end on the one that they are on.
@@ -85,20 +87,22 @@ impl Service<Request<listen::Body>> for Entrance {
 
     fn call(&mut self, mut request: Request<listen::Body>) -> Self::Future {
         // Always ready: it asks the rest of the way for each request.
-        let mut way = self.way();
+        let (mut way, requests) = (self.way(), self.requests.clone());
+        let method = request.method().clone();
         let Some(tracer) = &self.tracer else {
             // Nothing is added to a trace that passes, but log lines can say which it is.
-            return match Trace::of(request.headers()) {
-                None => way.call(request),
-                Some(context) => Box::pin(Within::new(context, way.call(request))),
+            let trace = Trace::of(request.headers());
+            let asked = requests.follow(method, way.call(request));
+            return match trace {
+                None => Box::pin(asked),
+                Some(context) => Box::pin(Within::new(context, asked)),
             };
         };
-        let method = request.method().clone();
         let (context, span) = tracer.begin(&method, request.headers_mut());
         request.extensions_mut().insert(Followed(context));
         let recorded = span.clone();
         let asked = async move {
-            let Ok(response) = way.call(request).await;
+            let Ok(response) = requests.follow(method, way.call(request)).await;
             if let Some(Ok(id)) =
                 response.headers().get(semel_http::names::OPERATION_ID).map(HeaderValue::to_str)
             {

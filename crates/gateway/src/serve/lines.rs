@@ -29,9 +29,15 @@ fn told(what: What) -> Option<(&'static str, Loud)> {
         What::Rebuilt => ("rebuilt", Loud::Debug),
         What::Accepted => ("accepted", Loud::Debug),
         What::Unprotected => ("unprotected", Loud::Debug),
-        What::Refused { code: code @ (Code::Unknown | Code::StoreUnavailable), .. } => {
-            (code.as_str(), Loud::Warn)
-        }
+        What::Refused {
+            code:
+                code @ (Code::Unknown
+                | Code::StoreUnavailable
+                | Code::Unreachable
+                | Code::UpstreamFailed
+                | Code::UpstreamTimeout),
+            ..
+        } => (code.as_str(), Loud::Warn),
         What::Refused { code, .. } => (code.as_str(), Loud::Info),
         What::Unread(_) => ("unread", Loud::Info),
         What::NotAuthorized => ("not authorized", Loud::Info),

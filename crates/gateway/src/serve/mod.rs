@@ -14,6 +14,7 @@ mod keeping;
 mod ledgers;
 mod lines;
 mod plan;
+pub(crate) mod requests;
 mod rotation;
 mod sides;
 mod signals;
@@ -26,11 +27,13 @@ use crate::ask::Directory;
 use crate::config::Mistake;
 use crate::identity::Live;
 use crate::listen::{self, Bound, Credentials, Fresh};
+use crate::logging::Form;
 use crate::metrics::{Census, Metrics};
 use crate::shadow::Tally;
 use desk::{Desk, Seat};
 use entrance::Entrance;
 use ledgers::Ledgers;
+use requests::Requests;
 use semel::core::store::{Clock as _, OpenOptions, Store};
 use semel::secrets::Bounded;
 use semel::{Clock as _, Engine, Observer, SystemClock};
@@ -76,7 +79,8 @@ impl Gateway {
         };
         plan.check_certificates(&plan.listen)?;
         let ledgers = Ledgers::new(&plan)?;
-        let sides = Sides::of(&plan, &ledgers, None).await?;
+        let metrics = Metrics::new(SystemClock.now());
+        let sides = Sides::of(&plan, &ledgers, &metrics, None).await?;
         let live = sides.live.clone();
         let options = OpenOptions { is_archived: plan.keeping.archive.is_some(), ..OpenOptions::default() };
         let store = plan.store.open_with(&options).await?;
@@ -85,7 +89,6 @@ impl Gateway {
             let timeout = plan.keeping.settings.store_timeout;
             rotation::withdraw(Bounded::new(&*store, &SystemClock, timeout)).await?;
         }
-        let metrics = Metrics::new(SystemClock.now());
         if let Some(tracer) = &plan.tracer {
             metrics.count_spans(tracer.counts());
         }
@@ -93,7 +96,8 @@ impl Gateway {
             metrics.expect_sweeps();
         }
         let shadow = Tally::new(SystemClock.now());
-        let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(alarms::Alarms), Arc::new(metrics.clone())];
+        let observers: Vec<Arc<dyn Observer>> =
+            vec![Arc::new(alarms::Alarms::new(metrics.clone())), Arc::new(metrics.clone())];
         let directory = Directory::new(sides.routes.clone());
         let asked = directory.clone();
         let builder = keeping::builder(&plan, &store)?
@@ -114,7 +118,8 @@ impl Gateway {
             .transpose()?;
         let joined = sides.joined(&plan, &engine, &metrics, &shadow, None);
         let (way, layer) = joined.map_err(|error| error.to_string())?;
-        let entrance = Entrance::new(way, plan.tracer.clone());
+        let requests = Requests::new(metrics.clone(), plan.logs_requests);
+        let entrance = Entrance::new(way, plan.tracer.clone(), requests);
         Ok(Self {
             plan,
             bound,
@@ -164,11 +169,17 @@ impl Gateway {
         &self.engine
     }
 
-    /// What is printed at start.
-    pub async fn announcement(&self) -> String {
+    /// Says what it protects, with which guarantee, on which store, and what is dangerous: on standard output, or where log lines
+    /// are JSON, in log lines.
+    pub async fn announce(&self) {
         let store = &self.store;
         let desk = self.desk.as_ref().map(Desk::address);
-        announce::text(&self.plan, self.address(), desk, store.capabilities(), store.hazards().await)
+        let hazards = store.hazards().await;
+        let said = announce::announce(&self.plan, self.address(), desk, store.capabilities(), hazards);
+        match self.plan.log {
+            Form::Text => say(&format!("semel {}\n\n{said}", env!("CARGO_PKG_VERSION"))),
+            Form::Json => said.log(),
+        }
     }
 
     /// Serves until `stop`, then ends what runs within the drain time, in an orderly way.
@@ -233,10 +244,10 @@ impl Gateway {
                 connections = drained.cut_off,
                 attempts = farewell.cut_off,
                 unstored = farewell.unstored,
-                "the drain time was over before everything had ended; what was cut off is told as unknown"
+                "the drain time ended before all requests had; the outcome of what was cut off is unknown"
             );
         } else {
-            info!("everything has ended");
+            info!("stopped; every request has ended");
         }
     }
 }
@@ -266,7 +277,7 @@ impl Reloading {
         let shown =
             read_anew(self.credentials.as_ref(), plan.listen.tls.as_ref(), plan.listen.clients.as_ref())?;
         let ledgers = self.ledgers.renewed(&plan)?;
-        let sides = Sides::of(&plan, &ledgers, Some(&self.live)).await?;
+        let sides = Sides::of(&plan, &ledgers, &self.metrics, Some(&self.live)).await?;
         let (routes, live) = (sides.routes.clone(), sides.live.clone());
         let seated = match (&self.seat, &plan.admin) {
             (Some(seat), Some(admin)) => {
@@ -330,10 +341,10 @@ pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, St
     // Before anybody is told that there is a process to signal. Until then it ends as any process does: nothing is under way.
     let (to_drain, once) = (signals::asked_to_end(), signals::asked_to_end());
     let reloads = hangups.map(|(reread, asked)| (gateway.reloading(), reread, asked));
-    say(&format!("semel {}\n\n{}", env!("CARGO_PKG_VERSION"), gateway.announcement().await));
+    gateway.announce().await;
     let stop = async {
         to_drain.await;
-        info!("asked to end; draining");
+        info!("stopping: waiting for running requests to end");
     };
     let served = gateway.run(stop);
     let twice = async {
@@ -343,7 +354,7 @@ pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, St
     tokio::select! {
         () = served => Ok(ExitCode::SUCCESS),
         () = twice => {
-            warn!("asked twice: ending now; what was under way is told as unknown once its lease is over");
+            warn!("asked to stop twice: stopping now; the outcome of running requests is unknown as soon as their leases end");
             Ok(ExitCode::FAILURE)
         }
         never = reload(reloads) => match never {},
@@ -362,7 +373,7 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
                     Ok(held) => tell_taken(&operations, &held),
                     Err(why) => {
                         error!(
-                            "the configuration was read anew and cannot be used; the old one holds on: {why}"
+                            "the configuration was read again and cannot be used; the old one stays in force: {why}"
                         );
                     }
                 }
@@ -371,7 +382,10 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
                 for mistake in &mistakes {
                     error!("{mistake}");
                 }
-                error!(mistakes = mistakes.len(), "the configuration has mistakes; the old one holds on");
+                error!(
+                    mistakes = mistakes.len(),
+                    "the configuration has mistakes; the old one stays in force"
+                );
             }
         }
     }
@@ -379,14 +393,14 @@ async fn reload(reloads: Option<(Reloading, Box<Reread>, signals::Reloads)>) -> 
 
 /// Tells what holds from now on, and what does not yet.
 fn tell_taken(operations: &[Operation], held: &[&str]) {
-    info!("the configuration was read anew, and holds for every new request");
+    info!("the configuration was read again, and applies to every new request");
     for operation in operations {
         if let Some(callers) = operation.callers() {
             info!(operation = operation.title(), "{callers}");
         }
     }
     for part in held {
-        warn!("{part} has changed, which takes effect at the next start only");
+        warn!("{part} has changed; this takes effect at the next start");
     }
 }
 

@@ -8,6 +8,7 @@ use crate::admin;
 use crate::ask::{Questions, Ways};
 use crate::forward::{self, Host};
 use crate::identity::{Identity, Live, Network, Source};
+use crate::logging;
 use crate::trace::Tracer;
 use crate::upstream;
 use crate::{listen, stores};
@@ -55,6 +56,10 @@ pub struct Plan {
     pub prefix: String,
     /// Where spans are sent. Nowhere otherwise, and a client's trace passes as it came.
     pub tracer: Option<Tracer>,
+    /// How log lines look; in JSON, the start-up text is log lines too.
+    pub log: logging::Form,
+    /// Whether every request is logged.
+    pub logs_requests: bool,
 }
 
 /// The admin address, and who may do what there.
@@ -123,6 +128,8 @@ impl Plan {
             forwarded_by: Vec::new(),
             prefix: String::new(),
             tracer: None,
+            log: logging::Form::default(),
+            logs_requests: false,
         }
     }
 
@@ -199,6 +206,7 @@ impl Plan {
             ("[quotas]", self.quotas != old.quotas),
             // Not by what is shown of them: secrets are not.
             ("[otlp]", self.tracer.as_ref().map(Tracer::options) != old.tracer.as_ref().map(Tracer::options)),
+            ("[log]", (self.log, self.logs_requests) != (old.log, old.logs_requests)),
             ("the list of keys in [sealing]", self.sealing != old.sealing),
         ];
         held.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()

@@ -5,6 +5,7 @@
 
 use super::entrance::{Known, Way};
 use super::ledgers::Ledgers;
+use super::requests::{Noting, Timed};
 use super::{Plan, alarms, lines};
 use crate::ask::Ways;
 use crate::forward::{self, Client, Inbound, Outbound, Trust};
@@ -15,7 +16,7 @@ use crate::shadow::Tally;
 use crate::trace::Traced;
 use crate::upstream::Upstream;
 use semel::{Engine, SystemClock};
-use semel_http::{Layer, Routes, TermsError};
+use semel_http::{Layer, Mode, Routes, TermsError};
 use std::sync::Arc;
 use tower_layer::Layer as _;
 
@@ -28,7 +29,12 @@ pub(super) struct Sides {
 
 impl Sides {
     /// `running` is the rule in use, whose fetched keys are taken over.
-    pub(super) async fn of(plan: &Plan, ledgers: &Ledgers, running: Option<&Live>) -> Result<Self, String> {
+    pub(super) async fn of(
+        plan: &Plan,
+        ledgers: &Ledgers,
+        metrics: &Metrics,
+        running: Option<&Live>,
+    ) -> Result<Self, String> {
         let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
         let upstream = upstream.map_err(|error| error.to_string())?;
         let trust = Trust::of(plan.is_proxy());
@@ -36,7 +42,9 @@ impl Sides {
             let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
             Some(Client { address: address.ip(), is_tls: *is_tls })
         });
-        let outbound = Outbound::new(upstream.clone(), forwarding);
+        let counted = metrics.clone();
+        let counting = upstream.clone().counting(move |kind| counted.upstream_failed(kind));
+        let outbound = Outbound::new(counting, forwarding.clone());
         let peer = |extensions: &http::Extensions| {
             let Peer { address, .. } = extensions.get::<Peer>()?;
             let shown = extensions.get::<ClientCertificate>();
@@ -51,8 +59,9 @@ impl Sides {
         })?;
         // What callers are known by is each route's own.
         let ways = Ways {
+            // The gateway's own questions are nobody's requests.
+            outbound: Outbound::new(upstream.clone(), forwarding),
             upstream,
-            outbound: outbound.clone(),
             credentials: Vec::new(),
             prefix: plan.prefix.clone(),
         };
@@ -73,7 +82,8 @@ impl Sides {
         let Self { outbound, live, routes } = self;
         let layer = Layer::routed(engine.clone(), routes.clone())?;
         metrics.call_by(&routes);
-        let watching = Both(Both(alarms::Alarms, lines::Lines), Both(metrics.clone(), shadow.clone()));
+        let logging = Both(alarms::Alarms::new(metrics.clone()), lines::Lines);
+        let watching = Both(Both(logging, Noting), Both(metrics.clone(), shadow.clone()));
         let layer = layer
             .address(|parts| parts.extensions.get::<Peer>().map(|peer| peer.address.ip()))
             .client(|parts| parts.extensions.get::<listen::Place>().map(listen::Place::client))
@@ -89,7 +99,7 @@ impl Sides {
         // Where nothing is protected there is nothing to publish, and every path is the upstream's.
         let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
         let layer = live.under(layer);
-        let guarded = layer.layer(Traced::new(outbound));
+        let guarded = layer.layer(Timed::new(Traced::new(outbound), metrics.clone()));
         Ok((Inbound::new(Known::new(guarded, live), plan.rules()), layer))
     }
 }
@@ -101,6 +111,11 @@ impl<A: semel_http::Observer, B: semel_http::Observer> semel_http::Observer for 
     fn observe(&self, event: &semel_http::Event<'_>) {
         self.0.observe(event);
         self.1.observe(event);
+    }
+
+    fn routed(&self, operation: &str, mode: Mode) {
+        self.0.routed(operation, mode);
+        self.1.routed(operation, mode);
     }
 
     fn began(&self, operation: &str) {

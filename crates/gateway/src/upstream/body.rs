@@ -3,6 +3,7 @@
 //! What lives here: its end, its breaking off and its deadline, told apart. What must never: an end where the upstream sent
 //! none.
 
+use super::error_kind::{Counting, UpstreamError};
 use super::h2::{Lease, Sending};
 use super::patience::Remaining;
 use super::pool::Lent;
@@ -23,6 +24,7 @@ pub struct Body {
     remaining: Option<Remaining>,
     /// Whether it is left to the reader to tell that it broke off.
     is_quiet: bool,
+    counting: Option<Counting>,
     /// The place of its request among those of the listener: it runs until its response has come.
     _place: Option<listen::Place>,
 }
@@ -45,11 +47,11 @@ struct Stream {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self { kind: Kind::Over, remaining: None, is_quiet: false, _place: None }
+        Self { kind: Kind::Over, remaining: None, is_quiet: false, counting: None, _place: None }
     }
 
     pub(super) fn h1(incoming: Incoming, lent: Lent, remaining: Option<Remaining>) -> Self {
-        let mut body = Self { kind: Kind::H1(incoming, lent), remaining, is_quiet: false, _place: None };
+        let mut body = Self { kind: Kind::H1(incoming, lent), remaining, ..Self::empty() };
         body.settle();
         body
     }
@@ -62,7 +64,7 @@ impl Body {
         remaining: Option<Remaining>,
     ) -> Self {
         let stream = Stream { incoming, left, is_data_over: false, lease, _sending: sending };
-        let mut body = Self { kind: Kind::H2(Box::new(stream)), remaining, is_quiet: false, _place: None };
+        let mut body = Self { kind: Kind::H2(Box::new(stream)), remaining, ..Self::empty() };
         body.settle();
         body
     }
@@ -70,6 +72,11 @@ impl Body {
     /// Leaves it to the reader to tell that it broke off.
     pub(super) fn quietly(self) -> Self {
         Self { is_quiet: true, ..self }
+    }
+
+    /// Reports it to `counting` where it does not come to its end.
+    pub(super) fn counted(self, counting: Option<Counting>) -> Self {
+        Self { counting, ..self }
     }
 
     /// Its request counts as running for as long as this is there.
@@ -112,8 +119,9 @@ impl Body {
         cause: &dyn fmt::Display,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         if !self.is_quiet {
-            tracing::warn!(%cause, "the upstream's response did not come to its end");
+            tracing::warn!(%cause, "the upstream's response ended too early");
         }
+        self.counting.iter().for_each(|Counting(count)| count(UpstreamError::of_body(failure)));
         self.kind = Kind::Over;
         self.remaining = None;
         Poll::Ready(Some(Err(failure)))

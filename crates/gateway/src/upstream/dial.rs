@@ -88,12 +88,14 @@ pub(super) enum Undialled {
 impl fmt::Display for Undialled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(error) => write!(f, "its name could not be looked up: {error}"),
+            Self::Name(error) => write!(f, "its name has no address: {error}"),
             Self::Connect(error) => write!(f, "no connection: {error}"),
-            Self::Tls(error) => write!(f, "no TLS: {error}"),
+            Self::Tls(error) => write!(f, "the TLS handshake failed: {error}"),
         }
     }
 }
+
+impl std::error::Error for Undialled {}
 
 /// What HTTP is spoken over.
 pub(super) enum Stream {

@@ -6,6 +6,7 @@
 mod begun;
 mod body;
 mod dial;
+mod error_kind;
 mod failed;
 mod h1;
 mod h2;
@@ -19,12 +20,14 @@ mod target;
 mod tls;
 
 pub use body::Body;
+pub use error_kind::UpstreamError;
 pub use options::Options;
 pub(crate) use target::{ASKED_BYTES_MAX, leads_out};
 pub use target::{Target, TargetError, Transport};
 pub use tls::{Tls, TlsError};
 
 use crate::listen;
+use error_kind::Counting;
 use failed::{Failed, Unanswered};
 use http::header::UPGRADE;
 use http::{Request, Response};
@@ -52,12 +55,19 @@ const REUSES_MAX: u32 = 3;
 #[derive(Clone)]
 pub struct Upstream {
     reach: Arc<Reach>,
+    counting: Option<Counting>,
 }
 
 impl Upstream {
     /// Nothing is opened yet. Fails where `https://` is meant and no certificate authority could be believed.
     pub fn new(target: Target, options: Options) -> Result<Self, TlsError> {
-        Ok(Self { reach: Arc::new(Reach::new(target, options)?) })
+        Ok(Self { reach: Arc::new(Reach::new(target, options)?), counting: None })
+    }
+
+    /// The same upstream, whose errors are reported to `count`. What a client did wrong is not among them.
+    #[must_use]
+    pub fn counting(self, count: impl Fn(UpstreamError) + Send + Sync + 'static) -> Self {
+        Self { counting: Some(Counting(Arc::new(count))), ..self }
     }
 
     /// Sends a request that nobody's effect depends on, and leaves it to the caller to tell why there is no response, or no whole
@@ -87,21 +97,24 @@ impl tower_service::Service<Request<semel_http::Body>> for Upstream {
     }
 
     fn call(&mut self, request: Request<semel_http::Body>) -> Self::Future {
-        let reach = Arc::clone(&self.reach);
+        let (reach, counting) = (Arc::clone(&self.reach), self.counting.clone());
         Box::pin(async move {
             let attempt = request.extensions().get::<Attempt>().cloned();
-            let operation = attempt.as_ref().map(Attempt::operation_id);
-            send(&reach, request, attempt).await.map_err(|failed| {
+            let operation_id = attempt.as_ref().map(Attempt::operation_id);
+            let sent = send(&reach, request, attempt).await.map_err(|failed| {
                 let (upstream, cause) = (&reach.target, failed.told());
                 // What its client did wrong is not the upstream's fault.
                 if TooSlow::is_cause_of(&*failed.cause) || Malformed::in_cause_of(&*failed.cause).is_some() {
-                    tracing::debug!(%cause, "a request was given up in the middle of its body");
+                    tracing::debug!(%cause, "the client did not send the rest of its request");
                 } else {
-                    let operation = operation.map(|id| id.to_string());
-                    tracing::warn!(%upstream, operation, %cause, "{}", failed.failure);
+                    let operation_id = operation_id.map(|id| id.to_string());
+                    let kind = UpstreamError::of(&failed);
+                    tracing::warn!(%upstream, operation_id, kind = kind.name(), %cause, "{}", failed.failure);
+                    counting.iter().for_each(|Counting(count)| count(kind));
                 }
                 failed.failure
-            })
+            });
+            sent.map(|response| response.map(|body| body.counted(counting)))
         })
     }
 }

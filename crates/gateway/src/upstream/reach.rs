@@ -122,8 +122,7 @@ impl Reach {
 
     async fn dial(&self, must_be_http1: bool) -> Result<Dialled, Failed> {
         let dialled = dial::dial(&self.target, self.offers.as_ref(), must_be_http1).await;
-        let dialled =
-            dialled.map_err(|undialled| Failed::new(Failure::Unreachable, undialled.to_string()))?;
+        let dialled = dialled.map_err(|undialled| Failed::new(Failure::Unreachable, undialled))?;
         if !must_be_http1 {
             self.is_h2.store(dialled.is_h2, Ordering::Relaxed);
         }

@@ -51,7 +51,7 @@ async fn what_was_done_is_replayed_byte_for_byte() {
     succeed(
         &world,
         &attempt,
-        &json!({ "status": 201, "headers": [["etag", "\"7\""]], "body_base64": "/wD+" }),
+        &json!({ "status": 201, "headers": [["etag", "\"7\""]], "bodyBase64": "/wD+" }),
     )
     .await;
     let reply = world.post("/v1/claims", &claim("order-1", &json!({}))).await;
@@ -63,7 +63,8 @@ async fn what_was_done_is_replayed_byte_for_byte() {
     assert_eq!(replayed["operationId"], attempt.id.as_str());
     assert_eq!(replayed["expiresAt"], rfc3339::text(world.now() + Duration::from_hours(24)));
     let expected = json!({
-        "protocol": "http", "status": 201, "retained": true, "headers": [["etag", "\"7\""]], "body_base64": "/wD+",
+        "protocol": "http", "status": 201, "retained": true, "headers": [["etag", "\"7\""]], "bodyBase64": "/wD+",
+        "body_base64": "/wD+",
     });
     assert_eq!(replayed["response"], expected);
 }
@@ -127,12 +128,37 @@ async fn payloads_are_compared_by_what_they_mean() {
 }
 
 #[tokio::test]
+async fn old_names_of_fields_are_still_accepted() {
+    let world = World::new().await;
+    let attempt = world.claimed("order-1", &json!({ "payload_base64": "/wD+" })).await;
+    let same = claim("order-1", &json!({ "payloadBase64": "/wD+" }));
+    assert_eq!(world.post("/v1/claims", &same).await.problem().0, 409, "the same payload by its new name");
+    let changed = claim("order-1", &json!({ "payload_base64": "/wD/" }));
+    assert_eq!(world.post("/v1/claims", &changed).await.problem().0, 422);
+    succeed(&world, &attempt, &json!({ "status": 200, "body_base64": "/wD+" })).await;
+    let replayed = world.post("/v1/claims", &same).await.json();
+    assert_eq!(replayed["response"]["bodyBase64"], "/wD+");
+    assert_eq!(replayed["response"]["body_base64"], "/wD+");
+    let described = world.get("/openapi.json").await.json();
+    let schemas = &described["components"]["schemas"];
+    for (schema, new, old) in [
+        ("Claim", "payloadBase64", "payload_base64"),
+        ("GivenResponse", "bodyBase64", "body_base64"),
+        ("StoredResponse", "bodyBase64", "body_base64"),
+    ] {
+        let properties = &schemas[schema]["properties"];
+        assert!(properties[new].is_object() && properties[new]["deprecated"] != true, "{schema} {new}");
+        assert_eq!(properties[old]["deprecated"], true, "{schema} {old}");
+    }
+}
+
+#[tokio::test]
 async fn bytes_and_hashes_are_payloads_too() {
     let world = World::new().await;
-    let raw = json!({ "payload_base64": "/wD+" });
+    let raw = json!({ "payloadBase64": "/wD+" });
     world.claimed("order-1", &raw).await;
     assert_eq!(world.post("/v1/claims", &claim("order-1", &raw)).await.problem().0, 409);
-    let changed = world.post("/v1/claims", &claim("order-1", &json!({ "payload_base64": "/wD/" }))).await;
+    let changed = world.post("/v1/claims", &claim("order-1", &json!({ "payloadBase64": "/wD/" }))).await;
     assert_eq!(changed.problem().0, 422);
     let hash = json!({ "fingerprint": "ab".repeat(32) });
     world.claimed("order-2", &hash).await;
@@ -236,7 +262,9 @@ async fn a_claim_that_says_too_little_or_too_much_claims_nothing() {
         json!({ "operation": "charge", "payload": 1 }),
         json!({ "operation": "charge", "key": "k" }),
         json!({ "operation": "charge", "key": "k", "payload": 1, "fingerprint": "ab".repeat(32) }),
+        json!({ "operation": "charge", "key": "k", "payloadBase64": "x" }),
         json!({ "operation": "charge", "key": "k", "payload_base64": "x" }),
+        json!({ "operation": "charge", "key": "k", "payloadBase64": "/w==", "payload_base64": "/w==" }),
         json!({ "operation": "charge", "key": "k", "fingerprint": "ab" }),
         json!({ "operation": "", "key": "k", "payload": 1 }),
         json!({ "operation": long, "key": "k", "payload": 1 }),

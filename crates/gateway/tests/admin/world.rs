@@ -166,7 +166,9 @@ impl Attempt {
 /// The document of a claim.
 pub(crate) fn claim(key: &str, more: &Value) -> Value {
     let claim = json!({ "operation": "charge", "key": key });
-    let is_about = ["payload", "payload_base64", "fingerprint"].iter().any(|name| more.get(name).is_some());
+    let is_about = ["payload", "payloadBase64", "payload_base64", "fingerprint"]
+        .iter()
+        .any(|name| more.get(name).is_some());
     let claim = if is_about { claim } else { merged(claim, &json!({ "payload": { "amount": 5 } })) };
     merged(claim, more)
 }
@@ -209,6 +211,8 @@ fn sources(clock: &FakeClock, draining: &Arc<AtomicBool>) -> Sources {
         is_draining: Arc::new(move || draining.load(Ordering::SeqCst)),
         shadow: Tally::new(Time::from_millis(0)),
         clock: Arc::new(clock.clone()),
+        label: Arc::new(str::to_owned),
+        knows_probes: true,
     }
 }
 

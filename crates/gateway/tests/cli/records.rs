@@ -85,9 +85,15 @@ fn a_record_is_shown_with_its_history_and_its_answer_only_where_it_is_asked_for(
     let reply = world.post("/charges", Some(&key(1)), "{}");
     for [flag, place] in world.places() {
         let told = semel(&show(reply.id(), &[&flag, &place])).exits(0).out;
-        for part in
-            ["POST /charges", reply.id(), "SUCCEEDED", "external", "201, kept", "ATTEMPT", "PROCESSING"]
-        {
+        for part in [
+            "POST /charges",
+            reply.id(),
+            "SUCCEEDED",
+            "external",
+            "201, stored",
+            "HISTORY",
+            "attempt 1  PROCESSING",
+        ] {
             assert!(told.contains(part), "{part} is not in {told}");
         }
         let json = semel(&show(reply.id(), &["--json", &flag, &place])).exits(0).json();

@@ -57,7 +57,7 @@ fn an_unknown_outcome_that_was_applied_is_replayed_with_the_response_that_was_gi
         let record = resolve(id.id(), &["--response", &document, "--json"]).exits(0).json();
         assert_eq!(
             (record["state"].as_str(), last(&record)),
-            (Some("SUCCEEDED"), (who, "it is in the ledger"))
+            (Some("SUCCEEDED"), (who, "resolved as applied: it is in the ledger"))
         );
         let replay = world.post("/doubt", Some(&whole), "{}");
         assert_eq!((replay.status, replay.body.as_str(), replay.header("x-a")), (202, "by hand", Some("1")));
@@ -113,7 +113,7 @@ fn a_released_key_takes_another_payload() {
         let release = ["records", "release", id.id(), "--reason", "wrong amount", "--json", &flag, &place];
         let record = semel(&release).exits(0).json();
         let who = if flag == "--admin" { "loopback" } else { "cli:ada" };
-        assert_eq!(last(&record), (who, "wrong amount"));
+        assert_eq!(last(&record), (who, "released: wrong amount"));
         let next = world.post("/busy", Some(&key), "{\"amount\":2}");
         assert_eq!((next.status, next.id()), (429, id.id()));
     }

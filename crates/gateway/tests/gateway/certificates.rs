@@ -175,7 +175,7 @@ async fn a_reload_cannot_ask_for_certificates_that_the_listener_does_not() {
          [identity]\nsources = [\"mtls\"]\n"
     ));
     gateway.hang_up();
-    until(async || scratch.logged().contains("the old one holds on").then_some(())).await;
+    until(async || scratch.logged().contains("the old one stays in force").then_some(())).await;
     assert!(scratch.logged().contains("the listener asks for none"), "{}", scratch.logged());
     let served = Ask::post("/charges").key(KEY).send(gateway.address).await.expect("an answer");
     assert_eq!(served.status, 201, "as before");

@@ -242,7 +242,7 @@ async fn a_month_ahead_while_running_forgets_nothing() {
     let first = shop.pay_first(1).await;
     let uptime = machine_uptime_ms();
     shop.clock.set("+32d");
-    shop.logs("the clock jumped and is not followed").await;
+    shop.logs("the clock jumped and is not trusted").await;
     shop.is_trusted(false).await;
     shop.sweeps().await;
     shop.beats().await;

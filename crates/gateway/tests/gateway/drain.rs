@@ -28,7 +28,7 @@ async fn what_runs_is_ended_what_is_new_is_refused_and_what_was_stored_is_replay
     assert_eq!((first.status, first.is_acknowledged()), (201, true));
     assert_eq!(within(unkeyed).await.expect("no panic").expect("an answer").status, 201);
     assert_eq!(world.gateway.ended().await.code(), Some(0));
-    assert!(world.log().contains("everything has ended"), "{}", world.log());
+    assert!(world.log().contains("every request has ended"), "{}", world.log());
     world.kill_and_restart(&[]);
     let retry = world.charge(5).await;
     assert!(retry.is_replay() && retry.kept() == first.kept(), "{retry:?}");

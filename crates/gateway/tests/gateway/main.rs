@@ -35,6 +35,7 @@ mod spelling;
 mod states;
 mod status;
 mod store;
+mod telemetry;
 mod tokens;
 #[path = "../clients/tools.rs"]
 #[expect(dead_code, reason = "shared with the tests of clients, which use other tools")]

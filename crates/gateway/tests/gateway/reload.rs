@@ -96,6 +96,6 @@ async fn a_reload_that_is_asked_for_during_the_start_ends_nothing_and_is_done_af
     drop((asked, keys));
     let gateway = tokio::task::spawn_blocking(|| starting.listens());
     let _gateway = within(gateway).await.expect("it starts");
-    until(async || scratch.logged().contains("the configuration was read anew, and holds").then_some(()))
+    until(async || scratch.logged().contains("the configuration was read again, and applies").then_some(()))
         .await;
 }

@@ -6,7 +6,7 @@ use semel_test_support::client::Ask;
 use semel_test_support::upstream::{Act, Gate, Seen, Upstream, charged};
 use std::sync::Arc;
 
-const TAKEN: &str = "the configuration was read anew, and holds";
+const TAKEN: &str = "the configuration was read again, and applies";
 
 /// Asks for a reload, and waits until it is logged how that went.
 async fn reloaded(gateway: &Gateway, scratch: &Scratch, how: &str) {
@@ -62,7 +62,7 @@ async fn a_reload_reads_certificates_and_authorities_anew_for_every_new_connecti
     let renewed = others.server();
     scratch.write("cert.pem", &renewed.pem);
     // Not its key yet: nothing of it is taken.
-    reloaded(&gateway, &scratch, "the old one holds on").await;
+    reloaded(&gateway, &scratch, "the old one stays in force").await;
     assert!(ours.send(charge(), to, Some(&bob)).await.expect("an answer").is_replay(), "as before");
     scratch.write("key.pem", &renewed.key_pem);
     reloaded(&gateway, &scratch, TAKEN).await;

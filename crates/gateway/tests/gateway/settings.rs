@@ -202,7 +202,7 @@ async fn what_is_dangerous_about_a_store_in_memory_is_told_once() {
     assert!(gateway.ended().await.success());
     let said = gateway.said();
     assert_eq!(said.matches("danger: ").count(), 1, "{said}");
-    assert!(said.contains("(memory-only)\n    mend: "), "{said}");
+    assert!(said.contains("(memory-only)\n    fix: "), "{said}");
     assert!(!said.lines().any(|line| line.trim().starts_with("admin")), "off: {said}");
 }
 

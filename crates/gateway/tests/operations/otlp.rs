@@ -177,7 +177,7 @@ async fn a_collector_whose_answers_break_off_is_told_once_and_not_for_each_batch
     }
     let log = world.log();
     let told = |words: &str| log.lines().filter(|line| line.contains(words)).count();
-    assert_eq!((told("its answer broke off"), told("did not come to its end")), (1, 0), "{log}");
+    assert_eq!((told("its answer broke off"), told("ended too early")), (1, 0), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -178,6 +178,26 @@ async fn alerts_fire_on_staged_trouble_and_every_query_of_the_dashboard_is_answe
         assert!(runbook.contains(family), "{named} is not explained");
     }
 
+    let series = [
+        "semel_request_seconds",
+        "semel_responses_total",
+        "semel_upstream_seconds",
+        "semel_upstream_errors_total",
+    ];
+    for name in series {
+        assert!(rules.contains(name) && board.contains(name), "{name} has no alert, or no panel");
+    }
+    // Without a key: that leaves no outcome unknown, and is trouble all the same.
+    for _ in 0..30 {
+        let reply = Ask::get("/broken").send(gateway.address).await.expect("an answer");
+        assert_eq!(reply.status, 502);
+    }
+    for alert in ["SemelUpstreamErrors", "SemelServerErrors"] {
+        until(async || prometheus.firing().await.contains(alert).then_some(())).await;
+    }
+    let errors = prometheus.query("semel_upstream_errors_total{kind=\"reset\"}").await;
+    assert_eq!(errors[0]["value"][1], "31", "{errors:?}");
+
     gateway.kill();
     until(async || prometheus.firing().await.contains("SemelDown").then_some(())).await;
 }

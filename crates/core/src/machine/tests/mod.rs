@@ -168,6 +168,7 @@ fn every_transition_grows_the_version_by_one_and_expects_what_it_was_computed_fr
             lapse(&record, late),
             reconcile(&record, Verdict::Refused, late),
             postpone(&record, None, now),
+            plan_probe(&record, None),
             resolve(&record, Verdict::Applied(None), late),
             release(&record, late),
             expire(&record, late),

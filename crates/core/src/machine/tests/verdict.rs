@@ -91,6 +91,7 @@ fn a_reconciler_settles_nothing_but_unknown() {
         let settled = reconcile(&record, Verdict::Applied(None), at(u64::MAX / 2));
         assert_eq!(settled.is_ok(), unknown, "{record:?}");
         assert_eq!(postpone(&record, None, Time::MAX).is_ok(), unknown, "{record:?}");
+        assert_eq!(plan_probe(&record, None).is_ok(), unknown, "{record:?}");
     }
 }
 
@@ -105,6 +106,18 @@ fn a_question_in_vain_is_counted_and_put_off() {
     let twice = postpone(&once, None, Time::from_millis(99_000)).unwrap().next;
     let state = State::Unknown { doubt: Doubt::Lapsed, since, probes: 2, next_probe_at: None };
     assert_eq!((twice.state.clone(), twice.due_at()), (state, None), "left to an operator");
+}
+
+#[test]
+fn a_planned_question_is_not_counted_and_changes_nothing_else() {
+    let record = lapsed(Class::External);
+    let next_probe_at = Some(Time::from_millis(99_000));
+    let planned = plan_probe(&record, next_probe_at).unwrap().next;
+    let since = Time::from_millis(1000 + LEASE);
+    assert_eq!(planned.state, State::Unknown { doubt: Doubt::Lapsed, since, probes: 0, next_probe_at });
+    assert_eq!(planned.due_at(), next_probe_at);
+    assert_eq!((planned.updated_at, &planned.history), (record.updated_at, &record.history));
+    assert_eq!(planned.version, record.version + 1, "another node's write is refused");
 }
 
 #[test]

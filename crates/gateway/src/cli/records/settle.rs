@@ -28,7 +28,7 @@ pub(super) struct Resolve {
     /// How you found out; stands in the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// What every retry is answered, as JSON with status, headers and body or `body_base64`; - reads standard input
+    /// What every retry is answered, as JSON with status, headers and body or `bodyBase64`; - reads standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["status", "header", "body"])]
     response: Option<PathBuf>,
     /// Or the answer by its parts: its status
@@ -121,7 +121,7 @@ impl Resolve {
         if let Some(file) = &self.body {
             match String::from_utf8(bytes(file)?) {
                 Ok(text) => response["body"] = text.into(),
-                Err(error) => response["body_base64"] = base64::encode(error.as_bytes()).into(),
+                Err(error) => response["bodyBase64"] = base64::encode(error.as_bytes()).into(),
             }
         }
         Ok(Some(response))

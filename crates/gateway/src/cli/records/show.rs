@@ -5,7 +5,7 @@
 use super::super::moment::{away, written};
 use super::super::place::ask_record;
 use super::super::stop::Stop;
-use super::super::table::{Cell, Column, Gives, Screen, Table, Tone, clean};
+use super::super::table::{Screen, Tone, clean, wrapped};
 use super::tone;
 use crate::admin_client::Desk;
 use crate::serve::say;
@@ -66,6 +66,9 @@ pub(super) fn told(record: &Value, now: Time, screen: Screen) -> Vec<String> {
     };
     say("operation id", text("operationId").to_owned());
     say("state", screen.tinted(text("state"), tone(text("state"))) + &doubt(&record["doubt"], now));
+    if let Some(asked) = asked(&record["doubt"], now) {
+        say("probe", asked);
+    }
     say("class", text("class").to_owned());
     say("attempt", format!("{} (fence {})", record["attempt"], record["fence"]));
     for (what, name) in [
@@ -101,37 +104,51 @@ pub(super) fn told(record: &Value, now: Time, screen: Screen) -> Vec<String> {
     lines
 }
 
+/// Why nobody knows the outcome, and since when.
 fn doubt(doubt: &Value, now: Time) -> String {
     let Some(since) = doubt["since"].as_str() else { return String::new() };
     let how = match doubt["how"].as_str() {
-        Some("lapsed") => "its owner fell silent",
-        _ => "its owner could not tell",
+        Some("lapsed") => "the owner of the attempt went silent",
+        _ => "the attempt ended without a clear answer",
     };
+    format!(", {how} ({})", away(since, now))
+}
+
+/// Whether anybody was asked what became of it, and will be.
+fn asked(doubt: &Value, now: Time) -> Option<String> {
+    doubt["since"].as_str()?;
+    if doubt["hasProbe"] == false {
+        return Some("none is configured for this operation: an operator has to resolve it".to_owned());
+    }
     let asked = match doubt["probes"].as_u64() {
-        None | Some(0) => String::new(),
-        Some(1) => "; somebody was asked once, in vain".to_owned(),
-        Some(times) => format!("; somebody was asked {times} times, in vain"),
+        None | Some(0) => "not asked yet".to_owned(),
+        Some(1) => "asked once, without an answer that settles it".to_owned(),
+        Some(times) => format!("asked {times} times, without an answer that settles it"),
     };
-    // What is due by now is asked as soon as there is somebody to ask.
-    let next = doubt["nextProbeAt"].as_str().filter(|at| rfc3339::parse(at).is_some_and(|at| at > now));
-    let next = next.map(|at| format!("; asked next {}", away(at, now)));
-    format!(", {how} ({}){asked}{}", away(since, now), next.unwrap_or_default())
+    let next = match doubt["nextProbeAt"].as_str() {
+        // Whether there is a probe at all is known to gateways.
+        _ if doubt["hasProbe"] != true => String::new(),
+        None => "; not asked again: an operator has to resolve it".to_owned(),
+        Some(at) if rfc3339::parse(at).is_some_and(|at| at > now) => format!("; next {}", away(at, now)),
+        Some(_) => "; due now".to_owned(),
+    };
+    Some(asked + &next)
 }
 
 fn response(response: &Value) -> String {
-    let Some(protocol) = response["protocol"].as_str() else { return "none is kept".to_owned() };
+    let Some(protocol) = response["protocol"].as_str() else { return "none is stored".to_owned() };
     let status = match (protocol, response["status"].as_u64()) {
         ("http", Some(status)) => status.to_string(),
         ("grpc", Some(status)) => format!("gRPC {status}"),
         _ => "a value".to_owned(),
     };
     if protocol == "value" && response["retained"] != true {
-        return "it happened; its answer was not kept".to_owned();
+        return "it happened; its response was not stored".to_owned();
     }
     let kept = if response["retained"] == true {
-        "kept"
+        "stored"
     } else {
-        "its bytes were not kept, or cannot be opened here"
+        "its body was not stored, or cannot be opened here"
     };
     format!("{status}, {kept}")
 }
@@ -145,32 +162,34 @@ fn next_step(record: &Value) -> Option<String> {
         .then(|| "the next request with the key is the next attempt".to_owned())
 }
 
+/// What happened, oldest first: attempt, moment, state and who, and below it what was done and why.
 fn history(record: &Value, screen: Screen) -> Vec<String> {
-    let columns = vec![
-        Column::number("ATTEMPT", Gives::Way(1)),
-        Column::text("STATE", Gives::Nothing),
-        Column::text("AT", Gives::Nothing),
-        Column::text("BY", Gives::Ends),
-        Column::text("WHY", Gives::Ends),
-    ];
-    let rows = record["history"].as_array().into_iter().flatten().map(|entry| {
-        let text = |name: &str| entry[name].as_str().unwrap_or_default();
-        vec![
-            Cell::new(entry["attempt"].to_string()),
-            Cell::new(text("state")).tone(tone(text("state"))),
-            Cell::new(written(text("at")).trim_end_matches(" UTC")),
-            Cell::new(text("who")),
-            Cell::new(text("why")),
-        ]
-    });
-    let rows: Vec<_> = rows.collect();
-    let mut lines = Table::new(screen, columns).lines(&rows);
+    let entries: Vec<_> = record["history"].as_array().into_iter().flatten().collect();
+    let state_width = entries.iter().filter_map(|entry| entry["state"].as_str()).map(str::len).max();
+    let mut lines = vec![screen.tinted("HISTORY", Tone::Quiet)];
+    for entry in entries {
+        let text = |name: &str| clean(entry[name].as_str().unwrap_or_default());
+        let (state, who) = (text("state"), text("who"));
+        let room = " ".repeat(state_width.unwrap_or_default().saturating_sub(state.len()));
+        let state = screen.tinted(&state, tone(&state));
+        let attempt = format!("attempt {}", entry["attempt"]);
+        lines.push(format!("  {}  {attempt}  {state}{room}  by {who}", written(&text("at"))));
+        let why = text("why");
+        if !why.is_empty() {
+            let width =
+                screen.width.map_or(usize::MAX, |width| width.saturating_sub(WHY_INDENT.len()).max(20));
+            lines.extend(wrapped(&why, width).into_iter().map(|line| format!("{WHY_INDENT}{line}")));
+        }
+    }
     match record["historyDropped"].as_u64() {
         None | Some(0) => {}
-        Some(dropped) => lines.push(format!("({dropped} earlier entries are not kept)")),
+        Some(dropped) => lines.push(format!("  ({dropped} earlier entries were dropped)")),
     }
     lines
 }
+
+/// Where the reason of a history's entry begins.
+const WHY_INDENT: &str = "      ";
 
 /// The stored answer, as it would be sent.
 fn answer(response: &Value, screen: Screen) -> Vec<String> {
@@ -188,8 +207,95 @@ fn answer(response: &Value, screen: Screen) -> Vec<String> {
     lines.push(String::new());
     if let Some(body) = response["body"].as_str() {
         lines.extend(body.lines().map(clean));
-    } else if let Some(body) = response["body_base64"].as_str() {
+    } else if let Some(body) = response["bodyBase64"].as_str() {
         lines.push(format!("(base64) {body}"));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const ID: &str = "0190c1de-5a4e-8d2b-b1c5-3a7d5e6f7a8b";
+
+    fn shown(record: &Value, width: Option<usize>) -> String {
+        let now = rfc3339::parse("2026-11-17T12:00:00Z").expect("a moment");
+        told(record, now, Screen { width, has_colour: false }).join("\n")
+    }
+
+    fn record(state: &str, more: &Value) -> Value {
+        let mut record = json!({
+            "operationId": ID, "operation": "charge", "state": state, "class": "external", "attempt": 1,
+            "fence": 1_794_916_800_000_u64, "createdAt": "2026-11-17T11:30:00.000Z",
+            "updatedAt": "2026-11-17T11:31:00.000Z", "keyHash": "5f0c9d6e", "callerHash": "a1b2c3d4",
+            "history": [],
+        });
+        if let (Some(record), Some(more)) = (record.as_object_mut(), more.as_object()) {
+            record.extend(more.clone());
+        }
+        record
+    }
+
+    fn unknown(doubt: &Value) -> Value {
+        let history = json!([
+            {"attempt": 1, "state": "PROCESSING", "at": "2026-11-17T11:30:00.000Z", "who": "node-a", "why": ""},
+            {"attempt": 1, "state": "UNKNOWN", "at": "2026-11-17T11:31:00.000Z", "who": "node-a",
+             "why": "the connection closed, or the response was not valid HTTP"},
+        ]);
+        record("UNKNOWN", &json!({"doubt": doubt, "canResolve": true, "history": history}))
+    }
+
+    #[test]
+    fn a_record_without_a_probe_says_so() {
+        let doubt =
+            json!({"how": "owner", "since": "2026-11-17T11:31:00.000Z", "hasProbe": false, "probes": 0});
+        let expected = include_str!("../../../tests/texts/show-no-probe.txt");
+        crate::texts::assert_is("show-no-probe", expected, &shown(&unknown(&doubt), None));
+    }
+
+    #[test]
+    fn what_a_probe_was_asked_is_told() {
+        let asked = |doubt: Value| asked(&doubt, rfc3339::parse("2026-11-17T12:00:00Z").expect("a moment"));
+        let since = "2026-11-17T11:31:00.000Z";
+        let (later, before) = ("2026-11-17T12:05:00.000Z", "2026-11-17T11:59:00.000Z");
+        let told = [
+            json!({"since": since, "hasProbe": true, "probes": 0, "nextProbeAt": before}),
+            json!({"since": since, "hasProbe": true, "probes": 1, "nextProbeAt": later}),
+            json!({"since": since, "hasProbe": true, "probes": 9}),
+            json!({"since": since, "probes": 2, "nextProbeAt": later}),
+            json!({}),
+        ]
+        .map(asked);
+        let told = told.map(Option::unwrap_or_default);
+        assert_eq!(
+            told.each_ref().map(String::as_str),
+            [
+                "not asked yet; due now",
+                "asked once, without an answer that settles it; next in 5m",
+                "asked 9 times, without an answer that settles it; not asked again: an operator has to resolve it",
+                "asked 2 times, without an answer that settles it",
+                "",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_history_has_who_did_what_and_why_without_a_word_cut() {
+        let history = json!([
+            {"attempt": 1, "state": "PROCESSING", "at": "2026-11-17T11:30:00.000Z", "who": "node-a", "why": ""},
+            {"attempt": 1, "state": "UNKNOWN", "at": "2026-11-17T11:31:00.000Z", "who": "node-b",
+             "why": "the owner went silent and its lease ran out"},
+            {"attempt": 1, "state": "FAILED_NOT_REPLAYABLE", "at": "2026-11-17T11:40:00.000Z", "who": "ops",
+             "why": "resolved as not-applied: the provider's ledger has no charge for this operation ID, and the provider \
+                     confirmed by telephone that none is pending"},
+        ]);
+        let record = record(
+            "FAILED_NOT_REPLAYABLE",
+            &json!({"expiresAt": "2026-11-18T11:40:00.000Z", "history": history, "historyDropped": 2}),
+        );
+        let expected = include_str!("../../../tests/texts/show-history.txt");
+        crate::texts::assert_is("show-history", expected, &shown(&record, Some(80)));
+    }
 }

@@ -12,23 +12,72 @@ use promise::{asked, assumption, guarantee, protects, told};
 use semel::core::store::{Capabilities, Error, Hazard};
 use semel::sealing::Seal;
 use semel_http::KeyRule;
-use std::fmt::Write as _;
+use std::fmt;
 use std::net::SocketAddr;
-use warnings::{unverified, warnings};
+use tracing::{error, info, warn};
+use warnings::{Warning, Weight, unverified, warnings};
 use whom::{callers, tenants};
 
-/// The announcement, line by line.
-pub(super) fn text(
+/// What is said at start: as text for people, or as log lines for programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Announcement {
+    /// What it is about, and what is said about it; a continuation is about nothing new.
+    lines: Vec<(&'static str, String)>,
+    warnings: Vec<Warning>,
+}
+
+impl Announcement {
+    /// One log line for each subject and each warning, as loud as it matters.
+    pub(super) fn log(&self) {
+        info!(version = env!("CARGO_PKG_VERSION"), "semel starts");
+        for (about, text) in self.subjects() {
+            info!(about, "{text}");
+        }
+        for Warning { weight, what, code, fix } in &self.warnings {
+            let (severity, fix) = (weight.name(), fix.as_deref());
+            match weight {
+                Weight::Danger => error!(severity, code, fix, "{what}"),
+                Weight::Warning | Weight::Unverified => warn!(severity, code, fix, "{what}"),
+                Weight::Note => info!(severity, code, fix, "{what}"),
+            }
+        }
+    }
+
+    /// The lines with their continuations in one.
+    fn subjects(&self) -> Vec<(&'static str, String)> {
+        let mut subjects: Vec<(&'static str, String)> = Vec::new();
+        for (about, line) in &self.lines {
+            match subjects.last_mut() {
+                Some((_, text)) if about.is_empty() => {
+                    text.push_str("; ");
+                    text.push_str(line);
+                }
+                _ => subjects.push((about, line.clone())),
+            }
+        }
+        subjects
+    }
+}
+
+impl fmt::Display for Announcement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (about, line) in &self.lines {
+            writeln!(f, "  {about:<10} {line}")?;
+        }
+        self.warnings.iter().try_for_each(|warning| writeln!(f, "\n  {warning}"))
+    }
+}
+
+/// What is said at start.
+pub(super) fn announce(
     plan: &Plan,
     address: SocketAddr,
     desk: Option<SocketAddr>,
     store: Capabilities,
     hazards: Result<Vec<Hazard>, Error>,
-) -> String {
-    let mut said = String::new();
-    let mut say = |what: &str, more: &str| {
-        let _ = writeln!(said, "  {what:<10} {more}");
-    };
+) -> Announcement {
+    let mut lines = Vec::new();
+    let mut say = |about: &'static str, line: &str| lines.push((about, line.to_owned()));
     let scheme = if plan.listen.tls.is_some() { "https" } else { "http" };
     say("listening", &format!("{scheme}://{address}"));
     say("upstream", &upstream(plan));
@@ -75,10 +124,7 @@ pub(super) fn text(
         say("spans", &format!("to {}", tracer.options().endpoint));
     }
     let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
-    for warning in warnings(plan, store, &hazards) {
-        let _ = writeln!(said, "\n  {warning}");
-    }
-    said
+    Announcement { lines, warnings: warnings(plan, store, &hazards) }
 }
 
 fn admitted(desk: SocketAddr, admin: &Admin) -> String {
@@ -138,6 +184,11 @@ mod tests {
     use super::*;
     use crate::upstream::Target;
 
+    fn all_warnings(plan: &Plan, store: Capabilities) -> String {
+        let found: Vec<_> = warnings(plan, store, &[]).iter().map(ToString::to_string).collect();
+        found.join("\n")
+    }
+
     #[test]
     fn each_operation_is_told_with_what_it_is_promised() {
         let config = "[defaults]\nkey = \"off\"\n\
@@ -166,7 +217,7 @@ mod tests {
             durable: true,
             ..semel::core::store::Store::capabilities(&semel::memory::Store::new())
         };
-        let warned = warnings(&plan, durable, &[]).join("\n");
+        let warned = all_warnings(&plan, durable);
         assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");
     }
 
@@ -181,7 +232,7 @@ mod tests {
             let plan = config.expect("no mistake").plan().expect("a plan");
             let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
             let admin = plan.admin.as_ref().expect("open");
-            (admitted(admin.options.address, admin), warnings(&plan, store, &[]).join("\n"))
+            (admitted(admin.options.address, admin), all_warnings(&plan, store))
         };
         let (told, warning) = warned("address = \"0.0.0.0:9090\"\n");
         assert_eq!(told, "http://0.0.0.0:9090 (by token: ops)");
@@ -222,8 +273,38 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_start_up_text_is_what_the_file_says() {
+        let config = "[admin]\naddress = \"0.0.0.0:9090\"\n[[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\n\
+            hash = \"sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736\"\n\
+            [[operation]]\nname = \"charge\"\npath = \"/charges\"\nkey = \"required\"\nstore_down = \"pass\"\n";
+        let target = Target::parse("http://127.0.0.1:3000").expect("a target");
+        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
+        let durable = Capabilities {
+            durable: true,
+            ..semel::core::store::Store::capabilities(&semel::memory::Store::new())
+        };
+        let hazards = vec![Hazard {
+            severity: semel::core::store::Severity::Danger,
+            code: "postgres-fsync",
+            what: "fsync is off: a crash of the server loses acknowledged records".to_owned(),
+            mend: "set fsync = on".to_owned(),
+        }];
+        let address = plan.listen.address;
+        let desk = Some("0.0.0.0:9090".parse().expect("an address"));
+        let said = announce(&plan, address, desk, durable, Ok(hazards));
+        let expected = include_str!("../../../tests/texts/start-up.txt");
+        crate::texts::assert_is("start-up", expected, &said.to_string());
+        // As log lines, a continuation belongs to the line that it continues.
+        let subjects = said.subjects();
+        assert!(subjects.iter().all(|(about, _)| !about.is_empty()), "{subjects:?}");
+        let operation = subjects.iter().find(|(about, _)| *about == "operation").expect("an operation");
+        assert!(operation.1.contains("required; external, at most once per key"), "{operation:?}");
+    }
+
     fn text_of(plan: &Plan, store: Capabilities) -> String {
-        text(plan, plan.listen.address, None, store, Ok(Vec::new()))
+        announce(plan, plan.listen.address, None, store, Ok(Vec::new())).to_string()
     }
 
     #[test]
@@ -293,7 +374,7 @@ mod tests {
             let config = crate::config::read(config, &over, &|_| Some("hunter2".into()));
             let plan = config.expect("no mistake").plan().expect("a plan");
             let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
-            warnings(&plan, store, &[]).join("\n")
+            all_warnings(&plan, store)
         };
         let told = warned("http://service.internal", config);
         assert!(

@@ -9,16 +9,90 @@ use crate::trace::{self, Tracer};
 use crate::upstream::Transport;
 use semel::core::store::{Capabilities, Error, Hazard, Severity};
 use semel_http::StoreDown;
+use std::fmt;
 
-pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<String> {
-    let mut told = Vec::new();
+/// How much a warning matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::serve) enum Weight {
+    /// A promise can be broken, or a secret read.
+    Danger,
+    /// What is promised is less than it seems.
+    Warning,
+    /// It could not be checked.
+    Unverified,
+    /// Worth knowing.
+    Note,
+}
+
+impl Weight {
+    /// In a word.
+    pub(in crate::serve) const fn name(self) -> &'static str {
+        match self {
+            Self::Danger => "danger",
+            Self::Warning => "warning",
+            Self::Unverified => "unverified",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// Something that whoever starts the gateway should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::serve) struct Warning {
+    pub(in crate::serve) weight: Weight,
+    pub(in crate::serve) what: String,
+    /// The hazard's short name, where a store reports it.
+    pub(in crate::serve) code: Option<&'static str>,
+    pub(in crate::serve) fix: Option<String>,
+}
+
+impl Warning {
+    fn new(weight: Weight, what: impl Into<String>) -> Self {
+        Self { weight, what: what.into(), code: None, fix: None }
+    }
+
+    fn fixed_by(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
+}
+
+impl From<&Hazard> for Warning {
+    fn from(hazard: &Hazard) -> Self {
+        let weight = match hazard.severity {
+            Severity::Danger => Weight::Danger,
+            Severity::Unverified => Weight::Unverified,
+            Severity::Notice => Weight::Note,
+        };
+        let (what, fix) = (hazard.what.clone(), Some(hazard.mend.clone()));
+        Self { weight, what, code: Some(hazard.code), fix }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.weight.name(), self.what)?;
+        if let Some(code) = self.code {
+            write!(f, " ({code})")?;
+        }
+        match &self.fix {
+            Some(fix) => write!(f, "\n    fix: {fix}"),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let danger = |what: String| Warning::new(Weight::Danger, what);
     if let Some(Admin { options, tls: None }) = &plan.admin
         && !options.address.ip().to_canonical().is_loopback()
     {
-        told.push(format!(
-            "danger: tokens and answers cross the network in the clear at the admin address {}\n    mend: set tls_cert and \
-             tls_key under [admin], or listen on 127.0.0.1 and reach it through a tunnel",
+        let what = format!(
+            "tokens and answers cross the network in the clear at the admin address {}",
             options.address
+        );
+        found.push(danger(what).fixed_by(
+            "set tls_cert and tls_key under [admin], or listen on 127.0.0.1 and reach it through a tunnel",
         ));
     }
     if let Some(trace::Options { endpoint, headers, .. }) = plan.tracer.as_ref().map(Tracer::options)
@@ -26,72 +100,75 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
         && endpoint.transport() != Transport::Https
         && !endpoint.is_loopback()
     {
-        told.push(format!(
-            "danger: what [[otlp.header]] holds crosses the network in the clear, on its way to the collector {endpoint}\n    \
-             mend: send to https:// (with ca, where its authority is your own), or to a collector on this machine"
+        let what = format!(
+            "what [[otlp.header]] holds crosses the network in the clear, on its way to the collector {endpoint}"
+        );
+        found.push(danger(what).fixed_by(
+            "send to https:// (with ca, if you run your own certificate authority), or to a collector on this machine",
         ));
     }
     if !plan.is_any_protected() {
-        told.push("warning: nothing is protected; requests are passed on as they come".to_owned());
-        return told;
+        found
+            .push(Warning::new(Weight::Warning, "nothing is protected; requests are forwarded as they come"));
+        return found;
     }
-    // Most stores tell by themselves, and what mends it.
+    // Most stores report this by themselves, with a fix.
     if !store.durable && !hazards.iter().any(|hazard| hazard.severity == Severity::Danger) {
-        told.push(
-            "danger: records are gone when this process ends; a retry after that runs again".to_owned(),
-        );
-    }
-    if plan.all_terms().any(|terms| terms.store_down == StoreDown::PassUnprotected) {
-        told.push(
-            "danger: while the store cannot be reached, requests are handed on UNPROTECTED (store_down = \"pass\")"
-                .to_owned(),
-        );
-    }
-    if sends_secrets_openly(plan) {
-        told.push(format!(
-            "danger: the secret headers of a probe cross the network in the clear to {}\n    mend: write an https:// upstream, or a \
-             probe url of its own that begins with https://",
-            plan.target
+        found.push(danger(
+            "records are lost when this process ends; a retry after that runs again".to_owned(),
         ));
     }
-    if plan.identity.is_anonymous() {
-        told.push(
-            "warning: whoever knows a key gets its outcome, and every caller's keys are the same".to_owned(),
+    if plan.all_terms().any(|terms| terms.store_down == StoreDown::PassUnprotected) {
+        found.push(danger(
+            "while the store cannot be reached, requests are forwarded UNPROTECTED (store_down = \"pass\")"
+                .to_owned(),
+        ));
+    }
+    if sends_secrets_openly(plan) {
+        let what = format!("the secret headers of a probe cross the network in the clear to {}", plan.target);
+        found.push(danger(what).fixed_by(
+            "use an https:// upstream, or give the probe a url of its own that begins with https://",
+        ));
+    }
+    found.extend(open_scopes(plan));
+    let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
+    if plan.listen.drain < longest {
+        let (longest, drain) = (span::text(longest), span::text(plan.listen.drain));
+        let what = format!(
+            "an attempt may take {longest}, and a stopping gateway waits only {drain}: the outcome of slower ones is then unknown \
+             (--drain)"
         );
+        found.push(Warning::new(Weight::Note, what));
+    }
+    found.extend(hazards.iter().map(Warning::from));
+    found
+}
+
+/// Where callers are not distinguished.
+fn open_scopes(plan: &Plan) -> Vec<Warning> {
+    let mut found = Vec::new();
+    if plan.identity.is_anonymous() {
+        let what = "whoever knows a key gets its outcome, and all callers share their keys";
+        found.push(Warning::new(Weight::Warning, what));
     } else if plan.identity.sources.is_empty() {
-        told.push("note: requests without Authorization share one anonymous scope".to_owned());
+        found.push(Warning::new(Weight::Note, "requests without Authorization share one anonymous scope"));
     }
     for operation in &plan.operations {
         let Some(identity) = operation.identity.as_ref().filter(|identity| identity.is_open()) else {
             continue;
         };
         let title = operation.title();
-        told.push(if identity.is_anonymous() {
-            format!("note: whoever knows a key of {title} gets its outcome; its callers are not told apart")
+        let what = if identity.is_anonymous() {
+            format!("whoever knows a key of {title} gets its outcome; its callers are not distinguished")
         } else {
             format!(
-                "note: requests to {title} that show nothing of what its callers are known by share one anonymous scope: whoever \
-                 knows a key of these gets its outcome"
+                "requests to {title} without anything that identifies their caller share one anonymous scope: whoever knows a \
+                 key of these gets its outcome"
             )
-        });
-    }
-    let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
-    if plan.listen.drain < longest {
-        told.push(format!(
-            "note: an attempt may take {}, and at a stop only {} are waited for: slower ones are then unknown (--drain)",
-            span::text(longest),
-            span::text(plan.listen.drain)
-        ));
-    }
-    for hazard in hazards {
-        let loud = match hazard.severity {
-            Severity::Danger => "danger",
-            Severity::Unverified => "unverified",
-            Severity::Notice => "note",
         };
-        told.push(format!("{loud}: {} ({})\n    mend: {}", hazard.what, hazard.code, hazard.mend));
+        found.push(Warning::new(Weight::Note, what));
     }
-    told
+    found
 }
 
 /// Whether anybody on the way to the upstream could read what a probe shows it.
@@ -107,8 +184,7 @@ pub(super) fn unverified(error: &Error) -> Hazard {
     Hazard {
         severity: Severity::Unverified,
         code: "store-unverified",
-        what: format!("what is dangerous about the store could not be looked at: {error}"),
-        mend: "look at the store; requests with a key are refused for as long as it does not answer"
-            .to_owned(),
+        what: format!("the store's settings could not be checked: {error}"),
+        mend: "check the store; requests with a key are refused as long as it does not answer".to_owned(),
     }
 }

@@ -1,0 +1,108 @@
+//! Why a record does not allow what an operator asked for.
+//!
+//! What lives here: for each refusal the state that the record is in, what is allowed instead, and from when on the same is.
+//! What must never: a moment that only a program can read.
+
+use super::problem::{Problem, Situation};
+use crate::cli::moment;
+use semel::Looked;
+use semel::core::machine::Refusal;
+use semel::core::record::StateName;
+use semel::core::time::Time;
+use semel_http::Code;
+use std::time::Duration;
+
+/// When to try again after the clock was not trusted.
+const CLOCK_RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// A refused `action`, with what the record says.
+pub(super) fn problem(action: &str, refusal: Refusal, looked: &Looked) -> Problem {
+    let (record, now) = (&looked.record, looked.now.at);
+    if refusal == Refusal::ClockNotTrusted {
+        let detail = "The clock is not trusted, so nothing can be dated or judged by it. Nothing was changed. Set the clock right, or \
+                      confirm it with `semel doctor --confirm-clock`.";
+        let problem = semel_http::Problem::new(Code::ClockNotTrusted, detail);
+        return problem.retryable_after(CLOCK_RETRY_AFTER).about(record.operation_id()).into();
+    }
+    let detail = detail(action, refusal, record.state_name(), now);
+    let problem =
+        Problem::new(Situation::Refused, detail).about(record.operation_id(), Some(record.state_name()));
+    match refusal.retry_at() {
+        Some(at) => problem.after(at.since(now)),
+        None => problem,
+    }
+}
+
+fn detail(action: &str, refusal: Refusal, state: StateName, now: Time) -> String {
+    let from = |at: Time| format!("{} ({})", moment::of(at), moment::from_now(at, now));
+    match refusal {
+        Refusal::LeaseAlive(dead_from) => format!(
+            "The record is {state} and its owner is alive. Nothing was changed. Unless the owner renews its lease, this is allowed \
+             from {}.",
+            from(dead_from)
+        ),
+        Refusal::QuietUntil(_) => {
+            let at = refusal.retry_at().unwrap_or(now);
+            format!(
+                "The record is {state} because its owner went silent, and the owner may still act. Nothing was changed. `not-applied` \
+                 and `failed` are allowed from {}; `applied` is allowed now.",
+                from(at)
+            )
+        }
+        Refusal::InDoubt => format!(
+            "The record is {state}, and an earlier attempt may have taken effect. Nothing was changed. {}",
+            allowed_in(state)
+        ),
+        _ if action == "release" => format!(
+            "The record is {state}. Nothing was changed. Release works on FAILED_NOT_REPLAYABLE, and on CLAIMED whose owner is gone. \
+             {}",
+            allowed_in(state)
+        ),
+        _ => format!(
+            "The record is {state}. Nothing was changed. Resolve works on UNKNOWN, and on PROCESSING whose owner is gone. {}",
+            allowed_in(state)
+        ),
+    }
+}
+
+/// What can be done with a record in this state.
+const fn allowed_in(state: StateName) -> &'static str {
+    match state {
+        StateName::Claimed => "As soon as its owner is gone, you can release it.",
+        StateName::Processing => "As soon as its owner is gone, you can resolve it.",
+        StateName::Unknown => "You can resolve it.",
+        StateName::FailedNotReplayable => {
+            "The next request with the key is the next attempt; you can release the key for another payload."
+        }
+        StateName::Succeeded | StateName::FailedReplayable => "Its outcome is final, and retries get it.",
+        StateName::Expired => "Its outcome is final and no longer stored; retries are refused.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every refusal that an operator can get, in the words of `tests/texts/refusals.txt`.
+    #[test]
+    fn refusals_name_the_state_and_what_is_allowed() {
+        let now = Time::from_millis(1_763_254_800_000);
+        let later = |seconds| now + Duration::from_secs(seconds);
+        let told = [
+            detail("resolve-applied", Refusal::LeaseAlive(later(12)), StateName::Processing, now),
+            detail("resolve-not-applied", Refusal::QuietUntil(later(100)), StateName::Unknown, now),
+            detail("resolve-applied", Refusal::WrongState, StateName::Succeeded, now),
+            detail("resolve-failed", Refusal::WrongState, StateName::FailedNotReplayable, now),
+            detail("resolve-applied", Refusal::WrongState, StateName::Claimed, now),
+            detail("resolve-applied", Refusal::WrongState, StateName::Expired, now),
+            detail("release", Refusal::WrongState, StateName::Unknown, now),
+            detail("release", Refusal::InDoubt, StateName::Claimed, now),
+            detail("release", Refusal::LeaseAlive(later(3_700)), StateName::Claimed, now),
+        ];
+        crate::texts::assert_is(
+            "refusals",
+            include_str!("../../tests/texts/refusals.txt"),
+            &told.join("\n\n"),
+        );
+    }
+}

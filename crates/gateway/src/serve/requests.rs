@@ -1,0 +1,177 @@
+//! Each request, from its head to the head of its response: counted, timed and, by choice, logged.
+//!
+//! What lives here: how the place that knows how long a request took learns what became of it. What must never: a key, a
+//! path, a query, a header or a body.
+
+use crate::metrics::{self, Metrics};
+use crate::trace;
+use http::{Method, Request, Response};
+use semel::core::id::OperationId;
+use semel::{Attempt, Clock as _, SystemClock};
+use semel_http::{Body, Code, Event, Mode, Observer};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tower_service::Service;
+
+/// The target of the lines of the request log.
+pub(crate) const TARGET: &str = "semel::requests";
+
+/// What requests that no terms are about are called.
+const OTHER: &str = "other";
+
+tokio::task_local! {
+    static CURRENT: Arc<Current>;
+}
+
+/// The request that is being served, as far as the layer has said anything about it.
+#[derive(Debug, Default)]
+struct Current(Mutex<Known>);
+
+#[derive(Debug, Clone)]
+struct Known {
+    operation: String,
+    outcome: &'static str,
+    operation_id: Option<OperationId>,
+}
+
+impl Default for Known {
+    /// Forwarded as it came, or answered by the gateway itself.
+    fn default() -> Self {
+        Self { operation: OTHER.to_owned(), outcome: "passed", operation_id: None }
+    }
+}
+
+impl Current {
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn known(&self) -> Known {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Listens to the layer, and keeps what it says with the request that it says it about.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Noting;
+
+impl Observer for Noting {
+    fn observe(&self, event: &Event<'_>) {
+        let Some(outcome) = metrics::outcome(event.what) else { return };
+        // What is found out later, such as by shadow mode, belongs to no request that is still served.
+        let _ = CURRENT.try_with(|current| {
+            current.change(|known| (known.outcome, known.operation_id) = (outcome, event.operation_id));
+        });
+    }
+
+    fn routed(&self, operation: &str, mode: Mode) {
+        let _ = CURRENT.try_with(|current| {
+            current.change(|known| {
+                operation.clone_into(&mut known.operation);
+                if mode == Mode::Shadow {
+                    known.outcome = "shadow";
+                }
+            });
+        });
+    }
+}
+
+/// Counts, times and logs requests.
+#[derive(Debug, Clone)]
+pub(super) struct Requests {
+    metrics: Metrics,
+    is_logged: bool,
+}
+
+impl Requests {
+    pub(super) fn new(metrics: Metrics, is_logged: bool) -> Self {
+        Self { metrics, is_logged }
+    }
+
+    /// Follows a request until there is the head of its response.
+    pub(super) async fn follow(
+        self,
+        method: Method,
+        answering: impl Future<Output = Result<Response<Body>, Infallible>>,
+    ) -> Result<Response<Body>, Infallible> {
+        let begun = SystemClock.uptime();
+        let current = Arc::new(Current::default());
+        let Ok(response) = CURRENT.scope(Arc::clone(&current), answering).await;
+        let mut known = current.known();
+        // The layer reports its own refusals; those on either side of it come with their code.
+        if let Some(code) = response.extensions().get::<Code>() {
+            self.metrics.refused(*code);
+            known.outcome = code.as_str();
+        }
+        let took = SystemClock.uptime().saturating_sub(begun);
+        self.metrics.answered(&known.operation, response.status(), took);
+        if self.is_logged {
+            log(&method, &known, &response, took);
+        }
+        Ok(response)
+    }
+}
+
+fn log(method: &Method, known: &Known, response: &Response<Body>, took: Duration) {
+    let id = known.operation_id.map(|id| id.to_string());
+    let trace = trace::current().map(|context| format!("{:032x}", context.trace));
+    tracing::info!(
+        target: TARGET,
+        method = method.as_str(),
+        operation = known.operation,
+        status = response.status().as_u16(),
+        duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        outcome = known.outcome,
+        operation_id = id.as_deref(),
+        trace_id = trace.as_deref(),
+        "served"
+    );
+}
+
+/// Times what requests are handed on to.
+#[derive(Debug, Clone)]
+pub(super) struct Timed<S> {
+    inner: S,
+    metrics: Metrics,
+}
+
+impl<S> Timed<S> {
+    pub(super) fn new(inner: S, metrics: Metrics) -> Self {
+        Self { inner, metrics }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Timed<S>
+where
+    S: Service<Request<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // An attempt runs in a task of its own, which serves no request.
+        let attempted = request.extensions().get::<Attempt>().map(Attempt::operation);
+        let operation = match attempted {
+            Some(operation) => self.metrics.label_of(&operation),
+            None => {
+                CURRENT.try_with(|current| current.known().operation).unwrap_or_else(|_| OTHER.to_owned())
+            }
+        };
+        let (asked, metrics) = (self.inner.call(request), self.metrics.clone());
+        let begun = SystemClock.uptime();
+        Box::pin(async move {
+            let answered = asked.await;
+            metrics.upstream_took(&operation, SystemClock.uptime().saturating_sub(begun));
+            answered
+        })
+    }
+}

@@ -1,0 +1,11 @@
+//! Printed texts, compared with files that a person wrote (`tests/texts`).
+
+/// Whether `found` is the text of the file, apart from white space at its end. A difference shows both in full.
+#[track_caller]
+pub(crate) fn assert_is(name: &str, expected: &str, found: &str) {
+    let (expected, found) = (expected.trim_end(), found.trim_end());
+    assert!(
+        expected == found,
+        "tests/texts/{name}.txt says\n\n{expected}\n\nand what is printed is\n\n{found}\n"
+    );
+}

@@ -1,0 +1,118 @@
+//! What went wrong on the way to the upstream, in a word.
+//!
+//! What lives here: the few kinds that metrics count. What must never: a decision about the request; that is made by
+//! [`Failure`](semel_http::Failure), which says what is known of the effect.
+
+use super::dial::Undialled;
+use super::failed::Failed;
+use semel_http::Failure;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a request to the upstream has no response, or no whole one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UpstreamError {
+    /// Its name has no address.
+    Dns,
+    /// No TCP connection: refused, or no route.
+    Connect,
+    /// No connection within `connect_timeout`.
+    ConnectTimeout,
+    /// The TLS handshake failed.
+    Tls,
+    /// Nothing was sent for another reason: no free connection, or one that closed before it took the request.
+    NotSent,
+    /// The connection closed after a byte was sent and before the response was complete.
+    Reset,
+    /// The response is not valid HTTP.
+    Malformed,
+    /// No response, or no whole one, within `response_timeout`.
+    Timeout,
+}
+
+impl UpstreamError {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Dns,
+        Self::Connect,
+        Self::ConnectTimeout,
+        Self::Tls,
+        Self::NotSent,
+        Self::Reset,
+        Self::Malformed,
+        Self::Timeout,
+    ];
+
+    /// The kind as a metric's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Tls => "tls",
+            Self::NotSent => "not_sent",
+            Self::Reset => "reset",
+            Self::Malformed => "malformed",
+            Self::Timeout => "timeout",
+        }
+    }
+
+    /// The kind of a request that has no response.
+    pub(super) fn of(failed: &Failed) -> Self {
+        match failed.failure {
+            Failure::ConnectTimeout => Self::ConnectTimeout,
+            Failure::TimedOut => Self::Timeout,
+            Failure::Unreachable => match failed.cause.downcast_ref() {
+                Some(Undialled::Name(_)) => Self::Dns,
+                Some(Undialled::Connect(_)) => Self::Connect,
+                Some(Undialled::Tls(_)) => Self::Tls,
+                None => Self::NotSent,
+            },
+            Failure::Broken => {
+                let http1 = failed.cause.downcast_ref::<hyper::Error>().map(|error| !error.is_parse());
+                let http2 = failed.cause.downcast_ref::<::h2::Error>().map(|error| !error.is_library());
+                // Any other cause is a rule of HTTP that the response breaks.
+                if http1.or(http2).unwrap_or(false) { Self::Reset } else { Self::Malformed }
+            }
+        }
+    }
+
+    /// The kind of a response that did not come to its end.
+    pub(super) const fn of_body(failure: Failure) -> Self {
+        match failure {
+            Failure::TimedOut => Self::Timeout,
+            Failure::Unreachable | Failure::ConnectTimeout | Failure::Broken => Self::Reset,
+        }
+    }
+}
+
+/// Whoever counts errors.
+#[derive(Clone)]
+pub(super) struct Counting(pub(super) Arc<dyn Fn(UpstreamError) + Send + Sync>);
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Counting")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn the_kind_is_told_by_the_cause_and_not_by_the_failure_alone() {
+        let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        let kind =
+            |failure, cause: semel_http::BoxError| UpstreamError::of(&Failed { failure, cause }).name();
+        assert_eq!(kind(Failure::Unreachable, Undialled::Name(refused()).into()), "dns");
+        assert_eq!(kind(Failure::Unreachable, Undialled::Connect(refused()).into()), "connect");
+        assert_eq!(kind(Failure::Unreachable, Undialled::Tls(refused()).into()), "tls");
+        assert_eq!(kind(Failure::Unreachable, "every connection was closed at once".into()), "not_sent");
+        assert_eq!(kind(Failure::ConnectTimeout, "no connection in time".into()), "connect_timeout");
+        assert_eq!(kind(Failure::Broken, "it switched protocols".into()), "malformed");
+        assert_eq!(kind(Failure::TimedOut, "no response in time".into()), "timeout");
+        assert_eq!(UpstreamError::of_body(Failure::Broken).name(), "reset");
+    }
+}

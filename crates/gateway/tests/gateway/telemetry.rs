@@ -1,0 +1,306 @@
+//! What operators see of a running gateway: numbers that move with what happens, and log lines that programs can read.
+
+use crate::world::{Gateway, KEY, Scratch, World, charge, sides, until, within};
+use semel_test_support::Reply;
+use semel_test_support::client::Ask;
+use semel_test_support::upstream::{Act, Seen, Upstream, charged, response};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+const CHARGES: &str = "[[operation]]\nname = \"charge\"\npath = \"/charges\"\n[[operation]]\nname = \"refund\"\npath = \"/refunds/{id}\"\n";
+
+async fn ask(ask: Ask, address: SocketAddr) -> Reply {
+    within(ask.send(address)).await.expect("an answer")
+}
+
+/// The number of one series; nothing where it does not exist.
+async fn number(admin: SocketAddr, series: &str) -> Option<f64> {
+    let page = ask(Ask::get("/metrics"), admin).await;
+    let line = page.text().lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?.to_owned();
+    Some(line.parse().expect("a number"))
+}
+
+async fn is(admin: SocketAddr, series: &str, expected: f64) {
+    assert_eq!(number(admin, series).await, Some(expected), "{series}");
+}
+
+/// Answers charges, closes the connection on `/broken`, is silent on `/silent`, and answers no HTTP on `/odd`.
+fn works(seen: &Seen) -> Act {
+    match () {
+        () if seen.line.contains("/refunds/broken") => Act::End,
+        () if seen.line.contains("/refunds/silent") => Act::Hang,
+        () if seen.line.contains("/refunds/odd") => Act::Say(b"no HTTP at all\r\n\r\n".to_vec()),
+        () if seen.line.contains("/refunds/error") => {
+            Act::Say(response("500 Internal Server Error", &[], "no"))
+        }
+        () => charged(seen),
+    }
+}
+
+fn refund(what: &str) -> Ask {
+    Ask::post(&format!("/refunds/{what}")).key(&format!("{KEY}-{what}")).json("{}")
+}
+
+#[tokio::test]
+async fn latency_statuses_and_upstream_errors_are_counted_by_operation() {
+    let mut world = World::configured_before("response_timeout = \"1s\"", CHARGES, works).await;
+    let admin = world.gateway.admin();
+    for kind in ["dns", "connect", "connect_timeout", "tls", "not_sent", "reset", "malformed", "timeout"] {
+        is(admin, &format!("semel_upstream_errors_total{{kind=\"{kind}\"}}"), 0.0).await;
+    }
+    is(admin, "semel_request_seconds_count{operation=\"charge\"}", 0.0).await;
+
+    assert_eq!(world.charge(5).await.status, 201);
+    assert!(world.charge(5).await.is_replay());
+    assert_eq!(world.charge(6).await.status, 422);
+    is(admin, "semel_responses_total{operation=\"charge\",class=\"2xx\"}", 2.0).await;
+    is(admin, "semel_responses_total{operation=\"charge\",class=\"4xx\"}", 1.0).await;
+    is(admin, "semel_request_seconds_count{operation=\"charge\"}", 3.0).await;
+    is(admin, "semel_upstream_seconds_count{operation=\"charge\"}", 1.0).await;
+
+    // Without protection too, and under no path of a client's.
+    assert_eq!(world.send(Ask::get("/accounts/4711?token=s3cret")).await.status, 201);
+    assert_eq!(world.send(Ask::post("/charges").json("{}")).await.status, 201);
+    is(admin, "semel_responses_total{operation=\"other\",class=\"2xx\"}", 1.0).await;
+    is(admin, "semel_upstream_seconds_count{operation=\"other\"}", 1.0).await;
+    is(admin, "semel_upstream_seconds_count{operation=\"charge\"}", 2.0).await;
+    let page = ask(Ask::get("/metrics"), admin).await;
+    assert!(!page.text().contains("4711") && !page.text().contains("s3cret"), "{}", page.text());
+
+    for (what, status, code, kind) in [
+        ("broken", 502, "UPSTREAM_FAILED", "reset"),
+        ("odd", 502, "UPSTREAM_FAILED", "malformed"),
+        ("silent", 504, "UPSTREAM_TIMEOUT", "timeout"),
+    ] {
+        let before = number(admin, &format!("idempotency_refusals_total{{code=\"{code}\"}}")).await;
+        let reply = world.send(refund(what)).await;
+        assert_eq!((reply.status, reply.code().as_deref()), (status, Some(code)), "{what}");
+        let after = before.map(|count| count + 1.0);
+        let refusals = format!("idempotency_refusals_total{{code=\"{code}\"}}");
+        assert_eq!(number(admin, &refusals).await, after, "{what}");
+        is(admin, &format!("semel_upstream_errors_total{{kind=\"{kind}\"}}"), 1.0).await;
+    }
+    is(admin, "semel_responses_total{operation=\"refund\",class=\"5xx\"}", 3.0).await;
+    is(admin, "semel_upstream_seconds_count{operation=\"refund\"}", 3.0).await;
+    // A timeout of a second is in no bucket below it.
+    is(admin, "semel_upstream_seconds_bucket{operation=\"refund\",le=\"0.5\"}", 2.0).await;
+    is(admin, "semel_request_seconds_bucket{operation=\"refund\",le=\"30\"}", 3.0).await;
+    is(admin, "idempotency_claims_total{operation=\"refund\",outcome=\"UPSTREAM_FAILED\"}", 2.0).await;
+    is(admin, "idempotency_claims_total{operation=\"refund\",outcome=\"UPSTREAM_TIMEOUT\"}", 1.0).await;
+    let ran = number(admin, "idempotency_claims_total{operation=\"refund\",outcome=\"ran\"}").await;
+    assert_eq!(ran, None, "none of them ran to an answer");
+
+    assert_eq!(world.send(refund("error")).await.status, 500);
+    is(admin, "idempotency_claims_total{operation=\"refund\",outcome=\"ran\"}", 1.0).await;
+    is(admin, "idempotency_attempts_total{operation=\"refund\",state=\"UNKNOWN\"}", 4.0).await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_cannot_be_reached_is_counted_with_and_without_a_key() {
+    let scratch = Scratch::new();
+    // Bound and dropped: nobody listens there.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let mut gateway = Gateway::start(&scratch, nobody, &[]);
+    let admin = gateway.admin();
+    assert_eq!(ask(charge(5), gateway.address).await.code().as_deref(), Some("UPSTREAM_UNREACHABLE"));
+    is(admin, "idempotency_refusals_total{code=\"UPSTREAM_UNREACHABLE\"}", 1.0).await;
+    is(admin, "semel_upstream_errors_total{kind=\"connect\"}", 1.0).await;
+    assert_eq!(ask(Ask::get("/x"), gateway.address).await.status, 502);
+    is(admin, "idempotency_refusals_total{code=\"UPSTREAM_UNREACHABLE\"}", 2.0).await;
+    is(admin, "semel_upstream_errors_total{kind=\"connect\"}", 2.0).await;
+    is(admin, "semel_responses_total{operation=\"other\",class=\"5xx\"}", 2.0).await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_the_sweeper_finds_unknown_is_counted_and_logged() {
+    let scratch = Scratch::new();
+    let upstream = Upstream::start(|_| Act::Hang).await;
+    let terms = format!("{CHARGES}[defaults]\nlease = \"1s\"\n[clock]\nskew = \"100ms\"\n");
+    scratch.configure(&sides(&scratch, upstream.address, &terms));
+    let mut gateway = Gateway::configured(&scratch, &[]);
+    let address = gateway.address;
+    let sent = tokio::spawn(async move { charge(5).send(address).await });
+    until(async || (!upstream.seen().is_empty()).then_some(())).await;
+    gateway.kill();
+    drop(sent.await);
+
+    let mut gateway = Gateway::configured(&scratch, &[]);
+    let admin = gateway.admin();
+    let unknown = "idempotency_attempts_total{operation=\"charge\",state=\"UNKNOWN\"}";
+    until(async || (number(admin, unknown).await == Some(1.0)).then_some(())).await;
+    let log = scratch.logged();
+    let line = log.lines().find(|line| line.contains("went silent")).expect("a line");
+    assert!(line.contains("operation=\"charge\"") && line.contains("operation_id="), "{line}");
+    // Nobody is configured to be asked about it, so it is nothing that the sweeper is behind with.
+    let record = ask(Ask::get("/v1/records?state=UNKNOWN"), admin).await.json()["records"][0].clone();
+    let doubt = &record["doubt"];
+    assert_eq!((&doubt["hasProbe"], &doubt["probes"]), (&json!(false), &json!(0)), "{record}");
+    assert_eq!(doubt.get("nextProbeAt"), None, "{record}");
+
+    // An operator resolves it: counted by whom, and in the audit log under the operation's configured name.
+    let id = record["operationId"].as_str().expect("an id").to_owned();
+    let path = format!("/v1/records/{id}/resolve");
+    let word = json!({ "outcome": "applied", "reason": "it is in the ledger" });
+    let resolved = ask(Ask::post(&path).json(&word.to_string()), admin).await;
+    assert_eq!(resolved.status, 200, "{}", resolved.text());
+    is(admin, "idempotency_reconciled_total{state=\"SUCCEEDED\",by=\"operator\"}", 1.0).await;
+    is(admin, "idempotency_reconciled_total{state=\"SUCCEEDED\",by=\"probe\"}", 0.0).await;
+    let log = scratch.logged();
+    let line = log.lines().find(|line| line.contains("an operator changed a record")).expect("a line");
+    assert!(line.contains("operation=\"charge\"") && line.contains(&format!("operation_id={id}")), "{line}");
+}
+
+#[tokio::test]
+async fn what_a_probe_resolves_is_counted_as_the_probes() {
+    let terms = "[[operation]]\nname = \"charge\"\npath = \"/charges\"\n\
+        [operation.probe]\nurl = \"/by/{operation_id}\"\n";
+    let mut world = World::configured(terms, |seen| {
+        if seen.line.starts_with("GET /by/") {
+            Act::Say(response("200 OK", &[], "charged"))
+        } else {
+            Act::End
+        }
+    })
+    .await;
+    let admin = world.gateway.admin();
+    assert_eq!(world.charge(5).await.status, 502);
+    let probed = "idempotency_reconciled_total{state=\"SUCCEEDED\",by=\"probe\"}";
+    until(async || (number(admin, probed).await == Some(1.0)).then_some(())).await;
+    let log = world.log();
+    let line = log.lines().find(|line| line.contains("a probe resolved an unknown outcome")).expect("a line");
+    assert!(line.contains("operation=\"charge\""), "{line}");
+}
+
+/// Starts a gateway whose log lines are JSON, on a store that is in danger, and gives back what it wrote once it was asked to end:
+/// standard output, and the lines on standard error.
+async fn lines_of(flags: &[&str], use_it: impl AsyncFnOnce(SocketAddr)) -> (String, Vec<Value>) {
+    let upstream = Upstream::start(works).await;
+    let scratch = Scratch::new();
+    scratch.configure(&format!(
+        "[upstream]\nurl = \"http://{}\"\n[store]\nurl = 'memory:'\n{CHARGES}",
+        upstream.address
+    ));
+    let log = scratch.write("lines.json", "");
+    let process = Command::new(env!("CARGO_BIN_EXE_semel"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--config"])
+        .arg(scratch.config())
+        .args(flags)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(&log).expect("a file"))
+        .spawn()
+        .expect("semel starts");
+    let lines = || -> Vec<Value> {
+        let written = std::fs::read_to_string(&log).expect("text");
+        // The last one may not be whole yet.
+        let whole = written.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+    };
+    let address = until(async || {
+        let lines = lines();
+        let line = lines.iter().find(|line| line["fields"]["about"] == "listening")?;
+        let (_, address) = line["fields"]["message"].as_str()?.split_once("://")?;
+        address.parse::<SocketAddr>().ok()
+    })
+    .await;
+    use_it(address).await;
+    let asked = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
+    assert!(asked.expect("kill runs").success());
+    let output = tokio::task::spawn_blocking(|| process.wait_with_output()).await.expect("no panic");
+    let output = output.expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    (String::from_utf8(output.stdout).expect("text"), lines())
+}
+
+#[tokio::test]
+async fn in_json_the_start_up_text_and_its_dangers_are_log_lines() {
+    let (stdout, lines) = lines_of(&["--log", "json"], async |address| {
+        assert_eq!(ask(refund("broken"), address).await.status, 502);
+    })
+    .await;
+    assert_eq!(stdout, "", "nothing besides the log");
+    let about: Vec<_> = lines.iter().filter_map(|line| line["fields"]["about"].as_str()).collect();
+    for part in ["listening", "upstream", "operation", "guarantee", "store", "callers"] {
+        assert!(about.contains(&part), "{part} is not in {about:?}");
+    }
+    let danger = lines.iter().find(|line| line["fields"]["severity"] == "danger").expect("a danger");
+    assert_eq!((&danger["level"], &danger["fields"]["code"]), (&json!("ERROR"), &json!("memory-only")));
+    assert!(danger["fields"]["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{danger}");
+    let note = lines.iter().find(|line| line["fields"]["severity"] == "note").expect("a note");
+    assert_eq!(note["level"], "INFO");
+
+    // One meaning for each field: the operation as configured, and the command's id.
+    let is_id = |value: &Value| value.as_str().is_some_and(|text| text.len() == 36 && text.contains('-'));
+    for line in &lines {
+        let fields = &line["fields"];
+        assert!(!is_id(&fields["operation"]), "{line}");
+        assert!(fields.get("operation_id").is_none_or(is_id), "{line}");
+    }
+    let failed: Vec<_> = lines.iter().filter(|line| line["fields"].get("operation_id").is_some()).collect();
+    assert!(failed.len() >= 2, "the upstream's failure and the request: {failed:?}");
+    assert!(!lines.iter().any(|line| line["target"] == "semel::requests"), "nobody asked for it");
+}
+
+#[tokio::test]
+async fn a_start_that_fails_is_a_json_line_too() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let told = Command::new(env!("CARGO_BIN_EXE_semel"))
+        .args(["serve", "--listen", &address, "--admin", "off", "--store", "memory:", "--log", "json"])
+        .args(["--upstream", "http://127.0.0.1:1"])
+        .output()
+        .expect("semel runs");
+    assert_eq!(told.status.code(), Some(1));
+    let told = String::from_utf8(told.stderr).expect("text");
+    let line: Value = serde_json::from_str(told.trim()).unwrap_or_else(|_| panic!("{told}"));
+    assert_eq!(line["level"], "ERROR");
+    assert!(line["fields"]["message"].as_str().is_some_and(|text| text.contains(&address)), "{line}");
+}
+
+#[tokio::test]
+async fn the_request_log_has_one_line_for_each_request_and_nothing_secret() {
+    // Also where only errors are logged: it was asked for by itself.
+    let flags = ["--log", "json", "--log-level", "error", "--log-requests"];
+    let (_, lines) = lines_of(&flags, async |address| {
+        for (request, status) in [
+            (charge(5), 201),
+            (charge(5), 201),
+            (charge(6), 422),
+            (Ask::post("/charges?card=4111").json("{\"pan\":\"4111\"}"), 201),
+            (Ask::get("/accounts/4711?token=s3cret").with("authorization", "Bearer s3cret"), 201),
+            (refund("broken"), 502),
+        ] {
+            assert_eq!(ask(request, address).await.status, status);
+        }
+    })
+    .await;
+    let served: Vec<&Value> =
+        lines.iter().filter(|line| line["target"] == "semel::requests").map(|line| &line["fields"]).collect();
+    let told: Vec<_> = served
+        .iter()
+        .map(|line| {
+            let text = |name: &str| line[name].as_str().unwrap_or_default();
+            (text("method"), text("operation"), line["status"].as_u64().unwrap_or(0), text("outcome"))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("POST", "charge", 201, "ran"),
+            ("POST", "charge", 201, "replayed"),
+            ("POST", "charge", 422, "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST"),
+            ("POST", "charge", 201, "unprotected"),
+            ("GET", "other", 201, "passed"),
+            ("POST", "refund", 502, "UPSTREAM_FAILED"),
+        ]
+    );
+    let ids: Vec<_> = served.iter().map(|line| line["operation_id"].as_str()).collect();
+    assert!(ids[0].is_some() && ids[0] == ids[1] && ids[0] == ids[2] && ids[5].is_some(), "{ids:?}");
+    assert_eq!((ids[3], ids[4]), (None, None));
+    assert!(served.iter().all(|line| line["duration_ms"].is_u64()), "{served:?}");
+    let all = format!("{lines:?}");
+    for secret in [KEY, "s3cret", "4711", "4111", "/charges"] {
+        assert!(!all.contains(secret), "{secret} is in {all}");
+    }
+}
