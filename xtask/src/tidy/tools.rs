@@ -43,7 +43,7 @@ pub(crate) fn advisories(program: &Result<PathBuf, String>) -> Verdict {
         Err(reason) => return not_checked(reason),
     };
     match cargo::within(FETCH, deny_with(program, &["fetch", "db"])) {
-        Ok(()) => verdict(deny_with(program, &["--offline", "check", "--disable-fetch", "advisories"])),
+        Ok(()) => verdict(deny_with(program, &["--offline", "check", "advisories"])),
         Err(reason) => not_checked(&format!("their database could not be fetched ({reason})")),
     }
 }
