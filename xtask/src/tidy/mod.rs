@@ -6,6 +6,7 @@
 mod ambient;
 mod arrows;
 mod decisions;
+mod guide;
 mod leases;
 mod lengths;
 mod lexer;
@@ -32,6 +33,7 @@ const RULES: &[(&str, Rule)] = &[
     ("ambient", ambient::check),
     ("unused", unused::check),
     ("decisions", decisions::check),
+    ("guide", guide::check),
     ("leases", leases::check),
     ("lengths", lengths::check),
     ("paths", paths::check),
