@@ -133,7 +133,7 @@ mod tests {
             command
         };
         assert_eq!(within(Duration::ZERO, shell("exec sleep 600")), Err("no answer within 0 s".to_owned()));
-        let minute = Duration::from_secs(60);
+        let minute = Duration::from_mins(1);
         assert_eq!(within(minute, shell("echo first >&2; echo why >&2; exit 1")), Err("why".to_owned()));
         assert_eq!(within(minute, shell("true")), Ok(()));
     }

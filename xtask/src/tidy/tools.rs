@@ -11,7 +11,7 @@ use crate::command::Failure;
 use crate::report::Verdict;
 
 /// How long to wait for the database: a network that swallows packets must not hold up the run.
-const FETCH: Duration = Duration::from_secs(60);
+const FETCH: Duration = Duration::from_mins(1);
 
 pub(crate) fn format() -> Verdict {
     verdict(with(&["fmt", "--all", "--check"]))
