@@ -99,10 +99,10 @@ fn write_bytes(path: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)
 }
 
-/// Gives folders the rights that packages have, whatever the umask was, and everything the time of the release.
+/// Gives everything the rights that packages have, whatever the umask was, and the time of the release.
 pub(super) fn settle(folder: &Path, release: &Release) -> Result<(), String> {
-    let mut modes = cargo::program("find");
-    modes.arg(folder).args(["-type", "d", "-exec", "chmod", "0755", "{}", "+"]);
+    let mut modes = cargo::program("chmod");
+    modes.args(["--recursive", "u=rwX,go=rX"]).arg(folder);
     cargo::capture(modes)?;
     let mut times = cargo::program("find");
     times.arg(folder).args(["-exec", "touch", "--no-dereference", "--date"]);

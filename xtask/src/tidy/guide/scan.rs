@@ -52,14 +52,15 @@ fn within(value: &str) -> impl Iterator<Item = String> + '_ {
     parts.map(|(key, _)| key.trim().to_owned()).filter(|key| is_key(key))
 }
 
-/// The keys that the TOML examples of a page set, each with its place. Manifests of Rust crates are left out.
+/// The keys that the TOML examples of a page set, each with its place. The manifests of crates (`[dependencies]`) are
+/// left out.
 pub(super) fn toml_keys(file: &TextFile) -> Vec<(String, Place)> {
     let (mut found, mut is_inside) = (Vec::new(), false);
     for (index, line) in file.text.lines().enumerate() {
         if let Some(language) = line.trim().strip_prefix("```") {
             is_inside = !is_inside && language == "toml";
-            continue;
         }
+        is_inside &= line != "[dependencies]";
         let key = line.trim_start().trim_start_matches('#').split(" = ").next().unwrap_or_default();
         if is_inside && line.contains(" = ") && is_key(key) {
             found.push((key.to_owned(), Place { file: file.path.clone(), line: index + 1 }));

@@ -77,5 +77,6 @@ fn a_name_that_no_page_has_is_found() {
 
 #[test]
 fn other_languages_in_examples_are_no_configuration() {
-    assert_eq!(with("```rust\ntll = 1\n```\ntll = 2\n", ""), Vec::<String>::new());
+    let manifest = "```toml\n[dependencies]\nsqlx = \"0.9\"\n```\n";
+    assert_eq!(with(&format!("```rust\ntll = 1\n```\ntll = 2\n`_`\n{manifest}"), ""), Vec::<String>::new());
 }
