@@ -4,10 +4,16 @@
 //! What must never: what its answer means.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use crate::command::Failure;
+
+/// Between two looks at a program that has not ended.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
@@ -60,6 +66,34 @@ pub(crate) fn pass_through(mut command: Command) -> Result<(), Failure> {
     }
 }
 
+/// Runs to the end, for at most this long; the error says why it failed, by the last line it wrote.
+pub(crate) fn within(limit: Duration, mut command: Command) -> Result<(), String> {
+    let program = command.get_program().display().to_string();
+    let failed = |error: io::Error| format!("{program}: {error}");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let mut left = limit;
+    while child.try_wait().map_err(failed)?.is_none() {
+        if left.is_zero() {
+            child.kill().map_err(failed)?;
+            child.wait().map_err(failed)?;
+            return Err(format!("no answer within {} s", limit.as_secs()));
+        }
+        thread::sleep(PAUSE);
+        left = left.saturating_sub(PAUSE);
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(stderr
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or("it failed without a word")
+        .trim()
+        .to_owned())
+}
+
 /// Runs to the end and returns standard output; the error is the first line that says why not.
 pub(crate) fn capture(mut command: Command) -> Result<String, String> {
     let program = command.get_program().display().to_string();
@@ -89,6 +123,19 @@ mod tests {
     #[test]
     fn a_program_that_does_not_exist_does_not_answer() {
         assert!(!answers(child(&OsString::from("semel-no-such-program"))));
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_and_one_that_fails_says_why() {
+        let shell = |script: &str| {
+            let mut command = program("sh");
+            command.args(["-c", script]);
+            command
+        };
+        assert_eq!(within(Duration::ZERO, shell("exec sleep 600")), Err("no answer within 0 s".to_owned()));
+        let minute = Duration::from_mins(1);
+        assert_eq!(within(minute, shell("echo first >&2; echo why >&2; exit 1")), Err("why".to_owned()));
+        assert_eq!(within(minute, shell("true")), Ok(()));
     }
 
     #[test]

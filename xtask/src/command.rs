@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bench, crash, fuzz, model, mutants, services, sim, test, tidy, tools, torture};
+use crate::{bench, crash, dist, fuzz, model, mutants, services, sim, test, tidy, tools, torture};
 
 /// Why a command did not succeed.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +49,12 @@ const COMMANDS: &[Command] = &[
         arguments: "up|down|status [name…]",
         about: "private servers for the tests (postgres, a standby, pgbouncer); `up --export` for a shell, `status --json`",
         run: services::run,
+    },
+    Command {
+        name: "dist",
+        arguments: "[--program FILE] [--out DIR]",
+        about: "build the program and pack it: tarball, .deb, container context, checksums (target/packages); --program: pack this one",
+        run: dist::run,
     },
     Command {
         name: "model",

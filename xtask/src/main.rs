@@ -7,6 +7,7 @@ mod bench;
 mod cargo;
 mod command;
 mod crash;
+mod dist;
 mod fuzz;
 mod model;
 mod mutants;

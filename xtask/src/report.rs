@@ -51,6 +51,17 @@ impl Report {
     pub(crate) fn failed(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step.verdict, Verdict::Failed(_))).count()
     }
+
+    /// What was not checked, one line for each skipped step; for the end of a run, where nobody misses it.
+    pub(crate) fn skipped(&self) -> String {
+        let mut lines = String::new();
+        for step in &self.steps {
+            if let Verdict::Skipped(reason) = &step.verdict {
+                lines += &["\nskipped: ", step.name, ": ", reason].concat();
+            }
+        }
+        lines
+    }
 }
 
 impl Step {
@@ -96,7 +107,9 @@ mod tests {
     fn a_skipped_step_says_so_and_why() {
         let mut report = Report::default();
         report.step("deny", || Verdict::Skipped("not installed".to_owned()));
+        report.step("docs", || Verdict::Passed);
         assert_eq!(report.failed(), 0);
         assert!(report.to_string().contains("not installed"));
+        assert_eq!(report.skipped(), "\nskipped: deny: not installed");
     }
 }

@@ -31,12 +31,20 @@ struct Case {
 #[derive(Deserialize)]
 #[serde(tag = "source", rename_all = "kebab-case")]
 enum Who {
-    Header { name: String, found_in: Option<String> },
+    Header(Name),
     Jwt { issuer: String, subject: String },
-    ApiKey { name: String, found_in: Option<String> },
-    Cookie { name: String, found_in: Option<String> },
-    Mtls { name: String, found_in: Option<String> },
-    Authorization { scheme: String, credentials: String },
+    ApiKey(Name),
+    Cookie(Name),
+    Mtls(Name),
+    Authorization { scheme: String, credentials: Option<String>, credentials_hex: Option<String> },
+}
+
+/// A name as text, or as hexadecimal digits where it is not UTF-8, and what it was found in.
+#[derive(Deserialize)]
+struct Name {
+    name: Option<String>,
+    name_hex: Option<String>,
+    found_in: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -85,20 +93,32 @@ fn key(form: &KeyForm) -> Key {
     }
 }
 
-fn found(identity: Identity, what: Option<&str>) -> Identity {
-    what.map_or(identity.clone(), |what| identity.found_in(what))
+fn bytes(text: Option<&String>, hex: Option<&String>) -> Vec<u8> {
+    match (text, hex) {
+        (Some(text), None) => text.clone().into_bytes(),
+        (None, Some(hex)) => unhex(hex),
+        _ => panic!("a value is either text or hexadecimal digits"),
+    }
+}
+
+fn named(by: fn(Vec<u8>) -> Identity, who: &Name) -> Identity {
+    let identity = by(bytes(who.name.as_ref(), who.name_hex.as_ref()));
+    match &who.found_in {
+        Some(what) => identity.found_in(what),
+        None => identity,
+    }
 }
 
 fn scope(case: &Case) -> Scope {
     let caller = case.caller.as_ref().map_or(Caller::Anonymous, |who| {
         Caller::from(match who {
-            Who::Header { name, found_in } => found(Identity::header(name.as_str()), found_in.as_deref()),
+            Who::Header(name) => named(Identity::header, name),
             Who::Jwt { issuer, subject } => Identity::jwt(issuer, subject),
-            Who::ApiKey { name, found_in } => found(Identity::api_key(name.as_str()), found_in.as_deref()),
-            Who::Cookie { name, found_in } => found(Identity::cookie(name.as_str()), found_in.as_deref()),
-            Who::Mtls { name, found_in } => found(Identity::mtls(name.as_str()), found_in.as_deref()),
-            Who::Authorization { scheme, credentials } => {
-                Identity::authorization(scheme, credentials.as_str())
+            Who::ApiKey(name) => named(Identity::api_key, name),
+            Who::Cookie(name) => named(Identity::cookie, name),
+            Who::Mtls(name) => named(Identity::mtls, name),
+            Who::Authorization { scheme, credentials, credentials_hex } => {
+                Identity::authorization(scheme, bytes(credentials.as_ref(), credentials_hex.as_ref()))
             }
         })
     });
@@ -120,7 +140,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn ids_are_derived_as_the_vectors_say() {
     let cases = cases();
-    assert!(cases.len() >= 46);
+    assert!(cases.len() >= 55);
     for case in cases {
         let (name, scope, key) = (&case.name, scope(&case), key(&case.key));
         let secret = Secret::from_bytes(&unhex(&case.secret)).unwrap();

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail as the test does: by panicking")]
 
+use semel_core::fingerprint::Pointer;
+use semel_core::fingerprint::json::{self, Scalar};
 use semel_core::key::{Key, Rules, Treatment, Weakness, mint};
 use semel_core::time::Time;
 use serde::Deserialize;
@@ -82,15 +84,65 @@ fn header_lines_are_read_as_the_vectors_say() {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Source {
+    name: String,
+    lines: Option<Vec<String>>,
+    lines_hex: Option<Vec<String>>,
+    text: Option<String>,
+    json: Option<String>,
+    pointer: Option<String>,
+    key: Option<String>,
+    error: Option<String>,
+}
+
+/// The key, or the name of the error.
+fn found_in(case: &Source) -> Result<Key, String> {
+    let named = |error: semel_core::key::Error| error.name().to_owned();
+    if let Some(text) = &case.text {
+        return Key::from_source(text).map_err(named);
+    }
+    if let (Some(body), Some(pointer)) = (&case.json, &case.pointer) {
+        return match json::scalar_at(body.as_bytes(), &Pointer::parse(pointer).unwrap()) {
+            Ok(Scalar::Text(text) | Scalar::Number(text)) => Key::from_source(&text).map_err(named),
+            Ok(Scalar::Absent) => Err("missing".to_owned()),
+            Ok(Scalar::Unusable) => Err("not-text".to_owned()),
+            Err(_) => Err("malformed-body".to_owned()),
+        };
+    }
+    let lines: Vec<Vec<u8>> = match (&case.lines, &case.lines_hex) {
+        (Some(lines), None) => lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
+        (None, Some(lines)) => lines.iter().map(|line| unhex_any(line)).collect(),
+        _ => panic!("{}: a source", case.name),
+    };
+    let read = Key::from_header(lines.iter().map(Vec::as_slice), &Rules::other_header());
+    read.map(|parsed| parsed.key).map_err(named)
+}
+
+#[test]
+fn keys_from_other_sources_are_what_the_vectors_say() {
+    let cases: Vec<Source> = serde_json::from_str(include_str!("../../../vectors/keys/source.json")).unwrap();
+    assert!(cases.len() >= 40);
+    for case in cases {
+        let (key, error) = match found_in(&case) {
+            Ok(key) => (Some(key.expose().into_owned()), None),
+            Err(error) => (None, Some(error)),
+        };
+        assert_eq!((key, error), (case.key, case.error), "{}", case.name);
+    }
+}
+
 #[test]
 fn keys_are_minted_as_the_vectors_say_and_pass_the_default_rules() {
     let cases: Vec<Mint> = serde_json::from_str(include_str!("../../../vectors/keys/mint.json")).unwrap();
-    assert!(cases.len() >= 30);
+    assert!(cases.len() >= 36);
     for case in &cases {
         let parts = case.parts.iter().map(String::as_str);
         let minted = match case.method.as_str() {
             "uuid-v4" => Ok(mint::uuid_v4(unhex(&case.random))),
             "uuid-v7" => Ok(mint::uuid_v7(Time::from_millis(case.time_ms), unhex(&case.random))),
+            "ulid" => Ok(mint::ulid(Time::from_millis(case.time_ms), unhex(&case.random))),
             "structured" => mint::structured(parts),
             "sha256" => mint::sha256(parts.map(str::as_bytes)),
             other => panic!("no such method: {other}"),

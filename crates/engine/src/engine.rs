@@ -174,6 +174,13 @@ impl Engine {
         self.node.running.len()
     }
 
+    /// How long a duplicate waits for a running attempt, unless its intent says otherwise ([`Settings::wait`]).
+    ///
+    /// [`Settings::wait`]: crate::Settings::wait
+    pub fn wait(&self) -> Duration {
+        self.node.settings.wait
+    }
+
     /// Whether somebody is asked what became of this operation's effects, where nobody can tell.
     pub fn has_reconciler(&self, operation: &str) -> bool {
         self.node.reconcilers.knows(operation)

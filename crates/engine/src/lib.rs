@@ -4,6 +4,35 @@
 //! operator runs the job again. An [`Engine`] recognises that it is the same [`Intent`], runs your work once, stores what came
 //! of it and gives that same answer to every retry. Where nobody can prove what happened, it says so.
 //!
+//! ```
+//! use semel::{Class, Engine, Failed, Identity, Intent, Key, Operation, Policy, Scope, memory, payload::Json};
+//! # use std::{sync::Arc, time::Duration};
+//!
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! // In memory for this example; `semel_sql::sqlite::Store` keeps records in a file.
+//! let engine = Engine::builder(Arc::new(memory::Store::new())).build().await?;
+//!
+//! for attempt in 0..2 {
+//!     let scope = Scope::new(Identity::api_key("shop"), Operation::named("charge"));
+//!     let key = Key::from_source("order-1234")?;
+//!     let intent = Intent::new(scope, key, Policy::new(Class::External), Json::of(&500)?);
+//!     let done = engine.run(intent, |_| async { Ok::<_, Failed>("receipt 7".to_owned()) }).await?;
+//!     assert_eq!((done.value.as_str(), done.replayed), ("receipt 7", attempt > 0));
+//! }
+//!
+//! engine.shutdown(Duration::from_secs(30)).await;      // before the process ends: waits for running attempts
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ```toml
+//! [dependencies]      # not on crates.io yet: from a checkout of the repository
+//! semel = { path = "../semel/crates/engine" }
+//! semel-sql = { path = "../semel/crates/sql" }         # the store in a file; feature `postgres` for a server
+//! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
+//! ```
+//!
 //! **What lives here**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
 //! reconcile. **What must never**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
 //!

@@ -109,6 +109,27 @@ impl Callers {
 
     /// By a rule of one's own. The layer has to stand *inside* whatever authenticates: the rule reads what that found out
     /// (an extension of the request, a header that only it can set).
+    ///
+    /// ```
+    /// use semel::core::scope::Identity;
+    /// use semel_http::{Callers, NotIdentified};
+    ///
+    /// // What your authentication puts into the request.
+    /// #[derive(Clone)]
+    /// struct User { id: String }
+    ///
+    /// let callers = Callers::by(|parts| {
+    ///     let user: &User = parts.extensions.get().ok_or(NotIdentified::ByRule)?;
+    ///     Ok(Identity::header(user.id.as_str()).found_in("user").into())
+    /// });
+    ///
+    /// let mut request = http::Request::new(());
+    /// assert!(callers.identify(&request.clone().into_parts().0).is_err(), "nobody was authenticated");
+    /// request.extensions_mut().insert(User { id: "42".to_owned() });
+    /// let found = callers.identify(&request.into_parts().0)?;
+    /// assert_eq!(found, Identity::header("42").found_in("user").into());
+    /// # Ok::<(), NotIdentified>(())
+    /// ```
     pub fn by(rule: impl Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync + 'static) -> Self {
         Kind::Rule(Arc::new(rule)).into()
     }

@@ -65,7 +65,7 @@ pub(crate) fn html(document: &Value) -> String {
             page,
             "<section class=\"error\" id=\"{code}\"><h3><a href=\"#{code}\">{code}</a> <span>{}</span></h3>\
              <p><b>{}.</b> {}</p></section>",
-            member("status"),
+            member("statuses"),
             member("title"),
             member("advice"),
             code = member("code"),

@@ -95,6 +95,36 @@ codes! {
     StoreUnavailable = "IDEMPOTENCY_STORE_UNAVAILABLE", 503, 14, "Idempotency records cannot be reached";
 }
 
+impl Code {
+    /// Every HTTP status that this code is sent with, the usual one first.
+    ///
+    /// Clients can rely on the code alone; the status is for whatever stands between.
+    pub const fn statuses(self) -> &'static [u16] {
+        match self {
+            // No connection in time, and a replay that the service did not authorize.
+            Self::Unreachable => &[502, 503, 504],
+            // By choice: `MismatchStatus::Conflict`.
+            Self::Mismatch => &[422, 409],
+            // A process that is set up so that it cannot protect the request.
+            Self::StoreUnavailable => &[503, 500],
+            Self::Missing
+            | Self::Invalid
+            | Self::CallerNotIdentified
+            | Self::Unfingerprintable
+            | Self::Malformed => &[400],
+            Self::InProgress | Self::Unknown | Self::NotRetained | Self::AttemptsExhausted => &[409],
+            Self::NotFound => &[404],
+            Self::Expired => &[410],
+            Self::TooLarge => &[413],
+            Self::Quota => &[429],
+            Self::Streaming => &[501],
+            Self::UpstreamFailed => &[502],
+            Self::Busy | Self::ClockNotTrusted => &[503],
+            Self::UpstreamTimeout => &[504],
+        }
+    }
+}
+
 /// How a client wants to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -147,9 +177,10 @@ impl Problem {
         }
     }
 
-    /// The same under another HTTP status.
+    /// The same under another HTTP status, one of its code's [`statuses`](Code::statuses).
     #[must_use]
     pub fn with_status(self, status: u16) -> Self {
+        debug_assert!(self.code.statuses().contains(&status), "{:?} is never sent with {status}", self.code);
         Self { status, ..self }
     }
 

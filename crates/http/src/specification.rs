@@ -18,6 +18,7 @@ use semel::core::outcome::Status;
 use semel::core::policy::AfterExpiry;
 use semel::core::time::Now;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The specification: JSON, or HTML for whoever asks for it.
 pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
@@ -39,6 +40,8 @@ fn document(shared: &Shared) -> Value {
         .all()
         .map(|(route, terms)| {
             let mut told = operation(route, terms);
+            told["waitMilliseconds"] =
+                milliseconds(terms.wait.unwrap_or_else(|| shared.engine.wait())).into();
             told["unknownOutcome"] = unknown(terms, shared.engine.now(), is_looked_up(shared, route, terms));
             told
         })
@@ -49,6 +52,7 @@ fn document(shared: &Shared) -> Value {
             json!({
                 "code": code.as_str(),
                 "status": code.status(),
+                "statuses": code.statuses(),
                 "title": code.title(),
                 "advice": code.advice(),
             })
@@ -60,6 +64,10 @@ fn document(shared: &Shared) -> Value {
         "callers": shared.callers.told_apart(),
         "status": format!("{}/operations/{{id}}", shared.prefix()),
     })
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn operation(route: Option<&str>, terms: &Terms) -> Value {
@@ -105,7 +113,6 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
             AfterExpiry::RunAsNew => 0,
         },
         "attemptsMax": policy.attempts_max,
-        "waitMilliseconds": terms.wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
         "requestBytesMax": terms.request_bytes_max,
         "keptResponseBytesMax": terms.response_bytes_max,
         "mismatchStatus": match terms.mismatch {

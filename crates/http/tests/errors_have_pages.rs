@@ -75,3 +75,38 @@ fn every_page_begins_with_its_code_and_names_both_statuses() {
         assert!(page.contains(&statuses), "{code:?} does not say `{statuses}`");
     }
 }
+
+/// The cells of a code's line in the index.
+fn row(index: &str, code: Code) -> Vec<&str> {
+    let start = format!("| [`{}`]", code.as_str());
+    let line = index.lines().find(|line| line.starts_with(&start));
+    line.unwrap_or_else(|| panic!("{code:?} has no line")).split('|').map(str::trim).collect()
+}
+
+/// The numbers of three digits in a text.
+fn statuses(text: &str) -> BTreeSet<u16> {
+    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() == 3);
+    numbers.filter_map(|digits| digits.parse().ok()).collect()
+}
+
+#[test]
+fn the_index_has_every_status_of_every_code_and_no_other() {
+    let index = read("errors/README.md");
+    for &code in Code::ALL {
+        let cells = row(&index, code);
+        let expected: BTreeSet<u16> = code.statuses().iter().copied().collect();
+        assert_eq!(statuses(cells[2]), expected, "{code:?}: {}", cells[2]);
+        assert_eq!(cells[3], code.grpc_status().to_string(), "{code:?}");
+        assert_eq!(code.statuses()[0], code.status(), "{code:?}: the usual one comes first");
+    }
+}
+
+#[test]
+fn every_page_names_each_status_that_its_code_is_sent_with() {
+    for &code in Code::ALL {
+        let named = statuses(&page(code));
+        for status in code.statuses() {
+            assert!(named.contains(status), "{code:?}: {status} is not on its page");
+        }
+    }
+}

@@ -10,6 +10,7 @@ use semel_tx::sqlite::{Database, rusqlite, transact};
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Orders `item`, unless that was done under this key before.
 pub(crate) async fn order(path: &Path, key: &str, item: String) -> Result<Answer, Box<dyn Error>> {
@@ -27,6 +28,7 @@ pub(crate) async fn order(path: &Path, key: &str, item: String) -> Result<Answer
         Ok(LocalEnding::Succeeded(Outcome::http(201, [("location", format!("/orders/{id}"))], "")))
     })
     .await?;
+    engine.shutdown(Duration::from_secs(30)).await;
     Ok(answer)
 }
 

@@ -31,6 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         Err(error) => println!("{order} was not charged now: {error}"),
     }
+    engine.shutdown(Duration::from_secs(30)).await;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 mod ambient;
 mod arrows;
 mod decisions;
+mod guide;
 mod leases;
 mod lengths;
 mod lexer;
@@ -19,6 +20,7 @@ mod violation;
 use crate::cargo;
 use crate::command::{Failure, expect_no_arguments};
 use crate::report::{Report, Verdict};
+use crate::tools::deny::{self, Missing};
 use crate::workspace::Workspace;
 use violation::Violation;
 
@@ -31,6 +33,7 @@ const RULES: &[(&str, Rule)] = &[
     ("ambient", ambient::check),
     ("unused", unused::check),
     ("decisions", decisions::check),
+    ("guide", guide::check),
     ("leases", leases::check),
     ("lengths", lengths::check),
     ("paths", paths::check),
@@ -39,13 +42,13 @@ const RULES: &[(&str, Rule)] = &[
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     expect_no_arguments(arguments)?;
     let mut report = Report::default();
-    check(&mut report);
-    println!("\n{report}");
+    check(&mut report, Missing::Build);
+    println!("\n{report}{}", report.skipped());
     if report.failed() == 0 { Ok(()) } else { Err(Failure::Reported) }
 }
 
-/// Checks every rule, each as a step of its own.
-pub(crate) fn check(report: &mut Report) {
+/// Checks every rule, each as a step of its own. `missing` says whether cargo-deny may be built for it.
+pub(crate) fn check(report: &mut Report, missing: Missing) {
     match Workspace::load() {
         Ok(workspace) => {
             for (name, rule) in RULES {
@@ -61,7 +64,9 @@ pub(crate) fn check(report: &mut Report) {
     report.step("format", tools::format);
     report.step("clippy", tools::clippy);
     report.step("docs", tools::docs);
-    report.step("deny", tools::deny);
+    let program = deny::program(missing);
+    report.step("deny", || tools::deny(&program));
+    report.step("advisories", || tools::advisories(&program));
 }
 
 fn verdict(violations: &[Violation]) -> Verdict {

@@ -2,11 +2,16 @@
 //!
 //! What lives here: the calls. What must never: a tool that is missing and passes for success.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::cargo;
 use crate::command::Failure;
 use crate::report::Verdict;
+
+/// How long to wait for the database: a network that swallows packets must not hold up the run.
+const FETCH: Duration = Duration::from_mins(1);
 
 pub(crate) fn format() -> Verdict {
     verdict(with(&["fmt", "--all", "--check"]))
@@ -22,12 +27,31 @@ pub(crate) fn docs() -> Verdict {
     verdict(command)
 }
 
-/// Licences, bans and sources; advisories would need a database from the network.
-pub(crate) fn deny() -> Verdict {
-    if !cargo::answers(with(&["deny", "--version"])) {
-        return Verdict::Skipped("cargo-deny is not installed: cargo install cargo-deny --locked".to_owned());
+/// Licences, banned crates and sources: what the lock file and the crates themselves say. Needs no network.
+pub(crate) fn deny(program: &Result<PathBuf, String>) -> Verdict {
+    match program {
+        Ok(program) => verdict(deny_with(program, &["--offline", "check", "licenses", "bans", "sources"])),
+        Err(reason) => Verdict::Skipped(format!("licences, bans and sources not checked: {reason}")),
     }
-    verdict(with(&["deny", "check", "licenses", "bans", "sources"]))
+}
+
+/// Known vulnerabilities in what we depend on, by a database from the network.
+pub(crate) fn advisories(program: &Result<PathBuf, String>) -> Verdict {
+    let not_checked = |reason: &str| Verdict::Skipped(format!("advisories not checked: {reason}"));
+    let program = match program {
+        Ok(program) => program,
+        Err(reason) => return not_checked(reason),
+    };
+    match cargo::within(FETCH, deny_with(program, &["fetch", "db"])) {
+        Ok(()) => verdict(deny_with(program, &["--offline", "check", "advisories"])),
+        Err(reason) => not_checked(&format!("their database could not be fetched ({reason})")),
+    }
+}
+
+fn deny_with(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = cargo::program(&program.to_string_lossy());
+    command.args(["--log-level", "error"]).args(arguments);
+    command
 }
 
 fn with(arguments: &[&str]) -> Command {
@@ -60,5 +84,45 @@ mod tests {
     fn a_tool_that_complains_is_a_failed_rule() {
         assert_eq!(quietly(&["no-such-subcommand"]), Verdict::Failed(Vec::new()));
         assert_eq!(quietly(&["--version"]), Verdict::Passed);
+    }
+
+    /// A program that answers each call as cargo-deny would, and the steps that follow from it.
+    fn steps(name: &str, script: &str) -> (Verdict, Verdict) {
+        let path = std::env::temp_dir().join(format!("semel-xtask-{name}-{}", std::process::id()));
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let program = Ok(path.clone());
+        let verdicts = (deny(&program), advisories(&program));
+        std::fs::remove_file(&path).unwrap();
+        verdicts
+    }
+
+    #[test]
+    fn without_the_database_licences_are_checked_and_advisories_are_named_as_skipped() {
+        let (licences, advisories) =
+            steps("offline", "case \"$*\" in *fetch*) echo no network >&2; exit 1;; esac");
+        assert_eq!(licences, Verdict::Passed);
+        let Verdict::Skipped(reason) = advisories else { panic!("{advisories:?}") };
+        assert!(reason.starts_with("advisories not checked") && reason.contains("no network"), "{reason}");
+    }
+
+    #[test]
+    fn an_advisory_and_a_licence_that_is_not_allowed_each_fail_their_step() {
+        let failed = || Verdict::Failed(Vec::new());
+        assert_eq!(
+            steps("advisory", "case \"$*\" in *advisories) exit 1;; esac"),
+            (Verdict::Passed, failed())
+        );
+        assert_eq!(steps("licence", "case \"$*\" in *licenses*) exit 1;; esac"), (failed(), Verdict::Passed));
+    }
+
+    #[test]
+    fn without_the_program_both_steps_are_skipped_and_say_so() {
+        let none = Err("not built".to_owned());
+        for verdict in [deny(&none), advisories(&none)] {
+            assert!(
+                matches!(&verdict, Verdict::Skipped(reason) if reason.contains("not checked: not built"))
+            );
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! What lives here: which there are, and where tests find them. What must never: a test that passes because one of them is
 //! missing.
 
+pub(crate) mod deny;
 mod libraries;
 pub(crate) mod packages;
 

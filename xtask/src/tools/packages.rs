@@ -14,6 +14,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("faketime", "faketime"),
     ("haproxy", "haproxy"),
+    ("man", "man-db"),
     ("nginx", "nginx"),
     ("node", "nodejs"),
     ("npm", "npm"),

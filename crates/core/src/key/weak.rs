@@ -193,6 +193,13 @@ mod tests {
     }
 
     #[test]
+    fn the_word_list_is_the_one_for_other_languages() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/keys/weak-words.json");
+        let words: Vec<String> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        assert_eq!(WORDS, words);
+    }
+
+    #[test]
     fn the_word_list_is_sorted_lower_case_letters() {
         assert!(WORDS.is_sorted_by(|a, b| a < b));
         assert!(

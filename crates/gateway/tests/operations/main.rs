@@ -4,6 +4,7 @@
 //! Each of them is the real program; `cargo xtask tools` provides them. The gateway is the real program too.
 
 mod otlp;
+mod packages;
 mod packaging;
 mod prometheus;
 mod rules;

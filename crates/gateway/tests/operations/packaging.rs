@@ -43,13 +43,30 @@ fn haproxy_takes_its_sample() {
 }
 
 #[test]
-fn the_manifests_are_yaml_with_probes_and_nothing_runs_as_root() {
+fn the_manifests_fit_their_schemas_and_nothing_runs_as_root() {
     let Some(python) = tools::python() else { return };
-    let files = ["kubernetes/gateway.yml", "kubernetes/sidecar.yml", "front/envoy.yml"];
+    let files = [
+        "kubernetes/gateway.yml",
+        "kubernetes/sidecar.yml",
+        "kubernetes/podmonitor.yml",
+        "compose/compose.yml",
+        "front/envoy.yml",
+    ];
     let files = files.map(|file| repository(&format!("packaging/{file}")));
     let script = repository("crates/gateway/tests/operations/scripts/manifests.py");
     let said = run(Command::new(python).arg(script).args(files));
     assert!(said.ends_with("done\n"), "{said}");
+}
+
+#[test]
+fn the_configuration_for_compose_has_no_mistake() {
+    let scratch = Scratch::new();
+    let secret = scratch.write("hashing_secret", &"5e".repeat(32));
+    let shipped = text("packaging/compose/semel.toml");
+    let own = shipped.replace("/run/secrets/hashing_secret", &secret.to_string_lossy());
+    assert_ne!(own, shipped, "compose.yml hands the secret over as a file");
+    let path = scratch.write("semel.toml", &own);
+    run(Command::new(env!("CARGO_BIN_EXE_semel")).args(["config", "check"]).arg(path));
 }
 
 /// The configuration in a manifest: the indented lines below its name.

@@ -297,3 +297,47 @@ async fn a_reconciler_of_the_default_is_asked_about_what_is_no_routes_or_refused
         .collect();
     assert_eq!(retryable, [&serde_json::json!(false), &serde_json::json!(true)]);
 }
+
+/// The names of an object's members, and below objects within it those of theirs, with a dot between.
+fn members(value: &serde_json::Value, before: &str, found: &mut std::collections::BTreeSet<String>) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let name = format!("{before}{name}");
+        // What a source is depends on the operation; the page describes its forms in words.
+        if name != "key.source" {
+            members(value, &format!("{name}."), found);
+        }
+        found.insert(name);
+    }
+}
+
+#[tokio::test]
+async fn the_guide_describes_every_member_of_the_specification_and_no_other() {
+    let server = Server::under(published("").await, charged).await;
+    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/src/specification.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let sections: Vec<&str> = page.split("\n## ").collect();
+    for (section, part) in sections.iter().zip([&told, &told["operations"][0], &told["errors"][0]]) {
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let cells = rows.filter_map(|line| line.split('|').nth(1));
+        let described =
+            cells.flat_map(|cell| cell.split(", ")).map(|name| name.trim().trim_matches('`').to_owned());
+        let mut sent = std::collections::BTreeSet::new();
+        members(part, "", &mut sent);
+        assert_eq!(described.collect::<std::collections::BTreeSet<_>>(), sent);
+    }
+}
+
+#[tokio::test]
+async fn the_specification_says_how_long_repeats_really_wait_and_every_status_of_a_code() {
+    let layer = Layer::new(engine().await, Terms::default()).expect("fit for use").publishing("");
+    let server = Server::under(layer, charged).await;
+    let told = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
+    assert_eq!(
+        told["operations"][0]["waitMilliseconds"], 2_000,
+        "the engine's own, where no terms say otherwise"
+    );
+    let errors = told["errors"].as_array().expect("a list");
+    let unreachable = errors.iter().find(|error| error["code"] == "UPSTREAM_UNREACHABLE").expect("it");
+    assert_eq!(unreachable["statuses"], serde_json::json!([502, 503, 504]));
+}

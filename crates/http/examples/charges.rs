@@ -1,0 +1,59 @@
+//! An axum service whose charges happen once: `cargo run -p semel-http --example charges`, then twice:
+//!
+//! `curl -i http://127.0.0.1:3000/charges -H 'Authorization: Bearer anna' -H 'Idempotency-Key: 5f0c9d6e-order-1234' -d '{}'`
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use axum::{Router, middleware};
+use semel::Engine;
+use semel::core::scope::Identity;
+use semel_http::{Callers, Layer, NotIdentified, Terms};
+use semel_sql::sqlite;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What authentication found out.
+#[derive(Clone)]
+struct User(String);
+
+/// Stands for a real check: whoever has a bearer token is the user of that name.
+async fn authenticate(mut request: Request, next: Next) -> Response {
+    let header = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+    let Some(name) = header.and_then(|value| value.strip_prefix("Bearer ")) else {
+        return (StatusCode::UNAUTHORIZED, "who are you?").into_response();
+    };
+    let user = User(name.to_owned());
+    request.extensions_mut().insert(user);
+    next.run(request).await
+}
+
+async fn charge() -> (StatusCode, &'static str) {
+    println!("charging a card");
+    (StatusCode::CREATED, "charged\n")
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let store = sqlite::Store::open("charges.db", sqlite::Options::default())?;
+    let engine = Engine::builder(Arc::new(store)).build().await?;
+    // By the user, and not by the token: a user whose token was renewed is still the same caller.
+    let callers = Callers::by(|parts| {
+        let user: &User = parts.extensions.get().ok_or(NotIdentified::ByRule)?;
+        Ok(Identity::header(user.0.as_str()).into())
+    });
+    let app = Router::new()
+        .route("/charges", post(charge))
+        .layer(Layer::new(engine.clone(), Terms::default())?.callers(callers).publishing(""))
+        // Added last, so it comes first: nobody gets a replay before it is known who asks.
+        .layer(middleware::from_fn(authenticate));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    println!("listening on http://127.0.0.1:3000; end it with Enter");
+    let entered = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+    axum::serve(listener, app).with_graceful_shutdown(async move { drop(entered.await) }).await?;
+    engine.shutdown(Duration::from_secs(30)).await;
+    Ok(())
+}

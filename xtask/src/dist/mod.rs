@@ -1,0 +1,113 @@
+//! `cargo xtask dist`: what people install. A tarball, a Debian package, a context for a container image, and their
+//! checksums.
+//!
+//! What lives here: the order of the steps, and the names of the files. What must never: a file that depends on who
+//! builds it or when: owners are root, and times are those of the last commit.
+
+mod archive;
+mod deb;
+mod options;
+mod tree;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cargo;
+use crate::command::Failure;
+use options::Options;
+
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let options = Options::parse(arguments)?;
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => build()?,
+    };
+    let made = pack(&program, &options.out).map_err(Failure::Stopped)?;
+    for file in made {
+        println!("{}", options.out.join(file).display());
+    }
+    Ok(())
+}
+
+/// Builds the program as it is installed, and says where it is.
+fn build() -> Result<PathBuf, Failure> {
+    let mut command = cargo::cargo();
+    command.args(["build", "--profile", "dist", "--locked", "--package", "semel-gateway"]);
+    cargo::pass_through(command)?;
+    Ok(cargo::target().join("dist/semel"))
+}
+
+/// Makes every package of this program in `out`; the names of the files.
+fn pack(program: &Path, out: &Path) -> Result<Vec<String>, String> {
+    let scratch = out.join("scratch");
+    remove(&scratch)?;
+    fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
+    let release = Release::of(strip(program, scratch.join("semel"))?)?;
+    let mut made = vec![
+        archive::program(&release, &scratch, out)?,
+        archive::container(&release, &scratch, out)?,
+        deb::package(&release, &scratch, out)?,
+    ];
+    remove(&scratch)?;
+    made.push(checksums(&made, out)?);
+    Ok(made)
+}
+
+/// A copy without symbols, which are half of the program and of no use to those who run it.
+fn strip(program: &Path, to: PathBuf) -> Result<PathBuf, String> {
+    let mut command = cargo::program("strip");
+    command.arg("-o").arg(&to).arg(program);
+    cargo::capture(command)?;
+    Ok(to)
+}
+
+/// What is packed.
+struct Release {
+    program: PathBuf,
+    version: String,
+    /// The processor, as Rust calls it.
+    processor: &'static str,
+    /// The time of the last commit, in seconds since 1970: the time of everything that is packed.
+    time: String,
+}
+
+impl Release {
+    fn of(program: PathBuf) -> Result<Self, String> {
+        let mut ask = Command::new(&program);
+        ask.arg("--version");
+        let answer = cargo::capture(ask)?;
+        let version = answer.split_whitespace().nth(1).ok_or("the program does not name its version")?;
+        let mut commit = cargo::git();
+        commit.args(["log", "-1", "--format=%ct"]);
+        Ok(Self {
+            version: version.to_owned(),
+            program,
+            processor: std::env::consts::ARCH,
+            time: cargo::capture(commit)?.trim().to_owned(),
+        })
+    }
+
+    /// `semel-0.1.0-x86_64-linux`.
+    fn name(&self) -> String {
+        format!("semel-{}-{}-linux", self.version, self.processor)
+    }
+}
+
+fn checksums(files: &[String], out: &Path) -> Result<String, String> {
+    let mut command = cargo::program("sha256sum");
+    command.args(files).current_dir(out);
+    let name = "SHA256SUMS".to_owned();
+    let path = out.join(&name);
+    fs::write(&path, cargo::capture(command)?).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(name)
+}
+
+fn remove(folder: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
