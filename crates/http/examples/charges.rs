@@ -31,7 +31,7 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-async fn charge() -> (StatusCode, &'static str) {
+fn charge() -> (StatusCode, &'static str) {
     println!("charging a card");
     (StatusCode::CREATED, "charged\n")
 }
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok(Identity::header(user.0.as_str()).into())
     });
     let app = Router::new()
-        .route("/charges", post(charge))
+        .route("/charges", post(|| async { charge() }))
         .layer(Layer::new(engine.clone(), Terms::default())?.callers(callers).publishing(""))
         // Added last, so it comes first: nobody gets a replay before it is known who asks.
         .layer(middleware::from_fn(authenticate));

@@ -111,7 +111,7 @@ impl Callers {
     /// (an extension of the request, a header that only it can set).
     ///
     /// ```
-    /// use semel::core::scope::Identity;
+    /// use semel::core::scope::{Caller, Identity};
     /// use semel_http::{Callers, NotIdentified};
     ///
     /// // What your authentication puts into the request.
@@ -127,7 +127,7 @@ impl Callers {
     /// assert!(callers.identify(&request.clone().into_parts().0).is_err(), "nobody was authenticated");
     /// request.extensions_mut().insert(User { id: "42".to_owned() });
     /// let found = callers.identify(&request.into_parts().0)?;
-    /// assert_eq!(found, Identity::header("42").found_in("user").into());
+    /// assert_eq!(found, Caller::from(Identity::header("42").found_in("user")));
     /// # Ok::<(), NotIdentified>(())
     /// ```
     pub fn by(rule: impl Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync + 'static) -> Self {
