@@ -1,7 +1,7 @@
 //! What an answer says about the effect: it happened, it was refused, it did not happen, or nobody can tell.
 //!
-//! What lives here: the one table from class, status and the answering system's own word to an ending.
-//! What must never: reading headers or bodies; whoever speaks the protocol hands over an [`Answer`].
+//! Contents: the one table from class, status and the answering system's own word to an ending. Never here: reading
+//! headers or bodies; anyone who speaks the protocol hands over an [`Answer`].
 
 use crate::outcome::{Outcome, Status};
 use crate::policy::Class;
@@ -74,8 +74,9 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Refuses rules that take a success for "nothing took effect": every retry would run again, and each would succeed.
-    /// A system that answers so all the same says it by its own word ([`Steer::NotApplied`]), response by response.
+    /// Refuses rules that take a success for "nothing took effect": every retry would run again, and each would
+    /// succeed. A system that answers so all the same says it by its own word ([`Steer::NotApplied`]), response by
+    /// response.
     pub fn check(&self) -> Result<(), RulesError> {
         let overridden = self.overrides.iter().filter(|(_, meaning)| *meaning == Meaning::NotApplied);
         let mut statuses = self.not_applied.iter().chain(overridden.map(|(status, _)| status));
@@ -86,7 +87,8 @@ impl Rules {
     }
 }
 
-/// Whether a status says that the command was carried out, or is being: HTTP 1xx, 2xx and 3xx, gRPC 0, and a returned value.
+/// Whether a status says that the command was carried out, or is being: HTTP 1xx, 2xx and 3xx, gRPC 0, and a returned
+/// value.
 pub fn is_success(status: Status) -> bool {
     match status {
         Status::Http(code) => code < 400,
@@ -191,8 +193,8 @@ pub enum Ending {
     Succeeded(Outcome),
     /// The command was refused for good.
     FailedReplayable(Outcome),
-    /// Nothing took effect, and the next request may try again. The answer, where there was one, is handed to
-    /// twins that were waiting for it.
+    /// Nothing took effect, and the next request may try again. The answer, if there was one, is handed to duplicates
+    /// that were waiting for it.
     NotApplied(Option<Outcome>),
     /// Nothing took effect, and the operation wants such an answer kept and replayed ([`Rules::rerun`]). It is
     /// final only where no earlier attempt is in doubt.
@@ -214,7 +216,7 @@ impl Ending {
     }
 }
 
-/// Whether an answer refuses for want of permission: remembered for a short time only, since the same client
+/// Whether an answer refuses because permission is missing: remembered for a short time only, since the same client
 /// may be allowed a moment later.
 pub(crate) fn denies(status: Status) -> bool {
     matches!(status, Status::Http(401 | 403))

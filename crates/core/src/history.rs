@@ -1,7 +1,7 @@
 //! The short memory of how a record came to be what it is.
 //!
-//! What lives here: a bounded list of what happened to a record, for the person who has to settle it.
-//! What must never: anything that a decision depends on. A record without history behaves the same.
+//! Contents: a bounded list of what happened to a record, for the person who has to settle it. Never here: anything
+//! that a decision depends on. A record without history behaves the same.
 
 use crate::record::StateName;
 use crate::time::Time;

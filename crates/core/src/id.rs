@@ -1,7 +1,7 @@
 //! Identifiers and keyed hashes, as plain bytes.
 //!
-//! What lives here: the types that name a command, an operation, a key and a caller, and how they are written
-//! as text. What must never: how they are derived (that is [`scope`](crate::scope)), nor a raw key or caller.
+//! Contents: the types that name a command, an operation, a key and a caller, and how they are written as text. Never
+//! here: how they are derived (that is [`scope`](crate::scope)), nor a raw key or caller.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ macro_rules! digest {
             }
         }
 
-        /// The type and the [`prefix`](Self::prefix) only, so that debug output is fit for a log.
+        /// The type and the [`prefix`](Self::prefix) only, so that debug output is safe to log.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, concat!(stringify!($name), "({}…)"), self.prefix())

@@ -1,14 +1,14 @@
-//! What a handler says about its outcome, for whoever looks for the record later.
+//! What a handler says about its outcome, for anyone who looks for the record later.
 //!
-//! What lives here: three short texts that are never sealed and never part of a replay. What must never: anything that decides.
+//! Contents: three short texts that are never sealed and never part of a replay. Never here: anything that decides.
 
 use std::sync::Arc;
 
 /// The most bytes of each. What is longer is cut at the end of a character.
 pub const LABEL_BYTES_MAX: usize = 255;
 
-/// What an outcome is about, in the words of the service. Shown and searched by operators, and readable by whoever may read the store:
-/// no secrets, and no personal data.
+/// What an outcome is about, in the words of the service. Shown and searched by operators, and readable by anyone who
+/// may read the store: no secrets, and no personal data.
 ///
 /// ```
 /// use semel_core::labels::Labels;

@@ -1,14 +1,14 @@
 //! The pure half of Semel: what makes a side effect happen once, without any of the machinery that runs it.
 //!
-//! A request that timed out may have charged the card or not. The client retries, the queue redelivers, the
-//! operator runs the job again. Semel recognises that it is the same command, lets it run once, remembers what
-//! came of it and replays that; and where nobody can prove what happened, it says so.
+//! A request that timed out may have charged the card or not. The client retries, the queue redelivers, the operator
+//! runs the job again. Semel recognises that it is the same command, lets it run once, remembers its result and
+//! replays that; and where nobody can prove what happened, it says so.
 //!
-//! **What lives here**: the meaning of all that, as data and pure functions. How a command is recognised
-//! ([`key`], [`scope`], [`fingerprint`](mod@fingerprint)), what is kept of it ([`record`], [`policy`],
-//! [`outcome`], [`codec`], [`store`]), and every way it may change ([`machine`], [`classify`](mod@classify)).
-//! **What must never**: I/O, an async runtime, HTTP, SQL, a clock, randomness. Time and tokens are arguments, so
-//! that a model checker can walk through every order of events with the code that runs in production.
+//! **Contents**: the meaning of all that, as data and pure functions. How a command is recognised ([`key`],
+//! [`scope`], [`fingerprint`](mod@fingerprint)), what is kept of it ([`record`], [`policy`], [`outcome`], [`codec`],
+//! [`store`]), and every way it may change ([`machine`], [`classify`](mod@classify)). **Never here**: I/O, an async
+//! runtime, HTTP, SQL, a clock, randomness. Time and tokens are arguments, so that a model checker can walk through
+//! every order of events with the code that runs in production.
 //!
 //! # Three guarantees
 //!
@@ -87,7 +87,7 @@
 //! let ending = Ending::of(Class::External, &answer, &Rules::default(), outcome.clone());
 //! let done = machine::finish(&claim.next, token, ending, stamp)?;
 //!
-//! // The retry, spelt differently, gets the very same answer.
+//! // The retry, spelt differently, gets the same answer.
 //! let body = br#"{"currency":"EUR","amount":5.0}"#;
 //! let request = Request { content_type: &[b"application/json"], ..plain(body) };
 //! let payload = (request, Limits::default());

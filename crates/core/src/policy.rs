@@ -1,8 +1,8 @@
 //! What an operation was promised: its guarantee class and the spans of time it lives by.
 //!
-//! What lives here: the policy that a record is claimed under and carries with it for good, so that neither an
-//! upgrade nor a changed configuration alters the promise made to a client that is still retrying.
-//! What must never: anything that concerns one node only (how long a twin waits, how large a body may be).
+//! Contents: the policy that a record is claimed under and carries with it for good, so that neither an upgrade nor a
+//! changed configuration alters the promise made to a client that is still retrying. Never here: anything that
+//! concerns one node only (how long a duplicate waits, how large a body may be).
 
 use crate::fingerprint::Selection;
 use std::fmt;
@@ -12,9 +12,9 @@ use std::time::Duration;
 /// How the effect happens, and therefore what can be promised about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// The effect commits in the same database transaction as the record: exactly once, always. Only for whoever writes
-    /// both in that transaction, as the crate `semel-tx` does: the engine itself, the HTTP layer, the claims API and the
-    /// gateway refuse it.
+    /// The effect commits in the same database transaction as the record: exactly once, always. Only for anyone who
+    /// writes both in that transaction, as the crate `semel-tx` does: the engine itself, the HTTP layer, the claims
+    /// API and the gateway refuse it.
     Local,
     /// The effect happens in a system that itself deduplicates by the operation id or the key it is handed:
     /// exactly once, as long as that system keeps its word. To deduplicate is to give a second request the
@@ -42,7 +42,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// What a key comes to once its stored outcome is past its time.
+/// What a key comes to as soon as its stored outcome is past its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AfterExpiry {
     /// A tombstone is kept, and a retry that comes this late is refused as expired.
@@ -51,7 +51,7 @@ pub enum AfterExpiry {
     RunAsNew,
 }
 
-/// The terms that a record is claimed under. Whoever has one has one that is fit for use.
+/// The terms that a record is claimed under. Anyone who has one has one that is fit for use.
 ///
 /// ```
 /// use semel_core::policy::{Class, Policy, PolicyError};
@@ -69,7 +69,8 @@ pub enum AfterExpiry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Policy(PolicySettings);
 
-/// What a policy consists of, as it is written down. [`Policy::with`] changes it, and [`Policy::try_from`] makes one of it.
+/// What a policy consists of, as it is written down. [`Policy::with`] changes it, and [`Policy::try_from`] makes one
+/// of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PolicySettings {
     /// How the effect happens.
@@ -82,7 +83,7 @@ pub struct PolicySettings {
     pub skew: Duration,
     /// How long a stored outcome is replayed, counted from when it became final.
     pub ttl: Duration,
-    /// How long a refusal for want of permission is remembered (a client that logs in again may retry sooner).
+    /// How long a refusal because permission is missing is remembered (a client that logs in again may retry sooner).
     pub denied_ttl: Duration,
     /// How long after `ttl` a late retry is still recognised and refused.
     pub tombstone: Duration,
@@ -90,7 +91,7 @@ pub struct PolicySettings {
     pub dedup_window: Duration,
     /// After how many attempts that took no effect a key is given up. `None`: never.
     pub attempts_max: Option<u32>,
-    /// What a key comes to once its outcome is past its time.
+    /// What a key comes to as soon as its outcome is past its time.
     pub after_expiry: AfterExpiry,
     /// How many history entries a record keeps.
     pub history_entries_max: u8,
@@ -119,7 +120,7 @@ impl Policy {
         })
     }
 
-    /// The same policy with something changed. An error where it would not be fit for use then.
+    /// The same policy with something changed. An error if it would not be fit for use then.
     pub fn with(self, change: impl FnOnce(&mut PolicySettings)) -> Result<Self, PolicyError> {
         let mut settings = self.0;
         change(&mut settings);
@@ -131,7 +132,8 @@ impl Policy {
         size_of::<Self>() + self.selection.memory_bytes()
     }
 
-    /// The policy of a record that stands in a store. Whoever claimed it has checked it, perhaps by the rules of an older version.
+    /// The policy of a record that is in a store. Anyone who claimed it has checked it, perhaps by the rules of an
+    /// older version.
     #[doc(hidden)]
     pub const fn as_stored(settings: PolicySettings) -> Self {
         Self(settings)
@@ -210,8 +212,8 @@ pub enum PolicyError {
     NoWorkDeadline,
     /// Outcomes would be forgotten before a claim's lease is over.
     TtlWithinLease,
-    /// A refusal for want of permission would be forgotten before a claim's lease is over: an older claim that was long
-    /// under way could then come after it, with a lower fence.
+    /// A refusal because permission is missing would be forgotten before a claim's lease is over: an older claim that
+    /// was long under way could then come after it, with a lower fence.
     DeniedTtlWithinLease,
     /// No attempt would be allowed at all.
     NoAttempts,

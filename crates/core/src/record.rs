@@ -1,7 +1,7 @@
 //! What a store keeps for one command.
 //!
-//! What lives here: the record, whose data depends on its state, and the marker that a moved command leaves.
-//! What must never: how a record changes. Only [`machine`](crate::machine) makes a new one.
+//! Contents: the record, whose data depends on its state, and the marker that a moved command leaves. Never here: how
+//! a record changes. Only [`machine`](crate::machine) makes a new one.
 
 use crate::fingerprint::Fingerprint;
 use crate::history::{self, History};
@@ -29,7 +29,7 @@ impl Token {
     }
 }
 
-/// The first eight digits only: whoever knows a token can finish its attempt.
+/// The first eight digits only: anyone who knows a token can finish its attempt.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({:08x}…)", self.0 >> 96)
@@ -85,7 +85,7 @@ pub enum State {
     },
     /// No attempt took effect; the next request is the next attempt.
     FailedNotReplayable {
-        /// The answer of the last attempt, for twins that were waiting for it.
+        /// The answer of the last attempt, for duplicates that were waiting for it.
         outcome: Option<Outcome>,
         /// What proves that nothing took effect.
         proof: Proof,
@@ -100,7 +100,7 @@ pub enum State {
         doubt: Doubt,
         /// Since when.
         since: Time,
-        /// How many times a reconciler has asked in vain.
+        /// How many times a reconciler has asked without success.
         probes: u32,
         /// When it should ask next; `None` when only an operator can help.
         next_probe_at: Option<Time>,
@@ -112,7 +112,7 @@ pub enum State {
     },
 }
 
-/// The name of a state, as it stands in APIs, metrics, history and indexes.
+/// The name of a state, as it is in APIs, metrics, history and indexes.
 ///
 /// This is the table of the numbers that states are stored by, in the codec and in the columns of every store. A number
 /// that was ever stored never changes its meaning.
@@ -176,13 +176,13 @@ const COUNTED_BYTES: usize = 2 * size_of::<usize>();
 
 /// What a store keeps for one command.
 ///
-/// A record cannot be built or changed by hand: [`machine`](crate::machine) holds every transition, and each
-/// yields a new record whose [`version`](Self::version) is one higher. Debug output is fit for a log: prefixes of hashes, lengths of
-/// bodies.
+/// A record cannot be built or changed by hand: [`machine`](crate::machine) holds every transition, and each yields a
+/// new record whose [`version`](Self::version) is one higher. Debug output is safe to log: prefixes of hashes,
+/// lengths of bodies.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Record {
     pub(crate) operation_id: OperationId,
-    /// Which hashing secret made the id that this record stands under: 0 for a store's first, one more for each after.
+    /// Which hashing secret made the id that this record is under: 0 for a store's first, one more for each after.
     pub(crate) generation: u32,
     pub(crate) key_hash: KeyHash,
     pub(crate) caller_hash: CallerHash,
@@ -213,8 +213,8 @@ impl Record {
         self.operation_id
     }
 
-    /// Which hashing secret made the id that this record stands under: 0 for a store's first, one more for each
-    /// that replaced it. A secret can be dropped once no record of its generation is left.
+    /// Which hashing secret made the id that this record is under: 0 for a store's first, one more for each that
+    /// replaced it. A secret can be dropped as soon as no record of its generation is left.
     pub fn generation(&self) -> u32 {
         self.generation
     }
@@ -294,8 +294,8 @@ impl Record {
         &self.history
     }
 
-    /// Puts the record in a state. What its outcome says about itself is kept beside it, once that is final: an earlier attempt's words
-    /// are never those of a later one.
+    /// Puts the record in a state. What its outcome says about itself is kept beside it, once that is final: an
+    /// earlier attempt's words are never those of a later one.
     pub(crate) fn set_state_with_labels(&mut self, mut state: State) {
         let said = match &mut state {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => {
@@ -336,7 +336,8 @@ impl Record {
         matches!(self.state, State::Succeeded { .. } | State::FailedReplayable { .. } | State::Expired { .. })
     }
 
-    /// How many bytes of memory it takes, itself and all that it refers to included. What it shares with others counts as its own.
+    /// How many bytes of memory it takes, itself and all that it refers to included. What it shares with others
+    /// counts as its own.
     pub fn memory_bytes(&self) -> usize {
         let entry = |entry: &history::Entry| size_of::<history::Entry>() + entry.who.len() + entry.why.len();
         let outcome = match &self.state {
@@ -354,8 +355,8 @@ impl Record {
             + self.extensions.len()
     }
 
-    /// The same in memory of its own. A record that was read shares the bytes of its answer with all that was read at once, and
-    /// keeps them there.
+    /// The same in memory of its own. A record that was read shares the bytes of its answer with all that was read at
+    /// once, and keeps them there.
     #[must_use]
     pub fn detached(&self) -> Self {
         let mut record = self.clone();
@@ -383,7 +384,7 @@ impl Record {
         }
     }
 
-    /// Until when the owner may act, where there is one. Whether others may take it for gone is for
+    /// Until when the owner may act, if there is one. Whether others may take it for gone is for
     /// [`machine::is_lease_dead`](crate::machine::is_lease_dead) to say.
     pub fn lease_until(&self) -> Option<Time> {
         match self.state {
@@ -475,7 +476,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// What stands in a store under one command id.
+/// What is in a store under one command id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// The record of a command.

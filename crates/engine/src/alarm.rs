@@ -1,8 +1,8 @@
 //! Naps that end in time, whatever the threads of a runtime are doing.
 //!
-//! What lives here: one thread for the whole process, which wakes whoever has slept enough. A runtime's own timer stands
-//! still for as long as the thread that last looked at it is held up by work that blocks, even while others are idle. What
-//! must never: anything but waking on that thread.
+//! Contents: one thread for the whole process, which wakes anyone who has slept enough. A runtime's own timer stands
+//! still for as long as the thread that last looked at it is held up by work that blocks, even while others are idle.
+//! Never here: anything but waking on that thread.
 
 use crate::clock::{Clock as _, SystemClock};
 use std::collections::BTreeMap;

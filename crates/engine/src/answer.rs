@@ -1,6 +1,6 @@
 //! What a caller is told.
 //!
-//! What lives here: the answer to one call, and why there may be none. What must never: how it is said over HTTP.
+//! Contents: the answer to one call, and why there may be none. Never here: how it is said over HTTP.
 
 use crate::quota::Exceeded;
 use crate::secrets;
@@ -38,8 +38,8 @@ pub enum Told<L = ()> {
     },
     /// Nobody can prove whether the effect happened.
     Unknown {
-        /// Whether a retry may settle it, because it may be the next attempt: by the record's own class, and as long as its
-        /// window is open. Not where only a reconciler or an operator can.
+        /// Whether a retry may settle it, because it may be the next attempt: by the record's own class, and as long
+        /// as its window is open. Not where only a reconciler or an operator can.
         repeatable: bool,
     },
     /// The key is bound to another payload.
@@ -48,7 +48,7 @@ pub enum Told<L = ()> {
     Expired,
     /// Every attempt that the policy allows took no effect.
     AttemptsExhausted,
-    /// What stands in the store cannot be read by this node. To be answered like [`Told::Unknown`].
+    /// What is in the store cannot be read by this node. To be answered like [`Told::Unknown`].
     Unreadable,
     /// What the call needs depends on the time, and the clock is not trusted. Nothing was run.
     ClockNotTrusted {
@@ -62,8 +62,8 @@ pub enum Told<L = ()> {
 pub struct Ran<L = ()> {
     /// How it ended.
     pub ending: Ending,
-    /// Whether that is stored. Where it is not, nothing is acknowledged: the engine goes on trying, and a crash before it
-    /// succeeds leaves the outcome unknown.
+    /// Whether that is stored. Where it is not, nothing is acknowledged: the engine goes on trying, and a crash
+    /// before it succeeds leaves the outcome unknown.
     pub stored: Option<Stored>,
     /// Which attempt it was.
     pub attempt: u32,
@@ -99,26 +99,28 @@ pub enum Error {
     Fingerprint(fingerprint::Error),
     /// The policy is not fit for use.
     Policy(PolicyError),
-    /// The policy's class is `local`, which an effect has only inside of the transaction that stores its record. The engine runs
-    /// work outside of every transaction, so that a crash between the two would run it again.
+    /// The policy's class is `local`, which an effect has only inside of the transaction that stores its record. The
+    /// engine runs work outside of every transaction, so that a crash between the two would run it again.
     LocalClass,
-    /// The command has a record of class `local` that the next attempt would follow: one that was claimed inside of a transaction, or
-    /// by a version that still took that class. Whether its effect happened is not known here; an operator has to settle it.
+    /// The command has a record of class `local` that the next attempt would follow: one that was claimed inside of a
+    /// transaction, or by a version that still took that class. Whether its effect happened is not known here; an
+    /// operator has to settle it.
     LocalRecord(OperationId),
     /// The policy's class is not `local`, and the command was to run in a transaction with its record.
     NotLocalClass(Class),
-    /// The command has a record of another class than `local` that the next attempt would follow: an earlier attempt had its
-    /// effect, if any, outside of the transaction.
+    /// The command has a record of another class than `local` that the next attempt would follow: an earlier attempt
+    /// had its effect, if any, outside of the transaction.
     NotLocalRecord(OperationId),
     /// The engine was called from inside the work of a local command, on the thread that it would have to wait for.
     InsideLocalWork,
-    /// The handler that the command was handed to has returned, and its caller has been answered: nobody can join it any more.
+    /// The handler that the command was handed to has returned, and its caller has been answered: nobody can join it
+    /// any more.
     HandlerReturned,
     /// The store did not answer. Failing closed: without a claim nothing runs.
     Store(store::Error),
-    /// The store stopped answering after it had shown another attempt at the same command, which may be running, or have
-    /// taken effect; or after it was sent a claim of this very call, which may stand there. Nothing runs under such a claim,
-    /// and it is given back once the store answers again.
+    /// The store stopped answering after it had shown another attempt at the same command, which may be running, or
+    /// have taken effect; or after it was sent a claim of this very call, which may be there. Nothing runs under such
+    /// a claim, and it is given back as soon as the store answers again.
     LostSight(store::Error),
     /// The attempt was given up before its effect began, and its claim given back. Trying again may help.
     GivenUp(GivenUp),

@@ -1,7 +1,7 @@
 //! The attempt, as the work sees it.
 //!
-//! What lives here: its names, its fence, and the check before the effect's first byte. What must never: a way to end it
-//! twice, or from outside the work.
+//! Contents: its names, its fence, and the check before the effect's first byte. Never here: a way to end it twice,
+//! or from outside the work.
 
 use crate::ownership::{Ownership, Unwritten};
 use semel_core::id::OperationId;
@@ -33,7 +33,8 @@ impl Attempt {
         self.ownership.record().attempt()
     }
 
-    /// The guarantee that the command was claimed under. It stays that of the first attempt, whatever later calls ask for.
+    /// The guarantee that the command was claimed under. It stays that of the first attempt, whatever later calls ask
+    /// for.
     pub fn class(&self) -> Class {
         self.ownership.record().policy().class
     }
@@ -55,10 +56,10 @@ impl Attempt {
         self.check()
     }
 
-    /// Whether the effect may be sent *now*. To be asked right before its first byte leaves, where the work does other
-    /// things first; the engine itself asks before the work begins. Fails for good once the attempt is over, whatever a
-    /// clone of it may still be doing. On an error nothing may be sent: end the attempt as
-    /// not applied.
+    /// Whether the effect may be sent *now*. To be asked right before its first byte leaves, where the work does
+    /// other things first; the engine itself asks before the work begins. Fails for good as soon as the attempt is
+    /// over, whatever a clone of it may still be doing. On an error nothing may be sent: end the attempt as not
+    /// applied.
     pub fn check(&self) -> Result<(), NotYours> {
         if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }
     }

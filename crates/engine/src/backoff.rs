@@ -1,7 +1,7 @@
 //! How long to wait before trying again.
 //!
-//! What lives here: spans that double up to a ceiling, each drawn at random below it. What must never: drawing the random
-//! bits, or sleeping.
+//! Contents: spans that double up to a ceiling, each drawn at random below it. Never here: drawing the random bits,
+//! or sleeping.
 
 use std::time::Duration;
 

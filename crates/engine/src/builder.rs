@@ -1,7 +1,7 @@
 //! How an engine is built.
 //!
-//! What lives here: what can be handed in, and what is taken otherwise. What must never: an engine that has not spoken
-//! with its store.
+//! Contents: what can be handed in, and what is taken otherwise. Never here: an engine that has not spoken with its
+//! store.
 
 use crate::archive::Archive;
 use crate::cache::Cache;
@@ -97,11 +97,11 @@ impl Builder {
         self
     }
 
-    /// Where to look whom to ask about an operation that nobody was [named](Self::reconciler) for. It is looked into anew for
-    /// each question, so that those who stand there can change while the engine runs.
+    /// Where to look whom to ask about an operation that nobody was [named](Self::reconciler) for. It is looked into
+    /// anew for each question, so that those who stand there can change while the engine runs.
     ///
-    /// Hand out the same `Arc` for whatever is to share one [bound](crate::Probe::at_once_max) on the questions under way: two
-    /// are told apart by it. Where each question gets a new one, only twice the
+    /// Hand out the same `Arc` for whatever is to share one [bound](crate::Probe::at_once_max) on the questions under
+    /// way: two are distinguished by it. Where each question gets a new one, only twice the
     /// [total](crate::Probe::at_once_total_max) bounds them.
     pub fn reconcilers(
         mut self,
@@ -131,8 +131,8 @@ impl Builder {
         self
     }
 
-    /// The keys that stored outcomes are sealed with, but for those of [intents](crate::Intent::sealed) that say otherwise.
-    /// Stored as they are without keys.
+    /// The keys that stored outcomes are sealed with, but for those of [intents](crate::Intent::sealed) that say
+    /// otherwise. Stored as they are without keys.
     pub fn sealing(mut self, ring: KeyRing) -> Self {
         self.sealing = Some(ring);
         self

@@ -1,15 +1,16 @@
 //! Outcomes that this process has seen and that cannot change.
 //!
-//! What lives here: `SUCCEEDED` and `FAILED_REPLAYABLE` records, bounded by bytes, the least recently used dropped.
-//! What must never: any other state, or an answer that was not judged anew: fingerprint and expiry are checked by the
-//! state machine on every hit.
+//! Contents: `SUCCEEDED` and `FAILED_REPLAYABLE` records, bounded by bytes, the least recently used dropped. Never
+//! here: any other state, or an answer that was not judged anew: fingerprint and expiry are checked by the state
+//! machine on every hit.
 
 use semel_core::id::CommandId;
 use semel_core::record::{Record, State};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// What a record takes besides itself: its places in the two maps, which are half full at worst, and counting its references.
+/// What a record takes besides itself: its places in the two maps, which are half full at worst, and counting its
+/// references.
 const PLACE_BYTES: usize =
     2 * size_of::<(CommandId, Held)>() + 2 * size_of::<(u64, CommandId)>() + 2 * size_of::<usize>();
 

@@ -1,8 +1,8 @@
 //! How a command is claimed.
 //!
-//! What lives here: the way from a recognised intent to an attempt of one's own, or to what its record says. A first
-//! claim costs one round trip: it is inserted at once, as if nothing stood there. What must never: an attempt that is
-//! not known to be stored.
+//! Contents: the way from a recognised intent to an attempt of one's own, or to what its record says. A first claim
+//! costs one round trip: it is inserted at once, as if nothing was there. Never here: an attempt that is not known to
+//! be stored.
 
 use crate::answer::Error;
 use crate::backoff::Backoff;
@@ -29,11 +29,11 @@ use tokio::sync::SemaphorePermit;
 /// The pause between two looks for a claim that may still arrive, at first and at most.
 const GIVE_BACK_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// The same once the claim's lease is over and the store has still not answered.
+/// The same as soon as the claim's lease is over and the store has still not answered.
 const LATE_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
-/// How many such claims of one node are looked for at once: an outage loses many in one moment, and the store that has just
-/// come back has others to serve.
+/// How many such claims of one node are looked for at once: an outage loses many in one moment, and the store that
+/// has just come back has others to serve.
 pub(crate) const GIVE_BACK_AT_ONCE_MAX: usize = 16;
 
 /// How often a claim is decided anew from what the store shows: every round somebody else has written the record.
@@ -64,11 +64,11 @@ pub(crate) struct Loose {
 /// Why there is no claim.
 pub(crate) struct Unclaimed {
     pub(crate) error: Error,
-    /// Claims that may stand in the store all the same, or still arrive there.
+    /// Claims that may be in the store all the same, or still arrive there.
     pub(crate) loose: Vec<Loose>,
 }
 
-/// What one try came to, where it did not settle the matter.
+/// What one try came to, if it did not settle the matter.
 enum Again {
     /// Decide again, from this.
     From(Reading),
@@ -85,7 +85,7 @@ struct Claiming<'a> {
     begun: Duration,
 }
 
-/// Claims what was recognised, or tells what stands in its way.
+/// Claims what was recognised, or tells what is in its way.
 pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<Claim, Unclaimed> {
     if let Err(error) = time::catch_up(node).await {
         return Err(Unclaimed { error: error.into(), loose: Vec::new() });
@@ -102,7 +102,7 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
             };
         match again {
             Ok(again) => recognised = again,
-            // Where a claim may stand in the store, nobody is to think that the store was never reached.
+            // Where a claim may be in the store, nobody is to think that the store was never reached.
             Err(error) if !loose.is_empty() => {
                 return Err(Unclaimed { error: error.after_another(), loose });
             }
@@ -118,7 +118,7 @@ async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<O
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
     let command = located.command;
-    // Where nothing had to be read, the claim is tried as if nothing stood there.
+    // Where nothing had to be read, the claim is tried as if nothing was there.
     let mut looked = located.reading.is_some();
     let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.now()));
     for _ in 0..ROUNDS_MAX {
@@ -273,17 +273,17 @@ fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
     }
 }
 
-/// A claim whose answer was lost, if it stands in the store after all.
+/// A claim whose answer was lost, if it is in the store after all.
 fn landed(by: Claiming<'_>, loose: &[Loose], id: CommandId, reading: &Reading) -> Option<Claim> {
     let mut tried = loose.iter().filter(|loose| loose.id == id);
     let record = tried.find_map(|loose| machine::claim_landed(&loose.write, reading.found()))?;
     Some(owned(by, id, Record::clone(record), reading.now))
 }
 
-/// Gives back claims that may stand in the store although nobody could tell, or may still arrive there: nothing was sent
-/// under them. Looks for as long as one of them may still arrive, and until the store has answered once: what stood there all the
-/// time would be in doubt for good. In a task of its own that holds nothing of the request any more and that nobody who shuts the
-/// engine down has to wait for.
+/// Gives back claims that may be in the store although nobody could tell, or may still arrive there: nothing was sent
+/// under them. Looks for as long as one of them may still arrive, and until the store has answered once: what was
+/// there all the time would be in doubt for good. In a task of its own that holds nothing of the request any more and
+/// that nobody who shuts the engine down has to wait for.
 pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
     if loose.is_empty() {
         return;
@@ -315,11 +315,11 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
     }
 }
 
-/// A claim that has arrived after all, and the place that it was looked for from. `None` where it never can, or had not when the
-/// store answered for the first time past `give_up_at`.
+/// A claim that has arrived after all, and the place that it was looked for from. `None` where it never can, or had
+/// not when the store answered for the first time past `give_up_at`.
 ///
-/// What one outage lost was lost by many: each pauses for a span of its own before every look, the first one too, and only
-/// so many look at once.
+/// What one outage lost was lost by many: each pauses for a span of its own before every look, the first one too, and
+/// only so many look at once.
 async fn look_for<'a>(
     node: &'a Node,
     id: CommandId,
@@ -340,14 +340,14 @@ async fn look_for<'a>(
         if let Some(record) = machine::claim_landed(write, reading.found()) {
             return Some((Record::clone(record), place));
         }
-        // What it expects no longer stands there: it can never arrive.
+        // What it expects no longer is there: it can never arrive.
         if !write.expect.met_by(reading.found()) || node.clock.uptime() >= give_up_at {
             return None;
         }
     }
 }
 
-/// What stands where the command is kept.
+/// What is where the command is kept.
 pub(crate) async fn look(node: &Node, recognised: &Recognised) -> Result<(CommandId, Reading), Error> {
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;

@@ -1,6 +1,6 @@
 //! The engine's clock.
 //!
-//! What lives here: the one place of this crate that reads a clock or sleeps. What must never: a decision.
+//! Contents: the one place of this crate that reads a clock or sleeps. Never here: a decision.
 
 use crate::alarm;
 use semel_core::store;
@@ -20,9 +20,9 @@ pub trait Clock: store::Clock {
     /// closed for an hour must not look like a live lease.
     fn uptime(&self) -> Duration;
 
-    /// What the uptime counts from, where other processes on the machine count from it too: two clocks of one boot show the
-    /// same uptime at the same moment, so that a process that starts knows how long another one has been gone. `None` where
-    /// that is not known.
+    /// What the uptime counts from, where other processes on the machine count from it too: two clocks of one boot
+    /// show the same uptime at the same moment, so that a process that starts knows how long another one has been
+    /// gone. `None` where that is not known.
     fn boot(&self) -> Option<String> {
         None
     }
@@ -30,8 +30,8 @@ pub trait Clock: store::Clock {
     /// Ends after `span`.
     fn sleep(&self, span: Duration) -> Sleep;
 
-    /// Ends after `span`, also while threads of the runtime are held up by work that blocks, as long as one is left. Leases
-    /// are renewed by it. A plain [nap](Self::sleep), unless the clock knows better.
+    /// Ends after `span`, also while threads of the runtime are held up by work that blocks, as long as one is left.
+    /// Leases are renewed by it. A plain [nap](Self::sleep), unless the clock knows better.
     fn alarm(&self, span: Duration) -> Sleep {
         self.sleep(span)
     }

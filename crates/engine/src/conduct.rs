@@ -1,7 +1,7 @@
 //! The course of one attempt, in a task of the engine's own.
 //!
-//! What lives here: work, lease, deadline, shutdown, and the ending: whichever comes first. What must never: anything
-//! that a caller's going away could cancel.
+//! Contents: work, lease, deadline, shutdown, and the ending: whichever comes first. Never here: anything that a
+//! caller's going away could cancel.
 
 use crate::answer::{Answer, Error, GivenUp, Ran, Told};
 use crate::attempt::Attempt;
@@ -36,7 +36,8 @@ pub struct Ended<L = ()> {
     pub ending: Ending,
     /// Handed to the call that ran the work, and to nobody else.
     pub local: L,
-    /// Why, in a few words for the record's history, which is what an operator goes by; empty where the state says it all.
+    /// Why, in a few words for the record's history, which is what an operator goes by; empty where the state says it
+    /// all.
     pub why: Cow<'static, str>,
     held: Held,
 }
@@ -57,8 +58,8 @@ impl<L> Ended<L> {
         Self { ending, local, why: Cow::Borrowed(""), held: Held(None) }
     }
 
-    /// The same, and drops `held` as soon as the ending is stored, or never will be. For whoever counts the memory that an outcome
-    /// takes: it is held until then, also where the caller has been answered without it.
+    /// The same, and drops `held` as soon as the ending is stored, or never will be. For anyone who counts the memory
+    /// that an outcome takes: it is held until then, also where the caller has been answered without it.
     #[must_use]
     pub fn holding(self, held: impl Any + Send) -> Self {
         Self { held: Held(Some(Box::new(held))), ..self }
@@ -122,7 +123,7 @@ pub(crate) async fn conduct<L: Send>(
     // Before the record is read: a clone of the attempt may just be starting it.
     ownership.close();
     keeping.end().await;
-    // From here on an ending may stand in the store before this node knows that it does.
+    // From here on an ending may be in the store before this node knows that it does.
     place.show(Progress::Unsure(Standing { id: ownership.id, record: ownership.record() }));
     match came {
         Came::Ended(ended) => {
@@ -175,7 +176,8 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
     }
 }
 
-/// Stores the ending; tells the caller once it is stored, or once it has waited long enough, and goes on trying.
+/// Stores the ending; tells the caller as soon as it is stored, or as soon as it has waited long enough, and goes on
+/// trying.
 async fn settle<L>(ownership: &Ownership, place: Place, reply: Reply<L>, ended: Ended<L>) {
     let Ended { mut ending, local, why, held: _held } = ended;
     if let Some((stored, _)) = ownership.stored_elsewhere() {
@@ -226,7 +228,7 @@ fn concluded<L>(
     }
 }
 
-/// The finish was refused for good: the caller is told what stands there, never the attempt's own answer.
+/// The finish was refused for good: the caller is told what is stored there, never the attempt's own answer.
 pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Reading) -> Told<L> {
     let node = &ownership.node;
     let record = ownership.record();

@@ -1,7 +1,7 @@
 //! The engine: what Rust services use.
 //!
-//! What lives here: how an engine is built, how a call takes its way through it, how it is shut down. What must never:
-//! a rule about what a state means.
+//! Contents: how an engine is built, how a call takes its way through it, how it is shut down. Never here: a rule
+//! about what a state means.
 
 use crate::answer::{Answer, Error, GivenUp, Told};
 use crate::attempt::Attempt;
@@ -55,8 +55,8 @@ impl Drop for Handle {
 pub struct Farewell {
     /// How many attempts were running when it began.
     pub running: usize,
-    /// How many of them had to be cut off at the deadline: their records say that nobody can tell, or, where their effect
-    /// had not begun, that nothing was sent.
+    /// How many of them had to be cut off at the deadline: their records say that nobody can tell, or, where their
+    /// effect had not begun, that nothing was sent.
     pub cut_off: usize,
     /// How many had not stored their ending even then. Their leases die; what they did is unknown.
     pub unstored: usize,
@@ -71,7 +71,7 @@ impl Engine {
     /// Does what `intent` asks for, once.
     ///
     /// Where nobody has done it before, `work` is run in a task of the engine's own: a caller that goes away cancels
-    /// nothing. How it ended is durable before this returns ([`Ran::stored`](crate::Ran::stored) says otherwise where it
+    /// nothing. How it ended is durable before this returns ([`Ran::stored`](crate::Ran::stored) says otherwise if it
     /// could not be stored in time). Everybody else gets that same outcome, or is told why there is none.
     ///
     /// [`run`](Self::run) is the same for work that returns a value.
@@ -147,8 +147,8 @@ impl Engine {
         sweep::sweep(&self.node, sweep::Reach::All).await
     }
 
-    /// For how long the store has taken no write, and why; `None` while it takes them. Known from the writes that were made anyway,
-    /// of which the heartbeat makes one often enough: asking costs nothing.
+    /// For how long the store has taken no write, and why; `None` while it takes them. Known from the writes that
+    /// were made anyway, of which the heartbeat makes one often enough: asking costs nothing.
     pub fn refuses_writes(&self) -> Option<Refusing> {
         self.node.writes.refusing(self.node.clock.uptime())
     }
@@ -158,8 +158,8 @@ impl Engine {
         self.node.time.status()
     }
 
-    /// Somebody has looked at the store's clock and finds it right: every node on the store goes by it from now on. `who`
-    /// and `why` are kept in the store. Yields the time that was confirmed.
+    /// Somebody has looked at the store's clock and finds it right: every node on the store goes by it from now on.
+    /// `who` and `why` are kept in the store. Yields the time that was confirmed.
     pub async fn confirm_clock(&self, who: &str, why: &str) -> Result<Time, store::Error> {
         let node = &self.node;
         let confirming = time::confirm_clock(&*node.store, &*node.clock, who, why);
@@ -222,7 +222,7 @@ impl Engine {
             let loose = engine.attempt(&recognised, place, work, reply, aside).await;
             claim::give_back(&engine.node, loose);
         };
-        // Whoever traces the request finds its attempt in there, although a task of the engine's own makes it.
+        // Anyone who traces the request finds its attempt in there, although a task of the engine's own makes it.
         self.node.spawn.spawn(Box::pin(attempt.instrument(tracing::Span::current())));
         match answered.await {
             Ok(result) => result.map(Conducted::Answered),
@@ -298,7 +298,7 @@ pub(crate) fn judged<'a>(node: &Node, command: &Command<'_>, reading: &'a Readin
     }
 }
 
-/// What stands under an id.
+/// What is under an id.
 type Shown = (CommandId, Reading);
 
 enum Conducted<L> {

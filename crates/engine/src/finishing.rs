@@ -1,6 +1,6 @@
 //! The ending of an attempt that is stored in a transaction of the application's own.
 //!
-//! What lives here: the pause of everything else that the owner would write, and the one write. What must never: SQL; the crate
+//! Contents: the pause of everything else that the owner would write, and the one write. Never here: SQL; the crate
 //! `semel-tx` has the transactions, and is the only one meant to call this.
 
 use crate::answer::Error;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
-/// An ending on its way into a transaction. While it is held the attempt's lease is not renewed, and nothing else of the attempt is
-/// written. Dropped, the attempt is as it was: still owned, and free to try again.
+/// An ending on its way into a transaction. While it is held the attempt's lease is not renewed, and nothing else of
+/// the attempt is written. Dropped, the attempt is as it was: still owned, and free to try again.
 pub struct Finishing {
     pub(crate) ownership: Arc<Ownership>,
     /// The ending, and the write that it comes to.
@@ -36,8 +36,8 @@ pub enum NotFinished {
 }
 
 impl Attempt {
-    /// Prepares to store how the attempt ended in a transaction, once nothing else of it is under way. What commits there is the
-    /// attempt's ending, whatever the work returns afterwards.
+    /// Prepares to store how the attempt ended in a transaction, once nothing else of it is under way. What commits
+    /// there is the attempt's ending, whatever the work returns afterwards.
     pub async fn finishing(&self) -> Finishing {
         let ownership = Arc::clone(&self.ownership);
         let nothing_else = Arc::clone(&ownership.writing).lock_owned().await;
@@ -46,7 +46,7 @@ impl Attempt {
 }
 
 impl Finishing {
-    /// The id that the record stands under.
+    /// The id that the record is under.
     pub fn id(&self) -> CommandId {
         self.ownership.id
     }
@@ -61,8 +61,8 @@ impl Finishing {
         Patience::of(&self.ownership.node)
     }
 
-    /// Reads the record by the store itself, for a database in which the last write alone decides and nobody takes a lock. With the
-    /// uptime of the question.
+    /// Reads the record by the store itself, for a database in which the last write alone decides and nobody takes a
+    /// lock. With the uptime of the question.
     pub async fn look(&self) -> Result<(Reading, Duration), Error> {
         let (node, id) = (&self.ownership.node, self.ownership.id);
         let asked = node.clock.uptime();
@@ -71,7 +71,8 @@ impl Finishing {
         Ok((reading, asked))
     }
 
-    /// What is to be written for this ending, given what was read in the transaction by a question that was put at the uptime `asked`.
+    /// What is to be written for this ending, given what was read in the transaction by a question that was put at
+    /// the uptime `asked`.
     pub fn judge(
         &mut self,
         ending: LocalEnding,
@@ -95,7 +96,7 @@ impl Finishing {
         }
     }
 
-    /// Whether what stands there says that the write has been committed.
+    /// Whether what is stored there says that the write has been committed.
     pub fn landed(&self, found: Found<'_>) -> bool {
         self.judged.as_ref().is_some_and(|(_, write)| machine::landed(write, found))
     }

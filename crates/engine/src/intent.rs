@@ -1,7 +1,7 @@
 //! What a caller wants done once.
 //!
-//! What lives here: the request as the engine takes it, before it is recognised under a secret.
-//! What must never: a decision about it.
+//! Contents: the request as the engine takes it, before it is recognised under a secret. Never here: a decision about
+//! it.
 
 use crate::local::handover;
 use crate::quota::{Measure, RateKeeper};
@@ -48,7 +48,8 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// An intent whose effect begins as soon as it is claimed, and whose twins wait as long as the engine's default.
+    /// An intent whose effect begins as soon as it is claimed, and whose duplicates wait as long as the engine's
+    /// default.
     pub fn new(
         scope: impl Into<Arc<Scope>>,
         key: Key,
@@ -82,7 +83,7 @@ impl Intent {
         self
     }
 
-    /// How long a twin of a running attempt waits for its outcome.
+    /// How long a duplicate of a running attempt waits for its outcome.
     #[must_use]
     pub fn waiting(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
@@ -124,8 +125,8 @@ impl Intent {
         self
     }
 
-    /// Its work changes nothing anywhere: it only watches, or counts. Whatever the policy's class, an attempt that was lost or
-    /// ended in doubt is simply made again, and leaves no unknown outcome behind.
+    /// Its work changes nothing anywhere: it only watches, or counts. Whatever the policy's class, an attempt that
+    /// was lost or ended in doubt is simply made again, and leaves no unknown outcome behind.
     ///
     /// For work that does change something this gives up every promise: it can run any number of times.
     #[must_use]

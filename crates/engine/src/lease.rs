@@ -1,7 +1,7 @@
 //! Claims by hand, for workers that run outside the engine.
 //!
-//! What lives here: claim, start, renew, finish and give back, one call each. What must never: a release when the worker
-//! goes silent; what it claimed stands until its lease dies, and is then judged like any other.
+//! Contents: claim, start, renew, finish and give back, one call each. Never here: a release when the worker goes
+//! silent; what it claimed stands until its lease dies, and is then judged like any other.
 
 use crate::answer::{Answer, Error, GivenUp, Stored, Told};
 use crate::attempt::NotYours;
@@ -46,7 +46,7 @@ pub enum Claimed {
 }
 
 impl Engine {
-    /// Claims what `intent` asks for, for a worker that runs it by itself. Does not wait for a running twin.
+    /// Claims what `intent` asks for, for a worker that runs it by itself. Does not wait for a running duplicate.
     ///
     /// A caller that goes away before it has its lease leaves none behind: it is given back.
     pub async fn claim(&self, intent: &Intent) -> Result<Claimed, Error> {
@@ -63,8 +63,9 @@ impl Engine {
         claimed.await.unwrap_or(Err(Error::Closing))
     }
 
-    /// What a twin of a running attempt is told, once that has ended or the [wait](Intent::waiting) of `intent` is over:
-    /// for whoever was told by [`claim`](Self::claim) that it is in progress. Begins no attempt, whatever it finds.
+    /// What a duplicate of a running attempt is told, once that has ended or the [wait](Intent::waiting) of `intent`
+    /// is over: for anyone who was told by [`claim`](Self::claim) that it is in progress. Begins no attempt, whatever
+    /// it finds.
     pub async fn attend(&self, intent: &Intent) -> Result<Answer, Error> {
         let node = &self.node;
         let until = node.clock.uptime() + intent.wait.unwrap_or(node.settings.wait);
@@ -147,7 +148,7 @@ impl Lease {
         self.ownership.record()
     }
 
-    /// What proves that the attempt is the holder's. Whoever knows it can end the attempt.
+    /// What proves that the attempt is the holder's. Anyone who knows it can end the attempt.
     pub fn token(&self) -> Token {
         self.ownership.token
     }
@@ -167,8 +168,8 @@ impl Lease {
         self.ownership.record().fence()
     }
 
-    /// Until when nobody else takes the attempt for dead, by the store's clock, as far as this node knows; `None` where it
-    /// is over.
+    /// Until when nobody else takes the attempt for dead, by the store's clock, as far as this node knows; `None`
+    /// where it is over.
     pub fn until(&self) -> Option<Time> {
         self.ownership.record().lease_until()
     }
@@ -189,8 +190,8 @@ impl Lease {
         if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }
     }
 
-    /// Stores how the attempt ended, and goes on trying until it is stored, also where the caller goes away meanwhile. Where
-    /// the record is no longer this attempt's, yields what it says now.
+    /// Stores how the attempt ended, and goes on trying until it is stored, also where the caller goes away
+    /// meanwhile. Where the record is no longer this attempt's, yields what it says now.
     pub async fn finish(self, ending: Ending) -> Result<Stored, Told> {
         let ownership = self.ownership;
         ownership.close();

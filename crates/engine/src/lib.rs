@@ -1,11 +1,11 @@
 //! Semel makes side effects happen once.
 //!
 //! A request times out and nobody knows whether the card was charged; the client retries, the queue redelivers, the
-//! operator runs the job again. An [`Engine`] recognises that it is the same [`Intent`], runs your work once, stores what came
-//! of it and gives that same answer to every retry. Where nobody can prove what happened, it says so.
+//! operator runs the job again. An [`Engine`] recognises that it is the same [`Intent`], runs your work once, stores
+//! its result and gives that same answer to every retry. Where nobody can prove what happened, it says so.
 //!
-//! **What lives here**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
-//! reconcile. **What must never**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
+//! **Contents**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
+//! reconcile. **Never here**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.
 //!
 //! # Three ways to use it
 //!
@@ -31,8 +31,8 @@
 //!
 //! The [class](core::policy::Class) of the policy names the guarantee; the store has to keep what it acknowledged
 //! ([`hazards`](core::store::Store::hazards) tells what speaks against that); and the work has to ask
-//! [`Attempt::check`] right before its effect's first byte, if it does anything slow before. What remains, a process that is
-//! frozen between that check and the byte, is refused only by a system that compares [`Attempt::fence`].
+//! [`Attempt::check`] right before its effect's first byte, if it does anything slow before. What remains, a process
+//! that is frozen between that check and the byte, is refused only by a system that compares [`Attempt::fence`].
 
 mod alarm;
 mod answer;

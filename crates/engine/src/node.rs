@@ -1,7 +1,7 @@
 //! What every part of one engine shares.
 //!
-//! What lives here: the store and how it is asked, the clock, and what this node knows. What must never: the course of
-//! an attempt.
+//! Contents: the store and how it is asked, the clock, and what this node knows. Never here: the course of an
+//! attempt.
 
 use crate::archive::Archive;
 use crate::cache::Cache;
@@ -41,7 +41,7 @@ pub(crate) struct Node {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) spawn: Arc<dyn Spawn>,
     pub(crate) observer: Arc<dyn Observer>,
-    /// The name that stands in the history of what this node writes.
+    /// The name that is in the history of what this node writes.
     pub(crate) name: Arc<str>,
     pub(crate) settings: Settings,
     pub(crate) time: TrustedTime,
@@ -229,8 +229,8 @@ impl Node {
         }
     }
 
-    /// Asks the store, bounded in time, and takes note of its time: `time` finds it in the answer, and the time that the node
-    /// goes by is put there instead.
+    /// Asks the store, bounded in time, and takes note of its time: `time` finds it in the answer, and the time that
+    /// the node goes by is put there instead.
     async fn ask<T>(
         &self,
         call: Call,
@@ -245,8 +245,8 @@ impl Node {
         result
     }
 
-    /// Takes note of the store's time in an answer to a question put at `asked`, and puts the time that the node goes by in
-    /// its place.
+    /// Takes note of the store's time in an answer to a question put at `asked`, and puts the time that the node goes
+    /// by in its place.
     pub(crate) fn date(&self, time: &mut Time, asked: Duration) -> Now {
         let (at, change) = self.time.note(*time, asked, self.clock.uptime());
         *time = at;

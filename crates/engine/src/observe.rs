@@ -1,7 +1,7 @@
-//! What the engine tells whoever watches it.
+//! What the engine tells anyone who watches it.
 //!
-//! What lives here: events for metrics, logs and alarms. What must never: a raw key, a body, or anything that the
-//! engine's behaviour depends on.
+//! Contents: events for metrics, logs and alarms. Never here: a raw key, a body, or anything that the engine's
+//! behaviour depends on.
 
 use crate::time::ClockChange;
 use semel_core::id::{CallerHash, OperationId};
@@ -119,16 +119,16 @@ pub enum Event<'a> {
         /// The caller.
         caller: CallerHash,
     },
-    /// An owner learnt that its lease is lost: somebody else wrote the record, or an [`Observer`] panicked while it was renewed
-    /// and it is renewed no more.
+    /// An owner learnt that its lease is lost: somebody else wrote the record, or an [`Observer`] panicked while it
+    /// was renewed and it is renewed no more.
     LeaseLost {
         /// Which command.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
     },
-    /// A finish was refused because the record is no longer its attempt's. `differs`: what stands there is not what
-    /// the attempt led to. Somebody has to look.
+    /// A finish was refused because the record is no longer its attempt's. `differs`: what is stored there is not
+    /// what the attempt led to. Somebody has to look.
     Fenced {
         /// Which command.
         operation_id: OperationId,
@@ -153,7 +153,7 @@ pub enum Event<'a> {
         /// The operation's name.
         operation: &'a str,
     },
-    /// Something stands in the store that this node cannot read. Alarm.
+    /// Something is in the store that this node cannot read. Alarm.
     Unreadable {
         /// Which command.
         operation_id: OperationId,
@@ -170,23 +170,25 @@ pub enum Event<'a> {
         /// The operation's name.
         operation: &'a str,
     },
-    /// The transaction of a local command was rolled back: by its work, by the database, or by a conflict. Nothing of it is left.
+    /// The transaction of a local command was rolled back: by its work, by the database, or by a conflict. Nothing of
+    /// it is left.
     RolledBack {
         /// Which command.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
     },
-    /// Nobody can tell whether the transaction of a local command committed. A retry with the same key finds out. Alarm.
+    /// Nobody can tell whether the transaction of a local command committed. A retry with the same key finds out.
+    /// Alarm.
     CommitInDoubt {
         /// Which command.
         operation_id: OperationId,
         /// The operation's name.
         operation: &'a str,
     },
-    /// A transaction was joined for a local command and dropped without an ending, or ended by its own work; or a handler that the
-    /// command was handed to never joined it. Alarm: where the work ended the transaction, an effect may have been committed
-    /// without a record.
+    /// A transaction was joined for a local command and dropped without an ending, or ended by its own work; or a
+    /// handler that the command was handed to never joined it. Alarm: where the work ended the transaction, an effect
+    /// may have been committed without a record.
     Unfinished {
         /// Which command.
         operation_id: OperationId,
@@ -232,7 +234,7 @@ pub enum Event<'a> {
     },
     /// The store takes writes again.
     StoreWrites,
-    /// This node could not keep up with the hashing secret; it claims nothing once its view is too old. Alarm.
+    /// This node could not keep up with the hashing secret; it claims nothing as soon as its view is too old. Alarm.
     SecretsBehind {
         /// Why.
         error: &'a crate::secrets::Error,

@@ -1,7 +1,7 @@
 //! What an operator does by hand: look, settle, let go.
 //!
-//! What lives here: the machine's verdicts, stored with who gave them and why. What must never: a way around the machine;
-//! what it refuses is refused to operators too.
+//! Contents: the machine's verdicts, stored with who gave them and why. Never here: a way around the machine; what it
+//! refuses is refused to operators too.
 
 use crate::engine::Engine;
 use crate::secrets;
@@ -23,7 +23,7 @@ pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
 /// A record that an operator asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Looked {
-    /// The id that it stands under.
+    /// The id that it is under.
     pub id: CommandId,
     /// The record.
     pub record: Record,
@@ -37,7 +37,7 @@ pub struct Looked {
 pub enum NotDone {
     /// There is no such operation.
     NotFound,
-    /// It stands there and cannot be read by this node. It is left as it is.
+    /// It is there and cannot be read by this node. It is left as it is.
     Unreadable,
     /// The machine does not allow it, and says why.
     Refused(Refusal),
@@ -78,8 +78,8 @@ impl Engine {
         self.node.at(self.node.now())
     }
 
-    /// The outcome that is kept with a record, opened where it was sealed: what is replayed, or what the last attempt that took
-    /// no effect was answered. Where it cannot be opened, it is one that was not retained.
+    /// The outcome that is kept with a record, opened where it was sealed: what is replayed, or what the last attempt
+    /// that took no effect was answered. Where it cannot be opened, it is one that was not retained.
     pub fn outcome(&self, looked: &Looked) -> Option<Outcome> {
         let outcome = match looked.record.state() {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),

@@ -1,7 +1,7 @@
 //! What callers may see of their own operations.
 //!
-//! What lives here: a look at one record, for the caller that it belongs to. What must never: a word about anybody else's,
-//! not even that it exists.
+//! Contents: a look at one record, for the caller that it belongs to. Never here: a word about anybody else's, not
+//! even that it exists.
 
 use crate::engine::Engine;
 use crate::operator::{Looked, NotDone};
@@ -18,7 +18,7 @@ use semel_core::store::{self, Kind};
 pub struct Own {
     /// The record.
     pub record: Record,
-    /// What is replayed, opened where it was sealed; none where there is nothing final, or it is past its time.
+    /// What is replayed, opened where it was sealed; none if there is nothing final, or it is past its time.
     pub outcome: Option<Outcome>,
     /// Whether the key that was brought along is the operation's.
     pub is_key: bool,
@@ -27,8 +27,8 @@ pub struct Own {
 }
 
 impl Engine {
-    /// The keyed hash that records know the caller of `scope` by: for counting what one caller does without naming it. `None`
-    /// while this node has no secret to hash by.
+    /// The keyed hash that records know the caller of `scope` by: for counting what one caller does without naming
+    /// it. `None` while this node has no secret to hash by.
     pub fn caller_hash(&self, scope: &Scope) -> Option<CallerHash> {
         let view = self.node.secrets.view().ok()?;
         Some(view.current.secret.caller_hash(scope))
@@ -46,8 +46,8 @@ impl Engine {
         self.look_up_own_by(operation_id, key, |_| Some(scope.clone())).await
     }
 
-    /// The same, where it depends on the record's operation who is asking: `whose` tells the scope from that operation's name,
-    /// or that it is nobody's who could ask.
+    /// The same, where it depends on the record's operation who is asking: `whose` tells the scope from that
+    /// operation's name, or that it is nobody's who could ask.
     pub async fn look_up_own_by(
         &self,
         operation_id: OperationId,

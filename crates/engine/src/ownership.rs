@@ -1,7 +1,7 @@
 //! What the owner of an attempt may do with its record, and how its writes reach the store.
 //!
-//! What lives here: the owner's token, the record as it was last known to be stored, and the loop that writes it: try,
-//! read again where the answer was lost, judge anew. What must never: a judgement of its own; each write is one of
+//! Contents: the owner's token, the record as it was last known to be stored, and the loop that writes it: try, read
+//! again where the answer was lost, judge anew. Never here: a judgement of its own; each write is one of
 //! [`machine`]'s transitions.
 
 use crate::backoff::Backoff;
@@ -46,14 +46,14 @@ pub(crate) struct Ownership {
     deadline: Mutex<Duration>,
     /// The work was given more time.
     deadline_moved: Notify,
-    /// Whoever [keeps the lease](Self::keep_lease) is to stop.
+    /// Anyone who [keeps the lease](Self::keep_lease) is to stop.
     pub(crate) renewed_enough: Notify,
 }
 
 /// Why a write of the owner was not stored.
 #[derive(Debug)]
 pub(crate) enum Unwritten {
-    /// The machine does not allow it on what stands there.
+    /// The machine does not allow it on what is stored there.
     Refused(Reading),
     /// The store did not take it; it may do so later.
     Store(store::Error),
@@ -66,7 +66,7 @@ pub(crate) enum Unwritten {
 pub(crate) enum Finished {
     /// It is stored.
     Stored(Arc<Record>),
-    /// The record is no longer this attempt's, or no longer there: this stands there.
+    /// The record is no longer this attempt's, or no longer there: this is there.
     Overtaken(Reading),
     /// The store was closed for good.
     Never,
@@ -144,7 +144,8 @@ impl Ownership {
 
     /// Nothing may be sent from here on, not by a clone of the attempt that its work has let out of its hands either.
     ///
-    /// Whoever has been let through before this has stored the start before: the record that is read *after* this tells.
+    /// Anyone who has been let through before this has stored the start before: the record that is read *after* this
+    /// tells.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -170,14 +171,14 @@ impl Ownership {
         self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, self.node.at(now))).await
     }
 
-    /// Ends once nothing that this owner writes is under way.
+    /// Ends as soon as nothing that this owner writes is under way.
     pub(crate) async fn write_is_over(&self) {
         drop(self.writing.lock().await);
     }
 
-    /// Renews the lease, and goes on for as long as it is polled. Ends where the lease is lost. Past the deadline it waits for
-    /// another one: work that keeps its thread cannot be dropped then, and must not be renewed for ever; but it may still
-    /// [start](Self::start), and has all of its time from then on.
+    /// Renews the lease, and goes on for as long as it is polled. Ends where the lease is lost. Past the deadline it
+    /// waits for another one: work that keeps its thread cannot be dropped then, and must not be renewed for ever;
+    /// but it may still [start](Self::start), and has all of its time from then on.
     pub(crate) async fn keep_lease(&self) {
         let lease = self.record().policy().lease;
         loop {
@@ -195,7 +196,7 @@ impl Ownership {
         }
     }
 
-    /// The lease is not renewed any more: nothing may be sent, and whoever watches is told.
+    /// The lease is not renewed any more: nothing may be sent, and anyone who watches is told.
     pub(crate) fn lose_lease(&self) {
         self.close();
         let record = self.record();
@@ -242,7 +243,8 @@ impl Ownership {
         }
     }
 
-    /// In how long the lease is to be renewed: once a third of what was granted has passed, at the latest that it can be.
+    /// In how long the lease is to be renewed: once a third of what was granted has passed, at the latest that it can
+    /// be.
     pub(crate) fn renewal_due_in(&self) -> Duration {
         let record = self.record();
         let left = machine::lease_left(&record, self.node.now_at_the_latest().at);
@@ -260,8 +262,8 @@ impl Ownership {
         self.finish(Ending::NotApplied(None), why).await
     }
 
-    /// Computes a write from what is known to stand there and stores it; from what really stands there where that
-    /// turns out to be something else. `tried` holds what was sent of this transition before and may still arrive.
+    /// Computes a write from what is known to stand there and stores it; from what really is there where that turns
+    /// out to be something else. `tried` holds what was sent of this transition before and may still arrive.
     async fn write(
         &self,
         tried: &mut Vec<Write>,
@@ -328,7 +330,7 @@ impl Ownership {
     async fn refused(&self, shown: Option<Reading>) -> Unwritten {
         match shown {
             Some(reading) => Unwritten::Refused(reading),
-            // Refused by what this node knows: show what really stands there.
+            // Refused by what this node knows: show what really is there.
             None => match self.node.get(self.id).await {
                 Ok(reading) => Unwritten::Refused(reading),
                 Err(error) => Unwritten::Store(error),

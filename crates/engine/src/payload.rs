@@ -1,6 +1,6 @@
 //! Payloads of callers that speak no protocol: what has to be the same for two intents to be the same.
 //!
-//! What lives here: JSON values and plain bytes. What must never: a fingerprint of its own making; both are taken by
+//! Contents: JSON values and plain bytes. Never here: a fingerprint of its own making; both are taken by
 //! [`semel_core::fingerprint`].
 
 use bytes::Bytes;

@@ -1,7 +1,8 @@
 //! Which doubts it is time to ask about, and whose turn it is.
 //!
-//! What lives here: a queue for each of those who can be asked, and how many questions to one of them and to all are under way.
-//! What must never: one doubt asked about twice at once, or somebody who never answers in the way of a question to somebody else.
+//! Contents: a queue for each of those who can be asked, and how many questions to one of them and to all are under
+//! way. Never here: one doubt asked about twice at once, or somebody who never answers in the way of a question to
+//! somebody else.
 
 use crate::reconcile::Reconcile;
 use crate::settings::Probe;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 /// How many questions wait for one of those who are asked; more are left to the next round of the sweeper.
 const WAITING_MAX: usize = 10_000;
 
-/// How many wait for all of them together. The first one to somebody still finds room for as long as it is not twice that.
+/// How many wait for all of them together. The first one to somebody still finds room for as long as it is not twice
+/// that.
 const WAITING_TOTAL_MAX: usize = 2 * WAITING_MAX;
 
 /// What is to be asked, the oldest first, and what is waited for.
@@ -59,8 +61,9 @@ impl Questions {
         self.open.insert(id);
     }
 
-    /// The next question that finds a place: of those to whom none is under way one always does, up to twice as many as all may
-    /// have together; others where there is one both of their own and among all. Who was asked last has to wait for the others.
+    /// The next question that finds a place: of those to whom none is under way one always does, up to twice as many
+    /// as all may have together; others if there is one both of their own and among all. Who was asked last has to
+    /// wait for the others.
     ///
     /// A directory that hands out somebody new for each question has no other bound than the first.
     pub(crate) fn next(&mut self, bounds: &Probe) -> Option<Question> {

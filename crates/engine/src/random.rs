@@ -1,7 +1,7 @@
 //! The engine's randomness.
 //!
-//! What lives here: the one place of this crate that draws random bits. What must never: anything predictable; tokens,
-//! secrets and nonces are made of these bits.
+//! Contents: the one place of this crate that draws random bits. Never here: anything predictable; tokens, secrets
+//! and nonces are made of these bits.
 
 /// Where tokens, secrets and nonces come from. Handed in, so that a simulation can repeat a run.
 pub trait Random: Send + Sync + 'static {

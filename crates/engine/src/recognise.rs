@@ -1,7 +1,7 @@
 //! From an intent to the command that it is, under every secret in question.
 //!
-//! What lives here: what is derived from an intent once and needed in several places, and where its record is to be
-//! looked for. What must never: a command under a view that may be behind.
+//! Contents: what is derived from an intent once and needed in several places, and where its record is to be looked
+//! for. Never here: a command under a view that may be behind.
 
 use crate::answer::Error;
 use crate::intent::Intent;
@@ -16,8 +16,8 @@ use semel_core::policy::{Class, Policy};
 use semel_core::store::{self, Kind, Reading};
 use std::sync::Arc;
 
-/// An intent that has been recognised; cheap to clone. Its payload has been read, and is read again only where a record was claimed under
-/// another selection.
+/// An intent that has been recognised; cheap to clone. Its payload has been read, and is read again only where a
+/// record was claimed under another selection.
 #[derive(Clone)]
 pub(crate) struct Recognised {
     pub(crate) intent: Arc<Intent>,
@@ -103,7 +103,7 @@ impl Recognised {
         self.current.command.id
     }
 
-    /// Every id that its record may stand under.
+    /// Every id that its record may is stored under.
     pub(crate) fn ids(&self) -> impl Iterator<Item = CommandId> {
         std::iter::once(&self.current).chain(&self.old).map(|ids| ids.command.id)
     }
@@ -120,8 +120,8 @@ impl Recognised {
     }
 }
 
-/// The intent under the class that its attempts are stored with. Nobody but the effect's own transaction can keep what `local`
-/// promises, unless there is no effect that could happen twice.
+/// The intent under the class that its attempts are stored with. Nobody but the effect's own transaction can keep
+/// what `local` promises, unless there is no effect that could happen twice.
 fn under_its_class(intent: Intent) -> Result<Intent, Error> {
     match (intent.policy.class, intent.has_effect) {
         (Class::Local, true) => Err(Error::LocalClass),
@@ -150,8 +150,8 @@ impl Ids {
     }
 }
 
-/// Where the record of a command is to be looked for and claimed. Outside of a change of the hashing secret that is clear
-/// without asking the store.
+/// Where the record of a command is to be looked for and claimed. Outside of a change of the hashing secret that is
+/// clear without asking the store.
 pub(crate) async fn locate<'c, 'a>(
     node: &Node,
     view: &View,

@@ -1,7 +1,7 @@
 //! The reconciler: asks what became of an effect that nobody can prove.
 //!
-//! What lives here: who is asked, when, how often, and until when. What must never: a verdict of its own. What an answer
-//! is worth, and from when on "it is not there" counts, is for [`machine`] to say.
+//! Contents: who is asked, when, how often, and until when. Never here: a verdict of its own. What an answer is
+//! worth, and from when on "it is not there" counts, is for [`machine`] to say.
 
 use crate::node::Node;
 use crate::observe::Event;
@@ -26,7 +26,7 @@ pub enum Finding {
     Applied(Option<semel_core::outcome::Outcome>),
     /// It was refused for good, with this answer.
     Failed(semel_core::outcome::Outcome),
-    /// It is not there. Counts once nobody can still send it.
+    /// It is not there. Counts as soon as nobody can still send it.
     NotFound,
     /// It is not there and never will be: the system that was asked refuses this operation id from now on.
     Refused,
@@ -48,9 +48,9 @@ pub trait Reconcile: Send + Sync + 'static {
     /// What became of the effect?
     fn ask(&self, case: Case) -> Pin<Box<dyn Future<Output = Finding> + Send + '_>>;
 
-    /// How often it may be asked, and for how long. As the engine is [set](crate::Settings::probe) otherwise. How many
-    /// questions are under way at once is the engine's to say in any case: some to each, so that one who never answers is in
-    /// nobody else's way.
+    /// How often it may be asked, and for how long. As the engine is [set](crate::Settings::probe) otherwise. How
+    /// many questions are under way at once is the engine's to say in any case: some to each, so that one who never
+    /// answers is in nobody else's way.
     fn pace(&self) -> Option<&Probe> {
         None
     }
@@ -74,13 +74,13 @@ type Directory = dyn Fn(&str) -> Option<Arc<dyn Reconcile>> + Send + Sync;
 #[derive(Default)]
 pub(crate) struct Reconcilers {
     by_operation: BTreeMap<String, Arc<dyn Reconcile>>,
-    /// Looked into for each question: who stands in it may change.
+    /// Looked into for each question: who is in it may change.
     directory: Option<Box<Directory>>,
     questions: Mutex<Questions>,
     wake: Notify,
 }
 
-/// How often an answer is held against what stands there now.
+/// How often an answer is held against what is stored there now.
 const ROUNDS_MAX: usize = 16;
 
 impl Reconcilers {
@@ -191,7 +191,8 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     if asked_lately {
         return;
     }
-    // Before the question: whoever moves its time on is the one who asks. A node that dies over it costs one pause.
+    // Before the question: anyone who moves its time on is the one who asks. A node that dies over it costs one
+    // pause.
     let (now, asked) = (reading.now, node.clock.uptime());
     let next = next_probe(pace, since.max(from), probes, now);
     let Some(record) = postpone(node, id, record, next, now).await else { return };
@@ -213,13 +214,14 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     settle(node, id, &record, verdict, pace.quiet).await;
 }
 
-/// When a question was put, at the uptime `asked`, by the time that the node goes by now: that may be another one than then.
+/// When a question was put, at the uptime `asked`, by the time that the node goes by now: that may be another one
+/// than then.
 fn asked_at(node: &Node, asked: Duration) -> Time {
     node.now() - node.clock.uptime().saturating_sub(asked)
 }
 
-/// Stores what the answer is worth. Another node that asks as well only moves the time of the next question: the answer
-/// counts for what stands there then, as long as it is still the same attempt's doubt.
+/// Stores what the answer is worth. Another node that asks as well only moves the time of the next question: the
+/// answer counts for what is stored there then, as long as it is still the same attempt's doubt.
 async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdict, quiet: Duration) {
     let verdict = node.sealed_verdict(id, verdict);
     let (mut record, mut now) = (asked.clone(), node.now());

@@ -1,7 +1,7 @@
 //! Who renews the leases of attempts under way, whatever their work is doing.
 //!
-//! What lives here: when each lease is to be renewed for the first time, one task that looks after all of them, and from
-//! then on a task for each. Most attempts end before that, and cost a place in a list. What must never: a renewal that
+//! Contents: when each lease is to be renewed for the first time, one task that looks after all of them, and from
+//! then on a task for each. Most attempts end before that, and cost a place in a list. Never here: a renewal that
 //! work could hold up by keeping its thread, or one that is sent after its attempt has ended.
 
 use crate::clock::Clock;
@@ -58,7 +58,7 @@ impl Shared {
         (due, is_sooner)
     }
 
-    /// Whoever is due by now, and when to look again. `None` where it is over.
+    /// Anyone who is due by now, and when to look again. `None` where it is over.
     fn take_due(&self, now: Duration) -> Option<(Waiting, Option<Duration>)> {
         let mut list = self.list();
         if list.is_over {
@@ -101,8 +101,8 @@ async fn renew(ownership: Arc<Ownership>) {
             () = ownership.keep_lease() => {}
         }
     };
-    // Whoever watches the engine is code of others and runs in here. Where it panics nothing is renewed any more, and that
-    // must not go unsaid: the lease counts as lost.
+    // Anyone who watches the engine is code of others and runs in here. Where it panics nothing is renewed any more,
+    // and that must not go unsaid: the lease counts as lost.
     if AssertUnwindSafe(renewing).catch_unwind().await.is_err() {
         // It may panic once more. The attempt is closed by then.
         drop(catch_unwind(AssertUnwindSafe(|| ownership.lose_lease())));
@@ -120,15 +120,16 @@ impl Renewer {
         Self { shared }
     }
 
-    /// Has the lease renewed from now on: at once where a third of it has passed, as it has under a claim that took long.
+    /// Has the lease renewed from now on: at once where a third of it has passed, as it has under a claim that took
+    /// long.
     pub(crate) async fn keep(&self, ownership: &Arc<Ownership>) -> Keeping {
         let due_at = ownership.node.clock.uptime().saturating_add(ownership.renewal_due_in());
         let (due, is_sooner) = self.shared.enter(due_at, Arc::clone(ownership));
         let keeping = Keeping { due: Some(due), ownership: Arc::clone(ownership) };
         if is_sooner {
             self.shared.sooner.notify_one();
-            // A task that is woken here may be one that only this thread can run, as tokio has it; and what is run next may
-            // keep the thread.
+            // A task that is woken here may be one that only this thread can run, as tokio has it; and what is run
+            // next may keep the thread.
             give_way().await;
         }
         keeping
@@ -154,7 +155,7 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// Ends it. No renewal is sent once this has returned.
+    /// Ends it. No renewal is sent as soon as this has returned.
     pub(crate) async fn end(mut self) {
         if self.stop() {
             // One that was under way holds this until it has been dropped, or answered.

@@ -1,7 +1,7 @@
 //! The attempts that this engine has under way.
 //!
-//! What lives here: how twins in the same process find each other without asking the store, and how the last one out
-//! is told at shutdown. What must never: an answer that the store would not give too.
+//! Contents: how duplicates in the same process find each other without asking the store, and how the last one out is
+//! told at shutdown. Never here: an answer that the store would not give too.
 
 use semel_core::id::CommandId;
 use semel_core::record::Record;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 pub(crate) enum Progress {
     /// Somebody here is claiming it.
     Claiming,
-    /// A transaction of this process runs it. Nothing stands in the store before that has ended.
+    /// A transaction of this process runs it. Nothing is in the store before that has ended.
     Transaction,
     /// It runs here; this is the record as it was claimed.
     Running(Standing),
@@ -27,7 +27,7 @@ pub(crate) enum Progress {
     Left,
 }
 
-/// A record, and the id that it stands under.
+/// A record, and the id that it is under.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     pub(crate) id: CommandId,
@@ -40,8 +40,8 @@ pub(crate) struct Running {
     slots: Mutex<HashMap<CommandId, Arc<Mutex<Slot>>>>,
 }
 
-/// One attempt. Most have no twins, and a channel is made for the first that comes: telling one that nobody listens to
-/// would cost more than all the rest of this file.
+/// One attempt. Most have no duplicates, and a channel is made for the first that comes: telling one that nobody
+/// listens to would cost more than all the rest of this file.
 #[derive(Debug)]
 struct Slot {
     progress: Progress,
@@ -76,7 +76,7 @@ pub(crate) struct Place {
 }
 
 impl Running {
-    /// Takes the place of the command, or yields the twin that has it.
+    /// Takes the place of the command, or yields the duplicate that has it.
     pub(crate) fn enter(self: &Arc<Self>, id: CommandId) -> Result<Place, watch::Receiver<Progress>> {
         let mut slots = lock(&self.slots);
         if let Some(twin) = slots.get(&id) {

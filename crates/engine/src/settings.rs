@@ -1,14 +1,14 @@
 //! What can be set on an engine, and what it is otherwise.
 //!
-//! What lives here: spans and bounds that concern this node alone. What must never: terms of a promise to a client;
-//! those are [`Policy`](semel_core::policy::Policy) and stand in the record.
+//! Contents: spans and bounds that concern this node alone. Never here: terms of a promise to a client; those are
+//! [`Policy`](semel_core::policy::Policy) and stand in the record.
 
 use std::time::Duration;
 
 /// Spans and bounds of one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a twin waits for a running attempt, unless its intent says otherwise. 2 s.
+    /// How long a duplicate waits for a running attempt, unless its intent says otherwise. 2 s.
     pub wait: Duration,
     /// How long a caller waits for its outcome to be stored before it is handed out as not stored. 5 s.
     pub finish_wait: Duration,
@@ -19,12 +19,12 @@ pub struct Settings {
     /// The same for what a request waits for: reading, claiming and finishing one record. 1 s, and never more than
     /// [`store_timeout`](Self::store_timeout).
     ///
-    /// A claim that is lost is refused, and nothing is run. An outcome that is lost is stored again and again until the store takes
-    /// it: giving up one call gives up no outcome.
+    /// A claim that is lost is refused, and nothing is run. An outcome that is lost is stored again and again until
+    /// the store takes it: giving up one call gives up no outcome.
     pub request_timeout: Duration,
     /// When a caller that was told "in progress" should ask again. 1 s.
     pub retry_after: Duration,
-    /// The shortest pause between two looks of a twin that waits for another node's attempt. 5 ms.
+    /// The shortest pause between two looks of a duplicate that waits for another node's attempt. 5 ms.
     pub poll_min: Duration,
     /// The longest such pause. 250 ms.
     pub poll_max: Duration,
@@ -51,18 +51,19 @@ pub struct Sweep {
 
 /// When the clock is believed.
 ///
-/// Leases, quiet periods and retention are judged by the store's clock, or by the machine's where the store has none. That
-/// clock can be wrong, and a wrong clock must not cost a second effect.
+/// Leases, quiet periods and retention are judged by the store's clock, or by the machine's where the store has none.
+/// That clock can be wrong, and a wrong clock must not cost a second effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockSettings {
     /// By how much clocks may differ: those of several machines, and one and the same before and after it was set. 5 s.
     ///
-    /// Added to every lease and quiet period. A clock that jumps by more than this while the engine runs is not followed.
+    /// Added to every lease and quiet period. A clock that jumps by more than this while the engine runs is not
+    /// followed.
     pub skew: Duration,
     /// How long after the start nothing is expired, re-used or purged. 2 min.
     pub settle: Duration,
-    /// The longest stop of all nodes that the clock is believed about: further ahead of the time that the store remembers, it
-    /// is not trusted. 7 days.
+    /// The longest stop of all nodes that the clock is believed about: further ahead of the time that the store
+    /// remembers, it is not trusted. 7 days.
     pub downtime_max: Duration,
     /// How often the time is written into the store. 10 s.
     pub heartbeat: Duration,
@@ -113,8 +114,8 @@ pub struct Probe {
     pub quiet: Duration,
     /// How many questions to one [reconciler](crate::Reconcile) are under way at once. 16.
     pub at_once_max: usize,
-    /// How many are under way to all of them together. 64. One to each is allowed besides, whatever others keep waiting, until
-    /// twice as many are under way.
+    /// How many are under way to all of them together. 64. One to each is allowed besides, whatever others keep
+    /// waiting, until twice as many are under way.
     pub at_once_total_max: usize,
 }
 

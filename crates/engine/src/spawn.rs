@@ -1,7 +1,7 @@
 //! Where the engine's own tasks run.
 //!
-//! What lives here: how a task is started. What must never: work that belongs to a caller's task; a client that hangs
-//! up must cancel nothing.
+//! Contents: how a task is started. Never here: work that belongs to a caller's task; a client that hangs up must
+//! cancel nothing.
 
 use std::pin::Pin;
 

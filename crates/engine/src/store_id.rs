@@ -1,24 +1,25 @@
 //! Which store this is.
 //!
-//! What lives here: a random value in the store's settings, by which a database that somebody else connects to is
-//! recognised as the same store, or another. What must never: anything that could be guessed, such as a host's name.
+//! Contents: a random value in the store's settings, by which a database that somebody else connects to is recognised
+//! as the same store, or another. Never here: anything that could be guessed, such as a host's name.
 
 use crate::engine::Engine;
 use crate::node::Node;
 use semel_core::store::{self, Kind, Setting};
 use std::fmt;
 
-/// The setting that it stands in.
+/// The setting that it is in.
 const NAME: &str = "store-id";
-/// How often an answer that was lost is asked for again. Asking again does no harm: what stands there stays there.
+/// How often an answer that was lost is asked for again. Asking again does no harm: what is stored there stays there.
 const TRIES: u32 = 4;
 
-/// The name of one store: 128 random bits, drawn by the first engine that asks for them and kept in the store's settings.
+/// The name of one store: 128 random bits, drawn by the first engine that asks for them and kept in the store's
+/// settings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreId([u8; 16]);
 
 impl StoreId {
-    /// The setting that it stands in, for whoever reads it by SQL.
+    /// The setting that it is in, for anyone who reads it by SQL.
     pub const SETTING: &'static str = NAME;
 
     /// The id in the bytes of that setting; `None` where they are none.
@@ -49,7 +50,7 @@ impl Engine {
 }
 
 async fn learn(node: &Node) -> Result<StoreId, store::Error> {
-    // Reading needs no lock: whoever holds a transaction open on the store's own file may ask.
+    // Reading needs no lock: anyone who holds a transaction open on the store's own file may ask.
     let settings = node.within(node.settings.store_timeout, node.store.settings()).await;
     if let Some(Ok(settings)) = settings
         && let Some((_, stands)) = settings.into_iter().find(|(name, _)| name == NAME)
@@ -67,7 +68,7 @@ async fn learn(node: &Node) -> Result<StoreId, store::Error> {
         match set {
             Ok(Setting::Done) => return Ok(StoreId(drawn)),
             Ok(Setting::Refused(Some(stands))) => return known(&stands),
-            // Removed by hand in this very moment, or not known to be written: what stands there now tells.
+            // Removed by hand in this very moment, or not known to be written: what is stored there now tells.
             Ok(Setting::Refused(None)) if tries < TRIES => {}
             Err(error) if error.is_ambiguous() && tries < TRIES => {}
             Ok(Setting::Refused(None)) => {

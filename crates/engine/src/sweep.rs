@@ -1,9 +1,9 @@
 //! The sweeper: what is past its time becomes a tombstone, a tombstone goes, a dead lease is marked.
 //!
-//! What lives here: going through what is due, in chunks and at a bounded pace, safe beside any number of other nodes:
-//! each step is a compare-and-swap, and the loser has nothing left to do. Nodes divide what expires and goes, which is nearly all;
-//! what one of them leaves undone for a few rounds, everybody takes up. What must never: removing what the machine
-//! does not call gone.
+//! Contents: going through what is due, in chunks and at a bounded pace, safe beside any number of other nodes: each
+//! step is a compare-and-swap, and the loser has nothing left to do. Nodes divide what expires and goes, which is
+//! nearly all; what one of them leaves undone for a few rounds, everybody takes up. Never here: removing what the
+//! machine does not call gone.
 
 use crate::archive::Archived;
 use crate::node::Node;
@@ -149,8 +149,8 @@ fn is_within_share(node: &Node, item: &Item, now: Time) -> bool {
     overdue >= node.settings.sweep.every * ROUNDS_LEFT_TO_ITS_NODE || node.secrets.share().has(item.id)
 }
 
-/// Goes through every record that is not settled: what a wrong clock dated ahead is due long before the store calls it so.
-/// Yields whether none of them is left that it is still too soon for.
+/// Goes through every record that is not settled: what a wrong clock dated ahead is due long before the store calls
+/// it so. Yields whether none of them is left that it is still too soon for.
 async fn sweep_unsettled(node: &Arc<Node>, swept: &mut Swept) -> Result<bool, store::Error> {
     let mut all_settled = true;
     for state in UNSETTLED {

@@ -1,6 +1,6 @@
 //! The engine's own tasks, and how they are told to end.
 //!
-//! What lives here: counting what is under way, and the three stages of closing. What must never: what a task does.
+//! Contents: counting what is under way, and the three stages of closing. Never here: what a task does.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub(crate) struct Tasks {
     beside: Arc<UnderWay>,
 }
 
-/// A number, and whoever waits for it to be zero. Not a channel: every command counts itself in and out, and a channel
-/// would look for listeners each time.
+/// A number, and anyone who waits for it to be zero. Not a channel: every command counts itself in and out, and a
+/// channel would look for listeners each time.
 #[derive(Debug, Default)]
 struct UnderWay {
     count: AtomicUsize,
@@ -77,7 +77,7 @@ impl Tasks {
 
     /// One more task, unless the engine is closing.
     pub(crate) fn enter(&self) -> Option<Guard> {
-        // Counted first: whoever closes after this sees the count, whoever closed before is seen here.
+        // Counted first: anyone who closes after this sees the count, anyone who closed before is seen here.
         let guard = self.enter_anyway();
         (!self.is(Closing::Draining)).then_some(guard)
     }
@@ -87,7 +87,7 @@ impl Tasks {
         self.under_way.enter()
     }
 
-    /// One more task that is no attempt: whoever shuts down may wait for it, and does not count it.
+    /// One more task that is no attempt: anyone who shuts down may wait for it, and does not count it.
     pub(crate) fn enter_beside(&self) -> Guard {
         self.beside.enter()
     }
@@ -105,14 +105,14 @@ impl Tasks {
         });
     }
 
-    /// Ends once the engine has come that far in closing.
+    /// Ends as soon as the engine has come that far in closing.
     pub(crate) async fn closed(&self, closing: Closing) {
         let mut stage = self.closing.subscribe();
         // The sender lives in `self`, so the channel cannot end before.
         let _ = stage.wait_for(|stage| *stage >= closing).await;
     }
 
-    /// Ends once no task is under way.
+    /// Ends as soon as no task is under way.
     pub(crate) async fn idle(&self) {
         self.under_way.idle().await;
     }

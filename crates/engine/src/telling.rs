@@ -1,6 +1,6 @@
 //! From what the machine says to what a caller is told.
 //!
-//! What lives here: the owned form of a reply, with whatever the record adds to it. What must never: a judgement.
+//! Contents: the owned form of a reply, with whatever the record adds to it. Never here: a judgement.
 
 use crate::answer::{Answer, Replayed, Stored, Told};
 use crate::node::Node;
@@ -18,7 +18,7 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A command whose record stands under `id`.
+    /// A command whose record is under `id`.
     pub(crate) fn under(id: CommandId, command: &'a Command<'_>) -> Self {
         let operation_id = if id == command.id { command.operation_id } else { OperationId::of(&id) };
         Self { id, operation_id, operation: &command.operation, caller: command.caller_hash }

@@ -1,7 +1,7 @@
 //! Work that returns a value.
 //!
-//! What lives here: [`Engine::run`], and how a value becomes an outcome and a value again. What must never: a value that
-//! looks like nothing taken for none: `0`, `""`, `[]`, `false` and `None` are outcomes like any other.
+//! Contents: [`Engine::run`], and how a value becomes an outcome and a value again. Never here: a value that looks
+//! like nothing taken for none: `0`, `""`, `[]`, `false` and `None` are outcomes like any other.
 
 use crate::answer::{Answer, Error, Told};
 use crate::attempt::{Attempt, NotYours};

@@ -1,7 +1,7 @@
-//! How a request waits for a twin that runs already.
+//! How a request waits for a duplicate that runs already.
 //!
-//! What lives here: looking, and being woken. What must never: beginning an attempt; whatever would need one is still in
-//! progress to a waiter.
+//! Contents: looking, and being woken. Never here: beginning an attempt; whatever would need one is still in progress
+//! to a waiter.
 
 use crate::answer::Answer;
 use crate::backoff::Backoff;
@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What came of waiting for a twin in this process.
+/// What came of waiting for a duplicate in this process.
 pub(crate) enum Waited<L> {
     /// The caller gets this.
     Answered(Answer<L>),
-    /// The twin ran and left no word: the store knows more.
+    /// The duplicate ran and left no word: the store knows more.
     AskTheStore,
-    /// The store has not answered the twin's claim for longer than anybody waits for it.
+    /// The store has not answered the duplicate's claim for longer than anybody waits for it.
     Stalled(store::Error),
-    /// The twin never ran: whoever waited for it is a request like any other.
+    /// The duplicate never ran: anyone who waited for it is a request like any other.
     NeverRan,
 }
 
-/// Waits for a twin in this process, until `until` by the uptime.
+/// Waits for a duplicate in this process, until `until` by the uptime.
 pub(crate) async fn for_local<L>(
     node: &Node,
     command: &Command<'_>,
@@ -45,8 +45,8 @@ pub(crate) async fn for_local<L>(
                 let context = "waiting for the store to answer a claim of the same command";
                 return Waited::Stalled(store::Error::new(Kind::Unavailable, context));
             }
-            // Nothing is bound before the transaction has ended, and it may be rolled back. But another node may have been faster, and
-            // its outcome be known to whoever asks here.
+            // Nothing is bound before the transaction has ended, and it may be rolled back. But another node may have
+            // been faster, and its outcome be known to anyone who asks here.
             Progress::Transaction if node.clock.uptime() >= until => return Waited::AskTheStore,
             Progress::Claiming | Progress::Transaction => {}
             Progress::Running(Standing { id, record }) | Progress::Unsure(Standing { id, record }) => {
@@ -88,8 +88,8 @@ pub(crate) async fn for_local<L>(
     }
 }
 
-/// Waits for an attempt of another node, by looking at the store, until `until` by the uptime. Twins in this process are
-/// shown what it sees.
+/// Waits for an attempt of another node, by looking at the store, until `until` by the uptime. Twins in this process
+/// are shown what it sees.
 pub(crate) async fn for_remote<L>(
     node: &Node,
     command: &Command<'_>,

@@ -1,6 +1,6 @@
 //! Whether the store takes writes.
 //!
-//! What lives here: what the last writes came to. What must never: a write of its own; the heartbeat makes one often enough.
+//! Contents: what the last writes came to. Never here: a write of its own; the heartbeat makes one often enough.
 
 use semel_core::store::{Error, Kind};
 use std::sync::{Mutex, MutexGuard, PoisonError};

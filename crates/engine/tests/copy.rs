@@ -169,8 +169,8 @@ async fn every_state_and_every_byte_arrives() {
     world.engine(&world.target).await.expect("a node starts on a complete copy");
 }
 
-/// A node that starts on the target must notice a clock that is behind the source's, and must not take its own uptime for that of
-/// the machine that wrote the source's time.
+/// A node that starts on the target must notice a clock that is behind the source's, and must not take its own uptime
+/// for that of the machine that wrote the source's time.
 #[tokio::test]
 async fn the_time_goes_along_without_the_uptime_it_was_measured_by() {
     let world = World::new().await;

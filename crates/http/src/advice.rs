@@ -1,7 +1,7 @@
 //! What a client should do about each refusal.
 //!
-//! What lives here: a sentence or two for every code, as it is published. What must never: advice that depends on a setting,
-//! or that would have somebody pay twice.
+//! Contents: a sentence or two for every code, as it is published. Never here: advice that depends on a setting, or
+//! that would have somebody pay twice.
 
 use crate::problem::Code;
 

@@ -1,7 +1,7 @@
 //! From a request to an intent.
 //!
-//! What lives here: everything that is found out about a request before the engine is asked. What must never: a call of the
-//! inner service.
+//! Contents: everything that is found out about a request before the engine is asked. Never here: a call of the inner
+//! service.
 
 use crate::body::{self, Body, BoxError, Read, Whole};
 use crate::layer::Shared;

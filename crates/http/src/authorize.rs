@@ -1,6 +1,6 @@
 //! Asking once more before a stored outcome is handed out.
 //!
-//! What lives here: the question and who answers it. What must never: an answer of our own, or a replay without one.
+//! Contents: the question and who answers it. Never here: an answer of our own, or a replay without one.
 
 use crate::body::Body;
 use http::Response;
@@ -13,8 +13,8 @@ type Answer = Pin<Box<dyn Future<Output = Result<(), Response<Body>>> + Send>>;
 
 /// Asks, before a stored outcome is replayed, whether the caller may still have it.
 ///
-/// Only needed where nothing outside of the layer authenticates: otherwise a token that was revoked since the first request
-/// still fetches its replay.
+/// Only needed where nothing outside of the layer authenticates: otherwise a token that was revoked since the first
+/// request still fetches its replay.
 ///
 /// ```
 /// use semel_http::{Authorize, Body, Terms};
@@ -35,8 +35,8 @@ pub struct Authorize(Arc<dyn Fn(Parts) -> Answer + Send + Sync>);
 
 impl Authorize {
     /// By a question of one's own, about the head of the request that would get the replay; the
-    /// [`OperationId`](semel::core::id::OperationId) is among its extensions. The response of a refusal goes to the client as
-    /// it is; nothing about the record changes.
+    /// [`OperationId`](semel::core::id::OperationId) is among its extensions. The response of a refusal goes to the
+    /// client as it is; nothing about the record changes.
     pub fn by<A, F>(ask: A) -> Self
     where
         A: Fn(Parts) -> F + Send + Sync + 'static,

@@ -1,6 +1,6 @@
 //! Bodies: read whole within a limit, or passed through live.
 //!
-//! What lives here: the one body type of this crate. What must never: a byte changed, or a body held beyond its limit.
+//! Contents: the one body type of this crate. Never here: a byte changed, or a body held beyond its limit.
 
 use crate::clean::Clean;
 use crate::held::Held;
@@ -105,7 +105,8 @@ impl Body {
         Self(Kind::Held(Held::counted([data], place, true), trailers))
     }
 
-    /// The same, counted in `place` until its client has it. One that still comes is not. Fails where there is no room for it.
+    /// The same, counted in `place` until its client has it. One that still comes is not. Fails if there is no room
+    /// for it.
     pub(crate) fn held_in(self, mut place: ResponsePlace) -> Result<Self, NoRoom> {
         let Kind::Whole(whole) = self.0 else { return Ok(self) };
         place.try_grow_to(whole.data.len())?;
@@ -192,7 +193,7 @@ where
     B::Error: Into<BoxError>,
 {
     let mut body = Box::pin(body);
-    // Room for all of it is asked for at once where its length is known: whoever waits for more holds what it has.
+    // Room for all of it is asked for at once where its length is known: anyone who waits for more holds what it has.
     let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let announced = announced.filter(|bytes| *bytes <= max).unwrap_or_default();
     let (mut came, mut capacity, mut patience) = (Came::default(), 0, place.patience());
@@ -233,7 +234,8 @@ where
     ReadResponse::Whole(Whole { data: came.into_bytes(), trailers, place: None }, place)
 }
 
-/// What is taken for a response of this many bytes: as much again for what is stored of it, beyond what every request has.
+/// What is taken for a response of this many bytes: as much again for what is stored of it, beyond what every request
+/// has.
 fn room_for(bytes: usize) -> usize {
     if bytes <= response_room::FIRST_BYTES { bytes } else { bytes.saturating_mul(2) }
 }

@@ -1,6 +1,6 @@
 //! One amount of memory that many requests share.
 //!
-//! What lives here: who holds how much, who waits for more, and who gives way. What must never: a share that is taken back after
+//! Contents: who holds how much, who waits for more, and who gives way. Never here: a share that is taken back after
 //! its holder was told that it may keep it.
 
 use crate::room::NoRoom;
@@ -128,8 +128,8 @@ impl State {
         }
     }
 
-    /// Has shares go until there is what `number` waits for: the largest of whoever holds most, as long as that is more than the
-    /// one who waits would have.
+    /// Has shares go until there is what `number` waits for: the largest of anyone who holds most, as long as that is
+    /// more than the one who waits would have.
     fn make_room(&mut self, number: u64) {
         let Some((client, wanted)) = self.shares.get(&number).map(|entry| (entry.client, entry.wanted))
         else {
@@ -180,7 +180,7 @@ impl Share {
         waiting.await;
         let mut state = self.budget.lock();
         let was_granted = state.unwait(self.number) == 0;
-        // Whoever waited behind this one may find enough.
+        // Anyone who waited behind this one may find enough.
         state.hand_out();
         drop(state);
         if was_granted && !self.goes() { Ok(()) } else { Err(NoRoom) }
@@ -203,7 +203,7 @@ impl Share {
         Ok(!state.waiting.contains(&self.number))
     }
 
-    /// Resolves once it has what it waits for, or is to go.
+    /// Resolves as soon as it has what it waits for, or is to go.
     async fn granted(&self) {
         while self.budget.lock().waiting.contains(&self.number) {
             self.signal.notify.notified().await;
@@ -214,7 +214,7 @@ impl Share {
         self.signal.goes.load(Ordering::Acquire)
     }
 
-    /// Resolves once it is to make room for others.
+    /// Resolves as soon as it is to make room for others.
     pub(crate) async fn told_to_go(&self) {
         while !self.goes() {
             self.signal.notify.notified().await;

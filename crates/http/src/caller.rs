@@ -1,6 +1,6 @@
 //! Who is calling.
 //!
-//! What lives here: the default rule, and the place for a rule of one's own. What must never: trust in a claim that nobody
+//! Contents: the default rule, and the place for a rule of one's own. Never here: trust in a claim that nobody
 //! verified, or one scope for callers that should not share one.
 
 use http::header::{AUTHORIZATION, COOKIE};
@@ -24,13 +24,14 @@ pub enum NotIdentified {
     ByRule,
     /// The rule that was set found nobody, and says why. Clients are shown these words: they must quote no header.
     Because(Cow<'static, str>),
-    /// The rule that was set found something that it goes by, and it is not valid: a token that has run out, a header that came
-    /// twice. Clients are shown these words: they must quote no header.
+    /// The rule that was set found something that it goes by, and it is not valid: a token that has run out, a header
+    /// that came twice. Clients are shown these words: they must quote no header.
     Rejected(Cow<'static, str>),
 }
 
 impl NotIdentified {
-    /// Whether the request shows something that callers are known by, and it is not valid; otherwise it shows nothing of the kind.
+    /// Whether the request shows something that callers are known by, and it is not valid; otherwise it shows nothing
+    /// of the kind.
     pub const fn is_rejection(&self) -> bool {
         match self {
             Self::SeveralAuthorizations | Self::Scheme | Self::Rejected(_) => true,
@@ -67,10 +68,11 @@ impl std::error::Error for NotIdentified {}
 
 type Rule = dyn Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync;
 type RuleOfBoth = dyn Fn(&Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> + Send + Sync;
-/// The tenant that a request belongs to, where it does to any.
+/// The tenant that a request belongs to, if it does to any.
 pub(crate) type TenantOf = dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync;
 
-/// How callers are told apart: on a whole [`Layer`](crate::Layer), or on one route, by its [`Terms`](crate::Terms).
+/// How callers are distinguished: on a whole [`Layer`](crate::Layer), or on one route, by its
+/// [`Terms`](crate::Terms).
 ///
 /// Clones are the same rule. Two rules that were made apart are two, whatever they do.
 #[derive(Clone, Default)]
@@ -107,8 +109,8 @@ impl Callers {
         Kind::Anonymous.into()
     }
 
-    /// By a rule of one's own. The layer has to stand *inside* whatever authenticates: the rule reads what that found out
-    /// (an extension of the request, a header that only it can set).
+    /// By a rule of one's own. The layer has to stand *inside* whatever authenticates: the rule reads what that found
+    /// out (an extension of the request, a header that only it can set).
     pub fn by(rule: impl Fn(&Parts) -> Result<Caller, NotIdentified> + Send + Sync + 'static) -> Self {
         Kind::Rule(Arc::new(rule)).into()
     }
@@ -136,14 +138,14 @@ impl Callers {
         Kind::InTenants(Arc::new(rule)).into()
     }
 
-    /// The same rule, with words of one's own for the published specification: by what callers are told apart, such as "per
-    /// API key".
+    /// The same rule, with words of one's own for the published specification: by what callers are distinguished,
+    /// such as "per API key".
     #[must_use]
     pub fn described(self, words: impl Into<Arc<str>>) -> Self {
         Self { words: Some(words.into()), ..self }
     }
 
-    /// By what callers are told apart, in the words of the published specification.
+    /// By what callers are distinguished, in the words of the published specification.
     pub fn told_apart(&self) -> &str {
         self.words.as_deref().unwrap_or(match &self.kind {
             Kind::Authorization => "per access token",

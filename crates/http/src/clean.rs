@@ -1,6 +1,6 @@
 //! What must not be said on the way through.
 //!
-//! What lives here: taking it off headers and trailers. What must never: anything of the service's own taken off.
+//! Contents: taking it off headers and trailers. Never here: anything of the service's own taken off.
 
 use crate::names;
 use bytes::Bytes;

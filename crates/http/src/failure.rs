@@ -1,13 +1,13 @@
 //! How an inner service fails to answer.
 //!
-//! What lives here: what can be known of the effect when there is no response. What must never: a guess that nothing was
-//! sent.
+//! Contents: what can be known of the effect when there is no response. Never here: a guess that nothing was sent.
 
 use std::fmt;
 
-/// Why an inner service has no response, as far as it knows. A service that reaches out to another one returns this as its
-/// error, or as a source of it; every other error counts as [`Broken`](Self::Broken). It has to be true of *everything* that
-/// the service did for the request: one that reached a first system and not a second must not pass the second's error on.
+/// Why an inner service has no response, as far as it knows. A service that reaches out to another one returns this
+/// as its error, or as a source of it; every other error counts as [`Broken`](Self::Broken). It has to be true of
+/// *everything* that the service did for the request: one that reached a first system and not a second must not pass
+/// the second's error on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// No byte of the request was sent: refused, no such host, handed back unserialised. The next request with the key

@@ -1,7 +1,7 @@
 //! The handler's end of an attempt.
 //!
-//! What lives here: what a handler may learn of its attempt, and say about it while it runs. What must never: a word that
-//! is asked for; who says nothing is judged by the response.
+//! Contents: what a handler may learn of its attempt, and say about it while it runs. Never here: a word that is
+//! asked for; who says nothing is judged by the response.
 
 use http::Extensions;
 use semel::Attempt;
@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A protected request, as its handler has it: which operation and attempt it is, and the handler's own word about it.
 ///
-/// It is an extension of the request. In axum `Extension<Handle>` extracts it, `Option<Extension<Handle>>` where requests
-/// may come without a key; elsewhere [`Handle::of`] finds it.
+/// It is an extension of the request. In axum `Extension<Handle>` extracts it, `Option<Extension<Handle>>` where
+/// requests may come without a key; elsewhere [`Handle::of`] finds it.
 ///
 /// ```
 /// use axum::Extension;
@@ -74,8 +74,8 @@ impl Handle {
         self.said(|said| said.steer = None);
     }
 
-    /// What the operation made, by whatever name [`Rebuild`](crate::Rebuild) finds it by. Kept only where the terms keep
-    /// [the least](crate::Retain::Minimal) of a response.
+    /// What the operation made, by whatever name [`Rebuild`](crate::Rebuild) finds it by. Kept only where the terms
+    /// keep [the least](crate::Retain::Minimal) of a response.
     pub fn name_resource(&self, name: impl Into<String>) {
         let name = name.into();
         self.said(|said| said.resource = Some(name));

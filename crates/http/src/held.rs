@@ -1,6 +1,6 @@
 //! The bytes of a response that wait for its client.
 //!
-//! What lives here: handing them out in pieces, each with the room that it takes. What must never: room given back while the
+//! Contents: handing them out in pieces, each with the room that it takes. Never here: room given back while the
 //! bytes are still there, also where a server has taken them and its client has not.
 
 use crate::response_room::ResponsePlace;

@@ -1,6 +1,6 @@
 //! Which headers of a response are kept.
 //!
-//! What lives here: what is true of one delivery only, and must not be said again. What must never: a header dropped that
+//! Contents: what is true of one delivery only, and must not be said again. Never here: a header dropped that
 //! describes the outcome.
 
 use crate::names;
@@ -69,8 +69,8 @@ const HOP_BY_HOP: &[&str] = &[
 impl Kept {
     /// The headers of a response that are stored with its body of so many bytes, in order.
     ///
-    /// A `Content-Length` that is not the body's would make every replay a lie; it is kept where it is right, and where the
-    /// response has no body because of its method or status (`bodiless`).
+    /// A `Content-Length` that is not the body's would make every replay a lie; it is kept where it is right, and
+    /// where the response has no body because of its method or status (`bodiless`).
     pub fn of<'h>(
         &self,
         headers: &'h HeaderMap,

@@ -1,7 +1,6 @@
 //! The layer, and what can be set on it.
 //!
-//! What lives here: how a service is wrapped. What must never: a setting that is a route's; those are
-//! [`Terms`](crate::Terms).
+//! Contents: how a service is wrapped. Never here: a setting that is a route's; those are [`Terms`](crate::Terms).
 
 use crate::caller::{Callers, NotIdentified, TenantOf};
 use crate::observe::{Event, Observer, Seen, Unobserved, What, Would};
@@ -60,8 +59,8 @@ pub(crate) struct Shared {
     pub(crate) body_time_max: Duration,
 }
 
-/// How much is held at once for judging requests in shadow mode. What is beyond that is handed on unjudged: a store that
-/// hangs must not fill the memory.
+/// How much is held at once for judging requests in shadow mode. What is beyond that is handed on unjudged: a store
+/// that hangs must not fill the memory.
 const JUDGED_KIB_MAX: usize = 64 * 1024;
 
 impl Layer {
@@ -69,8 +68,8 @@ impl Layer {
     pub const BODIES_BYTES_MAX: usize = 64 << 20;
     /// How many bytes of responses are held at once, unless [otherwise said](Self::responses_bytes_max). 48 MiB.
     pub const RESPONSES_BYTES_MAX: usize = 48 << 20;
-    /// How long such a body may take to come, unless [otherwise said](Self::body_time_max). Long enough for 10 MiB over the
-    /// slowest of lines: 5 minutes.
+    /// How long such a body may take to come, unless [otherwise said](Self::body_time_max). Long enough for 10 MiB
+    /// over the slowest of lines: 5 minutes.
     pub const BODY_TIME_MAX: Duration = Duration::from_mins(5);
 
     /// Every route under the same terms.
@@ -78,8 +77,9 @@ impl Layer {
         Self::routed(engine, Routes::new(terms)?)
     }
 
-    /// Each route under its own terms. Fails where these [require](semel::sealing::Seal::Required) that outcomes are sealed, and
-    /// the engine has no key; and where they have a [reconciler](Terms::reconciler) that the engine does not ask.
+    /// Each route under its own terms. Fails where these [require](semel::sealing::Seal::Required) that outcomes are
+    /// sealed, and the engine has no key; and where they have a [reconciler](Terms::reconciler) that the engine does
+    /// not ask.
     pub fn routed(engine: Engine, routes: Routes) -> Result<Self, TermsError> {
         if let Some(route) = routes.unasked_route(|operation| engine.has_reconciler(operation)) {
             return Err(TermsError::Unasked(route));
@@ -109,7 +109,8 @@ impl Layer {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// How callers are told apart, on routes whose [`Terms`] do not say otherwise. By the `Authorization` header otherwise.
+    /// How callers are distinguished, on routes whose [`Terms`] do not say otherwise. By the `Authorization` header
+    /// otherwise.
     #[must_use]
     pub fn callers(self, callers: Callers) -> Self {
         self.with(|shared| shared.callers = callers)
@@ -128,9 +129,9 @@ impl Layer {
         self.with(|shared| shared.address = Some(Arc::new(address)))
     }
 
-    /// Whose memory a request takes: where there is no more, bodies that are still being read and responses that are not read give
-    /// way, of the client that holds most first. By its [address](Self::address) otherwise; where that is not known either, all
-    /// requests are one client's, and wait for each other.
+    /// Whose memory a request takes: if there is no more, bodies that are still being read and responses that are not
+    /// read give way, of the client that holds most first. By its [address](Self::address) otherwise; where that is
+    /// not known either, all requests are one client's, and wait for each other.
     #[must_use]
     pub fn client(self, client: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.client = Some(Arc::new(client)))
@@ -138,17 +139,17 @@ impl Layer {
 
     /// Where a request was sent to, for routers that cut prefixes off its path before this layer sees it.
     ///
-    /// Without it, two nested routers that both have a `/charges` look like one operation: a key that was used on one would
-    /// be answered with the other's outcome. In axum, for a layer inside of `nest`, take
-    /// `|parts| parts.extensions.get::<axum::extract::OriginalUri>().map(|uri| uri.0.clone())`.
+    /// Without it, two nested routers that both have a `/charges` look like one operation: a key that was used on one
+    /// would be answered with the other's outcome. In axum, for a layer inside of `nest`, take `|parts|
+    /// parts.extensions.get::<axum::extract::OriginalUri>().map(|uri| uri.0.clone())`.
     #[must_use]
     pub fn target(self, target: impl Fn(&Parts) -> Option<Uri> + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.target = Some(Arc::new(target)))
     }
 
     /// Publishes the specification at `{prefix}/.well-known/idempotency` and each caller's operations at
-    /// `{prefix}/operations/{id}`, and honours `Prefer: respond-async`. Nothing of that otherwise. The prefix is empty, or a
-    /// path such as `/payments`.
+    /// `{prefix}/operations/{id}`, and honours `Prefer: respond-async`. Nothing of that otherwise. The prefix is
+    /// empty, or a path such as `/payments`.
     #[must_use]
     pub fn publishing(self, prefix: impl Into<String>) -> Self {
         let prefix = prefix.into();
@@ -156,8 +157,8 @@ impl Layer {
         self.with(|shared| shared.published = Some(prefix))
     }
 
-    /// Which operations `/operations/{id}` shows to nobody, by their names: those of others on the same store, which came by no request.
-    /// None otherwise.
+    /// Which operations `/operations/{id}` shows to nobody, by their names: those of others on the same store, which
+    /// came by no request. None otherwise.
     #[must_use]
     pub fn hiding(self, hidden: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.with(|shared| shared.hidden = Some(Arc::new(hidden)))
@@ -171,27 +172,29 @@ impl Layer {
         self.with(|shared| shared.room = Room::new(bytes))
     }
 
-    /// How many bytes of responses to requests with a key are held at once, over all routes: while they are read to be stored,
-    /// while they are stored, and until their clients have read them, replays included. 48 MiB otherwise.
+    /// How many bytes of responses to requests with a key are held at once, over all routes: while they are read to
+    /// be stored, while they are stored, and until their clients have read them, replays included. 48 MiB otherwise.
     ///
-    /// Each request takes 8 KiB before it runs; where there is no room for that within a few seconds, it is refused with 503 and
-    /// nothing is run. A response takes twice its length until it is stored. One that finds no room in half a second is stored
-    /// without its body, as one over [`Terms::response_bytes_max`] is, and passed on to its client; of gRPC its outcome is in
-    /// doubt then, since its status comes last. A replay that finds no room is refused with 503.
+    /// Each request takes 8 KiB before it runs; if there is no room for that within a few seconds, it is refused with
+    /// 503 and nothing is run. A response takes twice its length until it is stored. One that finds no room in half a
+    /// second is stored without its body, as one over [`Terms::response_bytes_max`] is, and passed on to its client;
+    /// of gRPC its outcome is in doubt then, since its status comes last. A replay that finds no room is refused with
+    /// 503.
     #[must_use]
     pub fn responses_bytes_max(self, bytes: usize) -> Self {
         self.with(|shared| shared.responses = ResponseRoom::new(bytes))
     }
 
-    /// How long such a body may take to come, from its first byte to its last; 408 after that. 5 minutes otherwise. How long
-    /// the next byte may take is for the server to bound.
+    /// How long such a body may take to come, from its first byte to its last; 408 after that. 5 minutes otherwise.
+    /// How long the next byte may take is for the server to bound.
     #[must_use]
     pub fn body_time_max(self, span: Duration) -> Self {
         self.with(|shared| shared.body_time_max = span)
     }
 
-    /// Shares the memory for requests and responses with `before`, where both have the same limits. For a layer that takes the
-    /// place of another while requests are still running there: without this, both together could hold twice as much.
+    /// Shares the memory for requests and responses with `before`, where both have the same limits. For a layer that
+    /// takes the place of another while requests are still running there: without this, both together could hold
+    /// twice as much.
     #[must_use]
     pub fn sharing_memory_with(self, before: &Self) -> Self {
         self.with(|shared| {
@@ -236,7 +239,7 @@ impl Shared {
         }
     }
 
-    /// Tells whoever watches what became of a request, and the log where somebody should look.
+    /// Tells anyone who watches what became of a request, and the log where somebody should look.
     pub(crate) fn tell(&self, ready: &Ready, what: What) {
         self.tell_about(ready, what, None, None);
     }
@@ -266,17 +269,17 @@ impl Shared {
         self.observer.observe(&Event { operation_id, key, ..Event::new(operation, what) });
     }
 
-    /// Tells whoever watches what would have become of a request.
+    /// Tells anyone who watches what would have become of a request.
     pub(crate) fn tell_shadow(&self, ready: &Ready, would: Would, seen: Seen<'_>) {
         self.observer.observe(&Event::in_shadow(&ready.label, would, seen));
     }
 
-    /// How callers are told apart under these terms; where they are nobody's, as on the rest of the layer.
+    /// How callers are distinguished under these terms; where they are nobody's, as on the rest of the layer.
     pub(crate) fn callers_under<'s>(&'s self, ready: Option<&'s Ready>) -> &'s Callers {
         ready.and_then(|ready| ready.terms.callers.as_ref()).unwrap_or(&self.callers)
     }
 
-    /// Every way in which callers are told apart, each once; that of the rest of the layer first.
+    /// Every way in which callers are distinguished, each once; that of the rest of the layer first.
     pub(crate) fn all_callers(&self) -> Vec<&Callers> {
         let mut found = vec![&self.callers];
         for callers in self.routes.all().filter_map(|(_, terms)| terms.callers.as_ref()) {
@@ -303,7 +306,7 @@ impl Shared {
         scope.map_err(|why| not_identified(&why))
     }
 
-    /// What stands before the paths that this layer publishes.
+    /// What is before the paths that this layer publishes.
     pub(crate) fn prefix(&self) -> &str {
         self.published.as_deref().unwrap_or_default()
     }

@@ -1,7 +1,8 @@
-//! A request of class `local`: its handler joins it in a transaction, and the layer answers with what was recorded there.
+//! A request of class `local`: its handler joins it in a transaction, and the layer answers with what was recorded
+//! there.
 //!
-//! What lives here: the handler's call, and what is said where it recorded nothing. What must never: a database, or a success that was not
-//! recorded.
+//! Contents: the handler's call, and what is said where it recorded nothing. Never here: a database, or a success
+//! that was not recorded.
 
 use crate::asking::{Asking, Prepared};
 use crate::body::{Body, BoxError, Whole};
@@ -93,8 +94,8 @@ where
     Ok(response.map(|body| Body::live(body).cleaned(Clean::All)))
 }
 
-/// What the caller is told, with the response that goes with it: the recorded one, so that a retry gets the same; the handler's own
-/// where the record has none, as one whose body was too large.
+/// What the caller is told, with the response that goes with it: the recorded one, so that a retry gets the same; the
+/// handler's own where the record has none, as one whose body was too large.
 fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Local> {
     let Answer { operation_id, told } = answer;
     let told = match told {

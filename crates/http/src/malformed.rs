@@ -1,13 +1,14 @@
 //! A request's body that is not valid HTTP.
 //!
-//! What lives here: how whoever serves requests reports that to the layer. What must never: a byte of the request.
+//! Contents: how anyone who serves requests reports that to the layer. Never here: a byte of the request.
 
 use std::fmt;
 
 /// The client's request stopped being valid HTTP in the middle of its body: a broken chunk, or an end before its time.
 ///
-/// Whoever serves requests ends a body with this as its error, or as a source of it: the layer then answers 400
-/// [`MALFORMED_REQUEST`](crate::Code::Malformed). Clients are shown the sentence, so it must quote nothing of the request.
+/// Anyone who serves requests ends a body with this as its error, or as a source of it: the layer then answers 400
+/// [`MALFORMED_REQUEST`](crate::Code::Malformed). Clients are shown the sentence, so it must quote nothing of the
+/// request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 

@@ -1,6 +1,6 @@
 //! Methods, whatever their letter case.
 //!
-//! What lives here: the form in which methods are compared, and which of them can be meant. What must never: the method that a
+//! Contents: the form in which methods are compared, and which of them can be meant. Never here: the method that a
 //! request is handed on with; that is the client's own spelling.
 
 use crate::terms::TermsError;
@@ -54,8 +54,8 @@ pub(crate) fn folded(method: &Method) -> Method {
     }
 }
 
-/// A method that terms name, in the form in which it is compared. One that is no more than two edits away from a standard
-/// method is mistyped, and is refused: no request would ever come under it.
+/// A method that terms name, in the form in which it is compared. One that is no more than two edits away from a
+/// standard method is mistyped, and is refused: no request would ever come under it.
 pub fn check_method(method: &Method) -> Result<Method, TermsError> {
     let method = folded(method);
     if is_registered_method(&method) {
@@ -77,7 +77,8 @@ pub fn is_registered_method(method: &Method) -> bool {
 
 const EDITS_MAX: u32 = 2;
 
-/// Whether that many edits are enough to make one word of the other: a letter put in, taken out or replaced, or two swapped.
+/// Whether that many edits are enough to make one word of the other: a letter put in, taken out or replaced, or two
+/// swapped.
 fn is_within(one: &[u8], other: &[u8], edits: u32) -> bool {
     let (one, other) = match (one, other) {
         ([a, one @ ..], [b, other @ ..]) if a == b => return is_within(one, other, edits),

@@ -1,6 +1,6 @@
 //! The headers that Semel speaks by.
 //!
-//! What lives here: their names, and taking them off what others send. What must never: `Idempotency-Key`; that one is the
+//! Contents: their names, and taking them off what others send. Never here: `Idempotency-Key`; that one is the
 //! client's own and passes.
 
 use bytes::Bytes;
@@ -31,8 +31,8 @@ pub(crate) fn is_control(name: &HeaderName) -> bool {
     CONTROL.contains(name)
 }
 
-/// Takes off whatever only Semel itself may say; also where it is spelled with underscores, since servers that hand headers
-/// on as variables (CGI, WSGI) make one name of `Operation-Id` and `Operation_Id`.
+/// Takes off whatever only Semel itself may say; also where it is spelled with underscores, since servers that hand
+/// headers on as variables (CGI, WSGI) make one name of `Operation-Id` and `Operation_Id`.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     for name in &CONTROL {
         headers.remove(name);

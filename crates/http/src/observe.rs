@@ -1,7 +1,7 @@
-//! What the layer tells whoever watches it.
+//! What the layer tells anyone who watches it.
 //!
-//! What lives here: what became of each request, for metrics, logs and reports. What must never: a raw key, a path with
-//! what looks like somebody's id in it, or anything that the layer's behaviour depends on.
+//! Contents: what became of each request, for metrics, logs and reports. Never here: a raw key, a path with what
+//! looks like somebody's id in it, or anything that the layer's behaviour depends on.
 
 use crate::layer::Shared;
 use crate::problem::Code;
@@ -39,7 +39,8 @@ impl<O: Fn(&Event<'_>) + Send + Sync + 'static> Observer for O {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The operation, as a label: its name, else its route's template, else `other`. There are no more of them than routes.
+    /// The operation, as a label: its name, else its route's template, else `other`. There are no more of them than
+    /// routes.
     pub operation: &'a str,
     /// What became of it.
     pub what: What,
@@ -71,11 +72,13 @@ pub struct Seen<'a> {
     pub path: &'a str,
     /// Whether a key came along, good or bad.
     pub has_key: bool,
-    /// It has no key, and one with the same payload from the same caller ran within the last minutes: likely a duplicate.
+    /// It has no key, and one with the same payload from the same caller ran within the last minutes: likely a
+    /// duplicate.
     pub is_repeat: bool,
 }
 
-/// What became of a request. Each has one of these; [`OddWord`](Self::OddWord) and [`WeakKey`](Self::WeakKey) come besides.
+/// What became of a request. Each has one of these; [`OddWord`](Self::OddWord) and [`WeakKey`](Self::WeakKey) come
+/// besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -120,8 +123,8 @@ pub enum Would {
     Replay,
     /// It would have got no outcome, for this reason; [`Code::InProgress`] after a wait.
     Refuse(Code),
-    /// It has no key, and would have run. One with the same payload from the same caller ran before: a key might have saved
-    /// it.
+    /// It has no key, and would have run. One with the same payload from the same caller ran before: a key might have
+    /// saved it.
     RunAgain,
     /// Nobody can tell: the service did not read its body, or too many were being judged.
     NotJudged,

@@ -1,7 +1,7 @@
-//! A protected request: done once, and told what came of it.
+//! A protected request: done once, and told its result.
 //!
-//! What lives here: the engine's call, the attempt within it, and what is asked before a replay. What must never: a call of
-//! the inner service that the engine did not ask for, but for a store that is out of reach where the terms say so.
+//! Contents: the engine's call, the attempt within it, and what is asked before a replay. Never here: a call of the
+//! inner service that the engine did not ask for, but for a store that is out of reach where the terms say so.
 
 use crate::asking::{Asking, Prepared};
 use crate::body::{Body, BoxError, Whole};
@@ -50,7 +50,7 @@ impl<S> Load<S> {
 }
 
 impl Asking {
-    /// Does what is asked for, once, and tells what came of it.
+    /// Does what is asked for, once, and tells its result.
     pub(crate) async fn once<S, R>(
         self,
         prepared: Prepared,
@@ -79,7 +79,7 @@ impl Asking {
             let load = Load(Arc::clone(&load.0));
             let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
             let (form, operation) = (self.form, operation.clone());
-            // Whoever traces the request finds its handler in there, although another task runs it.
+            // Anyone who traces the request finds its handler in there, although another task runs it.
             let span = tracing::Span::current();
             move |attempt: Attempt| {
                 let work = async move {
@@ -276,9 +276,9 @@ pub(crate) fn busy() -> Problem {
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Whether the store could not be asked, and surely has no claim of this request. What it refuses, or what is shut down, is no
-/// reason to go on without it; and a claim whose answer was lost is given back as one under which nothing was sent, which
-/// must stay true.
+/// Whether the store could not be asked, and surely has no claim of this request. What it refuses, or what is shut
+/// down, is no reason to go on without it; and a claim whose answer was lost is given back as one under which nothing
+/// was sent, which must stay true.
 fn is_out_of_reach(error: &Error) -> bool {
     match error {
         Error::Store(error) => error.kind() == Kind::Unavailable,

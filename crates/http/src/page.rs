@@ -1,7 +1,7 @@
 //! The published specification as a page for people.
 //!
-//! What lives here: words, tables and looks around the document that machines get. What must never: a promise that is not
-//! in that document, or anything that a browser would have to fetch from elsewhere.
+//! Contents: words, tables and looks around the document that machines get. Never here: a promise that is not in that
+//! document, or anything that a browser would have to fetch from elsewhere.
 
 use serde_json::Value;
 use std::fmt::Write;

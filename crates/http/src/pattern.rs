@@ -1,17 +1,18 @@
 //! Which paths a route is about.
 //!
-//! What lives here: patterns such as `/accounts/{account}/charges`, and everything that is no pattern although it looks like
-//! one. What must never: a pattern that no request can match; whoever wrote it believes that something is protected.
+//! Contents: patterns such as `/accounts/{account}/charges`, and everything that is no pattern although it looks like
+//! one. Never here: a pattern that no request can match; anyone who wrote it believes that something is protected.
 
 use semel::core::scope::normal_path_except;
 use std::fmt;
 use std::fmt::Write as _;
 
-/// Which paths a route is about: fixed segments, `{name}` for any one segment, and `{*name}` at the end for all that follow.
+/// Which paths a route is about: fixed segments, `{name}` for any one segment, and `{*name}` at the end for all that
+/// follow.
 ///
-/// Fixed segments are compared in the [normal form](semel::core::scope::normal_path) of paths, and so is what requests ask for:
-/// `/charges` is about `/%63harges` and `//charges` too, and `/über` about `/%C3%BCber`. Letter case, a trailing slash and `;`
-/// parameters count.
+/// Fixed segments are compared in the [normal form](semel::core::scope::normal_path) of paths, and so is what
+/// requests ask for: `/charges` is about `/%63harges` and `//charges` too, and `/über` about `/%C3%BCber`. Letter
+/// case, a trailing slash and `;` parameters count.
 ///
 /// ```
 /// use semel_http::RoutePattern;
@@ -243,8 +244,8 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// Finds what clients send in escaped form only, and escapes it. Letters beyond ASCII may stand as they are: they are compared
-/// in escaped form, too.
+/// Finds what clients send in escaped form only, and escapes it. Letters beyond ASCII may be as they are: they are
+/// compared in escaped form, too.
 fn unsendable(segment: &str) -> Option<(String, String)> {
     let mut found = None;
     let mut escaped = String::new();

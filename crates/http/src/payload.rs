@@ -1,7 +1,7 @@
 //! A request as its fingerprint is taken.
 //!
-//! What lives here: the owned form of [`fingerprint::Request`](semel::core::fingerprint::Request). What must never: a
-//! fingerprint of its own making.
+//! Contents: the owned form of [`fingerprint::Request`](semel::core::fingerprint::Request). Never here: a fingerprint
+//! of its own making.
 
 use crate::body::Whole;
 use crate::room::{Place, Turn};
@@ -75,8 +75,9 @@ impl Asked {
         Some(request.decoding_bytes_max(&self.limits)).filter(|bytes| *bytes > 0)
     }
 
-    /// Takes the request apart under the terms of its route, off the threads that other requests wait for where that may
-    /// take long. `for_key`: it has no key yet. `turn` is held until that has been done, also where nobody waits for it any more.
+    /// Takes the request apart under the terms of its route, off the threads that other requests wait for where that
+    /// may take long. `for_key`: it has no key yet. `turn` is held until that has been done, also where nobody waits
+    /// for it any more.
     pub(crate) async fn take_apart(
         self,
         ready: &Arc<Ready>,
@@ -113,7 +114,7 @@ impl Asked {
         Ok(Taken::Known(Known { asked: self, known: (selection.clone(), fingerprint) }, key))
     }
 
-    /// What stands at one place of a JSON body.
+    /// What is at one place of a JSON body.
     pub(crate) fn scalar_at(&self, pointer: &Pointer) -> Result<Scalar, Error> {
         let (kind, coding) = (self.lines(&CONTENT_TYPE), self.lines(&CONTENT_ENCODING));
         let request = Request { content_type: &kind, content_encoding: &coding, ..self.request() };

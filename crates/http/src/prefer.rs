@@ -1,6 +1,6 @@
 //! `Prefer: respond-async` (RFC 7240).
 //!
-//! What lives here: finding that preference and taking it off. What must never: another preference changed.
+//! Contents: finding that preference and taking it off. Never here: another preference changed.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

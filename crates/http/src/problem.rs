@@ -1,6 +1,6 @@
 //! What a client is told when it gets no outcome.
 //!
-//! What lives here: every such situation, as RFC 9457 has it and as gRPC has it. What must never: the key, or anything of a
+//! Contents: every such situation, as RFC 9457 has it and as gRPC has it. Never here: the key, or anything of a
 //! stored request or response.
 
 use crate::body::Body;

@@ -1,6 +1,6 @@
 //! What a layer publishes: its specification, and each caller's own operations.
 //!
-//! What lives here: which requests are meant, and an operation as its caller sees it. What must never: a word about another
+//! Contents: which requests are meant, and an operation as its caller sees it. Never here: a word about another
 //! caller's operation, or a path taken that is the application's.
 
 use crate::body::Body;
@@ -92,8 +92,8 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     Ok(response)
 }
 
-/// Who is asking, by each rule that there is. A record is looked at by the rule of its own operation alone: under two rules the
-/// same name may be two callers, and only the one who could have the replay may see it.
+/// Who is asking, by each rule that there is. A record is looked at by the rule of its own operation alone: under two
+/// rules the same name may be two callers, and only the one who could have the replay may see it.
 struct Askers<'s> {
     shared: &'s Shared,
     by: Vec<(&'s Callers, Result<Scope, NotIdentified>)>,
@@ -112,8 +112,8 @@ impl<'s> Askers<'s> {
         }
     }
 
-    /// Who is asking, by the rule of this operation. Nobody where it is no route's any more, and there is a choice of rules: it
-    /// may have been claimed under any of them.
+    /// Who is asking, by the rule of this operation. Nobody where it is no route's any more, and there is a choice of
+    /// rules: it may have been claimed under any of them.
     fn of_record(&self, operation: &str) -> Option<&Scope> {
         let ready = self.shared.routes.of_record(operation);
         let is_hidden = self.shared.hidden.as_ref().is_some_and(|hidden| hidden(operation));
@@ -125,14 +125,16 @@ impl<'s> Askers<'s> {
         scope.as_ref().ok()
     }
 
-    /// Why the caller cannot be told by a rule: the first that rejects what is shown, else the first that finds nothing.
+    /// Why the caller cannot be told by a rule: the first that rejects what is shown, else the first that finds
+    /// nothing.
     fn refusal(&self) -> Option<&NotIdentified> {
         let refusals = || self.by.iter().filter_map(|(_, scope)| scope.as_ref().err());
         refusals().find(|why| why.is_rejection()).or_else(|| refusals().next())
     }
 
-    /// What is told of every operation that is not theirs, there or not: the same, or it would tell that it is there. A client
-    /// whose token has run out has to learn of it all the same, lest it takes its operation for one that never was.
+    /// What is told of every operation that is not theirs, there or not: the same, or it would tell that it is there.
+    /// A client whose token has run out has to learn of it all the same, lest it takes its operation for one that
+    /// never was.
     fn not_theirs(&self) -> Problem {
         let mut detail = "There is no such operation of yours.".to_owned();
         match self.refusal() {

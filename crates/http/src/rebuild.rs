@@ -1,7 +1,7 @@
 //! How much of a response is kept, and how the rest is made anew.
 //!
-//! What lives here: the least that is kept, and who makes a response of it. What must never: a rebuilt response that passes
-//! for the one that was given.
+//! Contents: the least that is kept, and who makes a response of it. Never here: a rebuilt response that passes for
+//! the one that was given.
 
 use crate::body::Body;
 use crate::terms::Terms;
@@ -21,8 +21,8 @@ pub enum Retain {
     /// All of it, but for headers that belong to one delivery: a replay is the same to the byte.
     #[default]
     Whole,
-    /// The status, `Location`, `ETag` and the [name of the resource](crate::Handle::name_resource). A replay is made anew by
-    /// [`Rebuild`] and marked `Idempotency-Replayed: rebuilt`; without, it is answered as not kept.
+    /// The status, `Location`, `ETag` and the [name of the resource](crate::Handle::name_resource). A replay is made
+    /// anew by [`Rebuild`] and marked `Idempotency-Replayed: rebuilt`; without, it is answered as not kept.
     Minimal(Option<Arc<dyn Rebuild>>),
 }
 
@@ -50,7 +50,7 @@ impl fmt::Debug for Retain {
     }
 }
 
-/// What is left of a response of which the least was kept. Debug output tells what there is, not what it says.
+/// What is left of a response of which the least was kept. Debug output shows what there is, not what it says.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Remnant {
@@ -80,8 +80,9 @@ impl fmt::Debug for Remnant {
 
 /// Makes a response of what is left of it, for a retry.
 pub trait Rebuild: Send + Sync + 'static {
-    /// The response; `None` where there is none to be had. Its status and, unless it brings one, its `Location` are those that
-    /// were kept. `retry` is the head of the request that asks for it; its caller is the one that asked first.
+    /// The response; `None` if there is none to be had. Its status and, unless it brings one, its `Location` are
+    /// those that were kept. `retry` is the head of the request that asks for it; its caller is the one that asked
+    /// first.
     fn rebuild(
         &self,
         remnant: Remnant,
@@ -104,15 +105,16 @@ where
     }
 }
 
-/// Under which a resource's name is stored. No header can be called that, so that none is mistaken for it, and it for none.
+/// Under which a resource's name is stored. No header can be called that, so that none is mistaken for it, and it for
+/// none.
 const RESOURCE: &str = ":resource";
 
 /// Under which it is noted that a response is not the one that was given, but one that was found by asking afterwards.
 const FOUND: &str = ":found";
 
 impl Terms {
-    /// What is kept, under these terms, of a response that was found by asking what became of an operation. It is not the
-    /// answer that was given, or would have been; replays of it are marked `Idempotency-Replayed: rebuilt`.
+    /// What is kept, under these terms, of a response that was found by asking what became of an operation. It is not
+    /// the answer that was given, or would have been; replays of it are marked `Idempotency-Replayed: rebuilt`.
     ///
     /// Without a body, or with one that is longer than what is kept, it is kept that it happened, and no more.
     pub fn found(&self, head: &http::response::Parts, body: Option<Bytes>) -> Outcome {

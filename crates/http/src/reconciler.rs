@@ -1,7 +1,7 @@
 //! Who is asked what became of an effect that nobody can prove.
 //!
-//! What lives here: a route's own reconciler, and finding it by what stands in a record. What must never: a verdict; that is
-//! the engine's.
+//! Contents: a route's own reconciler, and finding it by what is in a record. Never here: a verdict; that is the
+//! engine's.
 
 use crate::route::Routes;
 use semel::Reconcile;

@@ -1,7 +1,7 @@
 //! From a stored outcome to the response that it was.
 //!
-//! What lives here: rebuilding a response, and what Semel says about it. What must never: a response that is nearly the one
-//! that was stored.
+//! Contents: rebuilding a response, and what Semel says about it. Never here: a response that is nearly the one that
+//! was stored.
 
 use crate::body::{Body, Whole};
 use crate::{names, rebuild};

@@ -1,7 +1,7 @@
 //! A request on its way to the handler.
 //!
-//! What lives here: what cannot be protected, and the form in which a request is handed on. What must never: a body or a
-//! header changed on the way, except for the headers that only Semel may set.
+//! Contents: what cannot be protected, and the form in which a request is handed on. Never here: a body or a header
+//! changed on the way, except for the headers that only Semel may set.
 
 use crate::body::{Body, Whole};
 use crate::clean::Clean;

@@ -1,7 +1,7 @@
 //! From an inner service's response to how the attempt ended.
 //!
-//! What lives here: reading a response, and what of it is kept. What must never: a response that reaches its client before
-//! its outcome was handed to the engine.
+//! Contents: reading a response, and what of it is kept. Never here: a response that reaches its client before its
+//! outcome was handed to the engine.
 
 use crate::body::{self, Body, BoxError, ReadResponse, Whole, Why};
 use crate::clean::Clean;
@@ -137,8 +137,8 @@ fn is_bodiless(method: &Method, status: StatusCode) -> bool {
     *method == Method::HEAD || status == StatusCode::NOT_MODIFIED
 }
 
-/// The same bytes in memory of their own. What was read off a connection is a piece of its buffer, and would keep all of that
-/// for as long as the outcome is remembered: eight kilobytes for a body of a hundred bytes.
+/// The same bytes in memory of their own. What was read off a connection is a piece of its buffer, and would keep all
+/// of that for as long as the outcome is remembered: eight kilobytes for a body of a hundred bytes.
 fn by_itself(data: &Bytes) -> Bytes {
     // A longer one fills most of what it came in.
     if data.len() <= READ_BYTES { Bytes::copy_from_slice(data) } else { data.clone() }
@@ -157,7 +157,7 @@ fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outc
 
 /// What a response says about its effect.
 pub(crate) struct Saying {
-    /// None where it does not say how it ended, as a gRPC response without its end.
+    /// None if it does not say how it ended, as a gRPC response without its end.
     status: Option<Status>,
     retry_after: bool,
     steer: Option<Steer>,
@@ -166,8 +166,8 @@ pub(crate) struct Saying {
 }
 
 impl Saying {
-    /// What a response says with this head, and with this body where that was read to its end. `heard`: what the handler
-    /// said besides.
+    /// What a response says with this head, and with this body where that was read to its end. `heard`: what the
+    /// handler said besides.
     pub(crate) fn new(parts: &Parts, whole: Option<&Whole>, heard: Option<Steer>) -> Self {
         let trailers = whole.and_then(|whole| whole.trailers.as_ref());
         let is_empty = whole.is_some_and(|whole| whole.data.is_empty());
@@ -210,10 +210,10 @@ impl Saying {
     }
 }
 
-/// The status of a response; of gRPC where it says how it ended, which a broken one does not. The head's counts only where
-/// nothing follows it, neither message nor trailers.
+/// The status of a response; of gRPC where it says how it ended, which a broken one does not. The head's counts only
+/// where nothing follows it, neither message nor trailers.
 fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Status> {
-    // Any other status than 200 is that of something that stands in between.
+    // Any other status than 200 is that of something that is in between.
     if !is_grpc(&parts.headers) || parts.status != StatusCode::OK {
         return Some(Status::Http(parts.status.as_u16()));
     }
@@ -226,8 +226,8 @@ fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Stat
 
 const GRPC_UNKNOWN: u32 = 2;
 
-/// Whether a response names a time for the retry, and so says that one is welcome. Anything but whole seconds or an HTTP date
-/// names none: whoever wrote it may have meant something else.
+/// Whether a response names a time for the retry, and so says that one is welcome. Anything but whole seconds or an
+/// HTTP date names none: anyone who wrote it may have meant something else.
 fn invites_retry(headers: &HeaderMap) -> bool {
     let names_time = |value: &HeaderValue| {
         let is_seconds = !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
@@ -236,8 +236,8 @@ fn invites_retry(headers: &HeaderMap) -> bool {
     headers.contains_key(RETRY_AFTER) && headers.get_all(RETRY_AFTER).iter().all(names_time)
 }
 
-/// Whether a response with these headers is a stream that need not end: an event stream, or parts that replace each other. Of
-/// such a response only the head is waited for, and its body is passed on as it comes.
+/// Whether a response with these headers is a stream that need not end: an event stream, or parts that replace each
+/// other. Of such a response only the head is waited for, and its body is passed on as it comes.
 pub fn is_endless(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_TYPE).iter().any(|value| {
         let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();

@@ -1,8 +1,8 @@
 //! Room for responses: while they are read, while they are stored, and while their clients read them.
 //!
-//! What lives here: one budget for all responses under a layer. A quarter of it is for responses as short as most are, so that
-//! long ones and slow readers cannot take it from them. What must never: a wait by somebody who holds a response that is not
-//! counted.
+//! Contents: one budget for all responses under a layer. A quarter of it is for responses as short as most are, so
+//! that long ones and slow readers cannot take it from them. Never here: a wait by somebody who holds a response that
+//! is not counted.
 
 use crate::held::Pieces;
 use crate::room::NoRoom;
@@ -20,8 +20,8 @@ pub(crate) const FIRST_BYTES: usize = 8 * 1024;
 const SHORT_KIB: usize = 64;
 /// How long a request waits for its first room. Nothing has run yet.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
-/// How long a response that grows waits for more, all in all. Its effect has happened, and its attempt has a deadline with
-/// one second to spare.
+/// How long a response that grows waits for more, all in all. Its effect has happened, and its attempt has a deadline
+/// with one second to spare.
 const GROWTH_WAIT: Duration = Duration::from_millis(500);
 
 /// What all responses under one layer share.
@@ -106,8 +106,8 @@ impl ResponsePlace {
         Patience { span: self.room.growth_wait, timer: None }
     }
 
-    /// Makes it large enough for `bytes`, where there is room at this moment. A response larger than all the room there is takes
-    /// all of it.
+    /// Makes it large enough for `bytes`, if there is room at this moment. A response larger than all the room there
+    /// is takes all of it.
     pub(crate) fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let Some(more) = self.missing(bytes) else { return Ok(()) };
         let take = || Arc::clone(&self.room.long).try_acquire_many_owned(more);
@@ -134,7 +134,7 @@ impl ResponsePlace {
         permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
     }
 
-    /// Has unread responses of whoever has most give way to this one.
+    /// Has unread responses of anyone who has most give way to this one.
     fn make_room(&self, kib: u32) {
         let missing = (kib as usize).saturating_sub(self.room.long.available_permits());
         self.room.unread.make_room(self.client, missing * 1024);

@@ -1,8 +1,8 @@
 //! Room for the bodies of requests that are read before they run.
 //!
-//! What lives here: one budget for all requests under a layer, taken as bytes come and given back with the body; and turns for
-//! decoding, which takes room for as long as it lasts. What must
-//! never: a wait without end. Each body is bounded by its route's terms; without this, their number would not be.
+//! Contents: one budget for all requests under a layer, taken as bytes come and given back with the body; and turns
+//! for decoding, which takes room for as long as it lasts. Never here: a wait without end. Each body is bounded by
+//! its route's terms; without this, their number would not be.
 
 use crate::budget::{Budget, Share};
 use std::fmt;
@@ -81,12 +81,13 @@ impl fmt::Display for NoRoom {
 impl std::error::Error for NoRoom {}
 
 impl Place {
-    /// Makes it large enough for `bytes`, which may take a while. A body larger than all the room there is takes all of it.
+    /// Makes it large enough for `bytes`, which may take a while. A body larger than all the room there is takes all
+    /// of it.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         self.share.grow_to(kib(bytes).min(self.kib_max), MOMENT, self.wait).await
     }
 
-    /// Resolves once it is to make room for others.
+    /// Resolves as soon as it is to make room for others.
     pub(crate) async fn told_to_go(&self) {
         self.share.told_to_go().await;
     }

@@ -1,6 +1,6 @@
 //! Which terms a request comes under.
 //!
-//! What lives here: patterns of paths, and the terms of each. What must never: a spelling of a method or a path by which a
+//! Contents: patterns of paths, and the terms of each. Never here: a spelling of a method or a path by which a
 //! request gets around the terms that it comes under.
 
 use crate::method::{check_method, folded, is_registered_method};
@@ -64,11 +64,12 @@ fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
 /// # Ok::<(), semel_http::TermsError>(())
 /// ```
 ///
-/// Methods are compared without regard to letter case, and paths in their [normal form](semel::core::scope::normal_path):
-/// `post //%63harges` comes under the terms of `POST /charges`, shares its keys, and is handed on as it was sent. What
-/// services disagree about is left to you: a request to `/Charges`, `/charges/`, `/charges;v=1` or, with an escaped slash,
-/// `/v1%2Fcharges` comes under the default where no route is about it. Where your service takes these for one, reject all but
-/// one, or give each a route with the same [name](Terms::name).
+/// Methods are compared without regard to letter case, and paths in their [normal
+/// form](semel::core::scope::normal_path): `post //%63harges` comes under the terms of `POST /charges`, shares its
+/// keys, and is handed on as it was sent. What services disagree about is left to you: a request to `/Charges`,
+/// `/charges/`, `/charges;v=1` or, with an escaped slash, `/v1%2Fcharges` comes under the default where no route is
+/// about it. Where your service takes these for one, reject all but one, or give each a route with the same
+/// [name](Terms::name).
 #[derive(Debug, Clone)]
 pub struct Routes {
     default: Arc<Ready>,
@@ -138,14 +139,14 @@ impl Routes {
         route.map(|ready| ready.label.as_str())
     }
 
-    /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the terms that its requests come under
-    /// today.
+    /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the terms that its requests come
+    /// under today.
     pub fn must_seal(&self, operation: &str) -> bool {
         self.of_record(operation).is_some_and(|ready| ready.terms.seal == Seal::Required)
     }
 
-    /// Operations as the records of a route have them, one for each method where it has no name. Those of the default stand at a path
-    /// that fits no pattern, unless that has an open end.
+    /// Operations as the records of a route have them, one for each method where it has no name. Those of the default
+    /// stand at a path that fits no pattern, unless that has an open end.
     pub(crate) fn operations_like(&self, route: Option<&str>, terms: &Terms) -> Vec<Operation> {
         if let Some(name) = &terms.name {
             return vec![Operation::named(name.as_str())];
@@ -156,7 +157,7 @@ impl Routes {
         terms.methods.iter().map(|method| Operation::route(method.as_str(), path.as_str())).collect()
     }
 
-    /// The first route with a reconciler that whoever asks does not know of.
+    /// The first route with a reconciler that anyone who asks does not know of.
     pub(crate) fn unasked_route(&self, knows: impl Fn(&str) -> bool) -> Option<String> {
         let is_unasked = |operation: &Operation| {
             let operation = operation.as_str();
@@ -208,7 +209,7 @@ fn route_of(name: &str) -> Option<(Method, &str)> {
     (is_path && !path.contains(' ')).then_some((method, path))
 }
 
-/// Whether callers are told apart by the same rule under both.
+/// Whether callers are distinguished by the same rule under both.
 fn is_one_rule(one: &Terms, other: &Terms) -> bool {
     match (&one.callers, &other.callers) {
         (None, None) => true,

@@ -1,7 +1,7 @@
 //! The service: one request's way through the layer.
 //!
-//! What lives here: which way that is. What must never: a request with a key that is handed on from here, but for terms that
-//! are not enforced.
+//! Contents: which way that is. Never here: a request with a key that is handed on from here, but for terms that are
+//! not enforced.
 
 use crate::asking::{Asking, Stop};
 use crate::body::{Body, BoxError};

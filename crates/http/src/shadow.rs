@@ -1,12 +1,12 @@
 //! Shadow mode: every request is handed on, and somebody learns what would have become of it.
 //!
-//! What lives here: looking on, judging aside, and reporting. What must never: a request that is refused, answered, changed
-//! or held up by any of that, or a record that could ever be replayed.
+//! Contents: looking on, judging aside, and reporting. Never here: a request that is refused, answered, changed or
+//! held up by any of that, or a record that could ever be replayed.
 //!
-//! Requests are judged by the engine itself, against records in a scope that no enforced request can have: what happens in
-//! shadow mode happens as often as it is asked for, and one of those times is no better than another. The work of such a
-//! record does nothing but wait for what the service says. It is marked as having no effect, so that a lost process leaves
-//! nothing behind that somebody would have to look into.
+//! Requests are judged by the engine itself, against records in a scope that no enforced request can have: what
+//! happens in shadow mode happens as often as it is asked for, and one of those times is no better than another. The
+//! work of such a record does nothing but wait for what the service says. It is marked as having no effect, so that a
+//! lost process leaves nothing behind that somebody would have to look into.
 
 use crate::asking::{Asking, Early};
 use crate::body::{Body, BoxError, Whole};
@@ -45,10 +45,11 @@ const REPEATED_WITHIN: Duration = Duration::from_mins(10);
 
 /// A method that no request can have: no scope of an enforced route is like this.
 const SHADOW: &str = "(shadow)";
-/// The same for requests without a key, which are told apart by their payload.
+/// The same for requests without a key, which are distinguished by their payload.
 const UNKEYED: &str = "(shadow, without a key)";
 
-/// Whether a record of this operation is shadow mode's own: nobody is answered from it, and nothing hangs on its ending.
+/// Whether a record of this operation is shadow mode's own: nobody is answered from it, and nothing hangs on its
+/// ending.
 pub fn is_shadow(operation: &str) -> bool {
     [SHADOW, UNKEYED]
         .iter()
@@ -142,7 +143,8 @@ impl Sight {
         Self { method, path, has_key: false, refused: None }
     }
 
-    /// There is no key. Where it needs one it would have been refused; whether it is a repetition is found out all the same.
+    /// There is no key. Where it needs one it would have been refused; whether it is a repetition is found out all
+    /// the same.
     fn without_key(&mut self, asking: &Asking) -> Result<(), Problem> {
         match asking.unless_optional(NoKey::Absent) {
             Err(problem) if problem.code() == Code::Missing => {
@@ -161,7 +163,7 @@ impl Sight {
     }
 }
 
-/// Whoever judges a request once its body has passed.
+/// Anyone who judges a request as soon as its body has passed.
 struct Judge {
     asking: Asking,
     head: Parts,
@@ -253,7 +255,7 @@ impl Judge {
         if let Some(address) = shared.address_of(&self.head).filter(|_| marker == SHADOW) {
             intent = intent.from_address(address);
         }
-        // As a twin would; the request itself is long gone on.
+        // As a duplicate would; the request itself is long gone on.
         if let Some(wait) = ready.terms.wait {
             intent = intent.waiting(wait);
         }
@@ -274,7 +276,8 @@ impl Judge {
     }
 }
 
-/// The same caller and operation, where no enforced request can come across it; nor do its records count as the caller's.
+/// The same caller and operation, where no enforced request can come across it; nor do its records count as the
+/// caller's.
 fn apart(scope: &Scope, marker: &str) -> Scope {
     let operation = Operation::route(marker, scope.operation().to_string());
     let mut tenant = marker.as_bytes().to_vec();

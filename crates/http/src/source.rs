@@ -1,7 +1,7 @@
 //! Where a request's key comes from.
 //!
-//! What lives here: the places that a key can be read from. What must never: a key made up where there is none, or parts
-//! joined by a character.
+//! Contents: the places that a key can be read from. Never here: a key made up if there is none, or parts joined by a
+//! character.
 
 use crate::names;
 use crate::payload::Asked;
@@ -15,8 +15,8 @@ use std::fmt;
 
 /// Where a request's key comes from.
 ///
-/// A key that does not come from `Idempotency-Key` is somebody else's choice: it has 1 to 255 characters, weak or not, and
-/// is not turned into that header for the handler. Where the place is empty, the request has no key.
+/// A key that does not come from `Idempotency-Key` is somebody else's choice: it has 1 to 255 characters, weak or
+/// not, and is not turned into that header for the handler. Where the place is empty, the request has no key.
 ///
 /// ```
 /// use semel::core::fingerprint::Pointer;
@@ -35,11 +35,11 @@ use std::fmt;
 pub enum KeySource {
     /// A header. `Idempotency-Key` follows the terms' [`key_rules`](Terms::key_rules).
     Header(HeaderName),
-    /// A string or a number in a JSON body; numbers by their canonical text (`1e2` for `100.0`). `null`, a truth value, an
-    /// array or an object there is refused; in a body that is not JSON there is nothing.
+    /// A string or a number in a JSON body; numbers by their canonical text (`1e2` for `100.0`). `null`, a truth
+    /// value, an array or an object there is refused; in a body that is not JSON there is nothing.
     Pointer(Pointer),
-    /// The request's fingerprint: the same payload is the same command. Other terms about what counts in a fingerprint make
-    /// other keys.
+    /// The request's fingerprint: the same payload is the same command. Other terms about what counts in a
+    /// fingerprint make other keys.
     Fingerprint,
     /// Several of these together, 2 to 16 in order. Where one is absent, the key is.
     Composite(Vec<Self>),
@@ -54,10 +54,10 @@ impl Default for KeySource {
 /// Why a request has no key.
 #[derive(Debug)]
 pub(crate) enum NoKey {
-    /// Nothing stands where it should.
+    /// Nothing is there.
     Absent,
     Invalid(key::Error),
-    /// What stands there is neither text nor a number.
+    /// What is stored there is neither text nor a number.
     NoText,
     /// The body cannot be read.
     Unreadable(fingerprint::Error),

@@ -1,6 +1,6 @@
 //! What a service publishes about its idempotency, for machines and for people.
 //!
-//! What lives here: keys, operations, retention, waiting and errors, as the layer is set. What must never: a word that is not
+//! Contents: keys, operations, retention, waiting and errors, as the layer is set. Never here: a word that is not
 //! read from those settings.
 
 use crate::body::Body;
@@ -19,7 +19,7 @@ use semel::core::policy::AfterExpiry;
 use semel::core::time::Now;
 use serde_json::{Value, json};
 
-/// The specification: JSON, or HTML for whoever asks for it.
+/// The specification: JSON, or HTML for anyone who asks for it.
 pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
     let accepts_html = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("text/html"));
     let (kind, text) = if headers.get_all(ACCEPT).iter().any(accepts_html) {
@@ -115,8 +115,8 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
     })
 }
 
-/// Whether somebody is asked what became of an effect in doubt: as each of its problems has it, by what the engine knows. Of requests
-/// that are no route's, those that it knows by their own method and path are not looked at.
+/// Whether somebody is asked what became of an effect in doubt: as each of its problems has it, by what the engine
+/// knows. Of requests that are no route's, those that it knows by their own method and path are not looked at.
 fn is_looked_up(shared: &Shared, route: Option<&str>, terms: &Terms) -> bool {
     let operations = shared.routes.operations_like(route, terms);
     operations.iter().any(|operation| shared.engine.has_reconciler(operation.as_str()))

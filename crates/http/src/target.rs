@@ -1,15 +1,15 @@
 //! What a request asks for, in the form in which requests are compared.
 //!
-//! What lives here: its method and path, whatever their spelling, and its query. What must never: the request that is handed
-//! on; that one is as the client wrote it.
+//! Contents: its method and path, whatever their spelling, and its query. Never here: the request that is handed on;
+//! that one is as the client wrote it.
 
 use crate::method::folded;
 use http::{Method, Uri};
 use semel::core::scope::normal_path;
 use std::borrow::Cow;
 
-/// What a request asks for. Its rule, its operation and its fingerprint all follow from this, and from nothing else of its
-/// request line.
+/// What a request asks for. Its rule, its operation and its fingerprint all follow from this, and from nothing else
+/// of its request line.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     method: Method,

@@ -1,7 +1,7 @@
 //! From what the engine tells to what the client is told.
 //!
-//! What lives here: one response or problem for every answer and every error of the engine. What must never: a word that
-//! depends on anything but that answer and the route's terms.
+//! Contents: one response or problem for every answer and every error of the engine. Never here: a word that depends
+//! on anything but that answer and the route's terms.
 
 use crate::body::Body;
 use crate::failure::Failure;
@@ -78,8 +78,8 @@ impl Speaker<'_> {
                 Problem::new(Code::ClockNotTrusted, detail).retryable_after(*retry_after).about(id)
             }
             Told::Unknown { repeatable } => self.unknown(id, self.doubt_ends(*repeatable)),
-            // What cannot be read is nothing that anybody is asked about. What ran or was replayed is no refusal: whoever asks
-            // all the same learns nothing.
+            // What cannot be read is nothing that anybody is asked about. What ran or was replayed is no refusal:
+            // anyone who asks all the same learns nothing.
             Told::Unreadable | Told::Ran(_) | Told::Replayed(_) => self.unknown(id, false),
         }
     }
@@ -89,7 +89,7 @@ impl Speaker<'_> {
         problem.into_response(self.form, self.shared.prefix())
     }
 
-    /// How an attempt ended whose service could not be reached: its twins are told the same.
+    /// How an attempt ended whose service could not be reached: its duplicates are told the same.
     pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ended<Local> {
         let response = self.say(self.failure(failure, id, false));
         let headers = response.headers().iter().filter(|(name, _)| !names::is_control(name));
@@ -148,8 +148,9 @@ impl Speaker<'_> {
         problem.about(id).with_status_at(status_at)
     }
 
-    /// Whether a doubt may be settled without anybody's hand: by a retry, where the record lets another attempt follow, or by
-    /// a reconciler. The route's class says nothing about it; a record keeps the one that it was claimed under.
+    /// Whether a doubt may be settled without anybody's hand: by a retry, where the record lets another attempt
+    /// follow, or by a reconciler. The route's class says nothing about it; a record keeps the one that it was
+    /// claimed under.
     fn doubt_ends(&self, repeatable: bool) -> bool {
         repeatable || self.shared.engine.has_reconciler(self.operation.as_str())
     }

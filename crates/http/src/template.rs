@@ -1,7 +1,7 @@
 //! From a path to the template that it likely comes from.
 //!
-//! What lives here: telling names from ids in paths that nobody has described. What must never: a decision that a request's
-//! fate depends on; this is for reports.
+//! Contents: telling names from ids in paths that nobody has described. Never here: a decision that a request's fate
+//! depends on; this is for reports.
 
 /// How many segments are told; what is below them is `{*rest}`.
 const SEGMENTS_MAX: usize = 8;

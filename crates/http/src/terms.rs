@@ -1,7 +1,7 @@
 //! The terms of a route: what it asks of a request and what it promises.
 //!
-//! What lives here: everything that can be set for one route, with its default. What must never: a decision about a record;
-//! what stands in one is [`Policy`], and judged elsewhere.
+//! Contents: everything that can be set for one route, with its default. Never here: a decision about a record; what
+//! is in one is [`Policy`], and judged elsewhere.
 
 use crate::authorize::Authorize;
 use crate::caller::Callers;
@@ -40,11 +40,11 @@ pub enum Mode {
     /// What they promise is kept, and what they forbid is refused.
     #[default]
     Enforce,
-    /// Every request is handed on as if there were no layer, and an [`Observer`](crate::Observer) learns what would have
-    /// become of it. Nothing is refused, replayed or waited for, and a store that is down is nobody's trouble.
+    /// Every request is handed on as if there were no layer, and an [`Observer`](crate::Observer) learns what would
+    /// have become of it. Nothing is refused, replayed or waited for, and a store that is down is nobody's trouble.
     ///
-    /// What is remembered for that stands in a scope of its own: nothing of it is ever replayed, and once the terms are
-    /// enforced every key is new. Handlers get no [`Handle`](crate::Handle), as without a key.
+    /// What is remembered for that is in a scope of its own: nothing of it is ever replayed, and as soon as the terms
+    /// are enforced every key is new. Handlers get no [`Handle`](crate::Handle), as without a key.
     Shadow,
 }
 
@@ -54,8 +54,9 @@ pub enum StoreDown {
     /// They are refused: without a claim nothing runs.
     #[default]
     Refuse,
-    /// They are handed on without protection: **what was promised about them is given up**, and a retry may run a second
-    /// time. Their responses say `Idempotency-Stored: false`, and each is told to the [`Observer`](crate::Observer).
+    /// They are handed on without protection: **what was promised about them is given up**, and a retry may run a
+    /// second time. Their responses say `Idempotency-Stored: false`, and each is told to the
+    /// [`Observer`](crate::Observer).
     PassUnprotected,
 }
 
@@ -84,10 +85,11 @@ pub enum MismatchStatus {
 #[derive(Debug, Clone)]
 pub struct Terms {
     /// The operation's name: every path of it shares its keys. Method and path, both in their [normal
-    /// form](semel::core::scope::normal_path), where there is none; a name may read like that only where these are its own.
+    /// form](semel::core::scope::normal_path), if there is none; a name may read like that only where these are its
+    /// own.
     pub name: Option<String>,
-    /// The methods that are protected, in any letter case: a request with `patch` is one with PATCH, and is handed on as
-    /// `patch`. POST and PATCH.
+    /// The methods that are protected, in any letter case: a request with `patch` is one with PATCH, and is handed on
+    /// as `patch`. POST and PATCH.
     pub methods: Vec<Method>,
     /// Whether requests need a key. Optional.
     pub key: KeyRule,
@@ -95,24 +97,25 @@ pub struct Terms {
     pub key_source: KeySource,
     /// What a key has to look like that comes in `Idempotency-Key`.
     pub key_rules: key::Rules,
-    /// How callers are told apart here. As on the rest of the [`Layer`](crate::Layer), its tenants included.
+    /// How callers are distinguished here. As on the rest of the [`Layer`](crate::Layer), its tenants included.
     ///
-    /// Whose key it is then follows from the route: what is believed on one is not on another, and a request is looked at by
-    /// the rule of its own route only. So is `GET /operations/{id}`, by the rule of the route that the operation came on; where that is
-    /// no route's any more and there are several rules, it is not found.
+    /// Whose key it is then follows from the route: what is believed on one is not on another, and a request is
+    /// looked at by the rule of its own route only. So is `GET /operations/{id}`, by the rule of the route that the
+    /// operation came on; where that is no route's any more and there are several rules, it is not found.
     ///
     /// A record keeps its caller, and not the rule that told it. Have the rule say what it [found a name
-    /// in](semel::core::scope::Identity::found_in), such as the header: otherwise user 7 of the layer's rule and merchant 7 of
-    /// this one are one caller for quotas, and once the route goes by another rule the one is given the other's replays.
+    /// in](semel::core::scope::Identity::found_in), such as the header: otherwise user 7 of the layer's rule and
+    /// merchant 7 of this one are one caller for quotas, and as soon as the route goes by another rule the one is
+    /// given the other's replays.
     pub callers: Option<Callers>,
     /// Whether all of this is enforced. It is.
     pub mode: Mode,
-    /// What a record is claimed under. Class `external`. With class `local` the handler gets a [`Joinable`](crate::Joinable), and records
-    /// what it commits in its own transaction; see the [crate](crate).
+    /// What a record is claimed under. Class `external`. With class `local` the handler gets a
+    /// [`Joinable`](crate::Joinable), and records what it commits in its own transaction; see the [crate](crate).
     pub policy: Policy,
     /// How answers are read. No success can mean that nothing took effect.
     pub rules: Rules,
-    /// How long a twin of a running request waits for its outcome. As the engine is set.
+    /// How long a duplicate of a running request waits for its outcome. As the engine is set.
     pub wait: Option<Duration>,
     /// The longest request body, as received and decoded. 10 MiB.
     pub request_bytes_max: usize,
@@ -123,10 +126,11 @@ pub struct Terms {
     pub kept: Kept,
     /// How much of a response is kept. All of it.
     pub retain: Retain,
-    /// Whether what is kept is sealed. Where the engine has keys. A layer over an engine without keys is not made of terms
-    /// that [require](Seal::Required) it.
+    /// Whether what is kept is sealed. Where the engine has keys. A layer over an engine without keys is not made of
+    /// terms that [require](Seal::Required) it.
     pub seal: Seal,
-    /// Rates that new keys have to keep to, besides the engine's own quotas; whoever has a clone of them shares them. None.
+    /// Rates that new keys have to keep to, besides the engine's own quotas; anyone who has a clone of them shares
+    /// them. None.
     pub rates: Option<RateKeeper>,
     /// Whom to ask before a stored outcome is replayed. Nobody: whatever authenticates stands outside of the layer.
     pub authorize: Option<Authorize>,
@@ -204,8 +208,8 @@ impl Terms {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TermsError {
-    /// The class is `local`, and this setting means nothing there: the handler's own transaction decides what is recorded, and nothing is
-    /// ever in doubt.
+    /// The class is `local`, and this setting means nothing there: the handler's own transaction decides what is
+    /// recorded, and nothing is ever in doubt.
     Local(&'static str),
     /// The key would be read from a header that is taken off every request.
     KeyHeader,

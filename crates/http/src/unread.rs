@@ -1,6 +1,6 @@
 //! A request's body that was not read to its end, for a reason that idempotency has nothing to do with.
 //!
-//! What lives here: the reasons, and how a client is told. What must never: a [`Code`](crate::Code), by which clients decide
+//! Contents: the reasons, and how a client is told. Never here: a [`Code`](crate::Code), by which clients decide
 //! about a key: of the key nothing was found out.
 
 use crate::body::Body;
@@ -13,8 +13,8 @@ use std::fmt;
 
 /// The client sent nothing more of its request's body in time, and the rest is given up.
 ///
-/// Whoever serves requests and has limits for slow clients ends a body with this as its error, or as a source of it: the
-/// layer then answers 408.
+/// Anyone who serves requests and has limits for slow clients ends a body with this as its error, or as a source of
+/// it: the layer then answers 408.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooSlow;
 

@@ -1,6 +1,6 @@
 //! Responses that wait for their clients, and whose goes when others need its room.
 //!
-//! What lives here: who has how much waiting. What must never: a response given up while it is read from its service.
+//! Contents: who has how much waiting. Never here: a response given up while it is read from its service.
 
 use crate::held::{self, Pieces};
 use std::collections::HashMap;
@@ -52,8 +52,8 @@ impl UnreadResponses {
         Registered { number, all: self.clone() }
     }
 
-    /// Gives responses up until `bytes` are free for `client`: of whoever has most waiting, as long as that is more than this one
-    /// would have, those first that a retry gets again, and of these the longest.
+    /// Gives responses up until `bytes` are free for `client`: of anyone who has most waiting, as long as that is
+    /// more than this one would have, those first that a retry gets again, and of these the longest.
     pub(crate) fn make_room(&self, client: Option<IpAddr>, bytes: usize) {
         let waiting = self.lock();
         let left: HashMap<u64, usize> = waiting
@@ -90,7 +90,7 @@ impl UnreadResponses {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // After the lock is given back: dropping the pieces gives room back, and whoever waits for that is woken.
+        // After the lock is given back: dropping the pieces gives room back, and anyone who waits for that is woken.
         let gone = self.all.lock().responses.remove(&self.number);
         drop(gone);
     }

@@ -1,6 +1,6 @@
 //! A body that is passed on as it comes, while somebody looks on.
 //!
-//! What lives here: telling a watcher what passes, and how it ended. What must never: a frame changed, delayed or kept back.
+//! Contents: telling a watcher what passes, and how it ended. Never here: a frame changed, delayed or kept back.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -34,7 +34,7 @@ pub(crate) struct Watched<B, W> {
 impl<B: http_body::Body<Data = Bytes>, W: Watch> Watched<B, W> {
     pub(crate) fn new(body: B, watch: W) -> Self {
         let mut watched = Self { body, watch, is_over: false };
-        // Whoever is told that nothing comes does not ask for it.
+        // Anyone who is told that nothing comes does not ask for it.
         if watched.body.is_end_stream() {
             watched.over(End::Whole(None));
         }

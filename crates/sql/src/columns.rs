@@ -22,8 +22,8 @@ pub(crate) fn state_name(number: i64) -> Option<StateName> {
     u8::try_from(number).ok().and_then(StateName::from_number)
 }
 
-/// A moment in a signed column. Those beyond it, 292 million years away, count as its last one; wherever that could make
-/// a difference, the entry itself is looked at.
+/// A moment in a signed column. Those beyond it, 292 million years away, count as its last one; wherever that could
+/// make a difference, the entry itself is looked at.
 pub(crate) fn time(time: Time) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
@@ -57,7 +57,8 @@ pub(crate) struct Row {
     pub(crate) unchanged: Option<Unchanged>,
 }
 
-/// The row of a record that is to stand under `id`. Refuses one that belongs under another id, or is larger than the store can hold.
+/// The row of a record that is to is stored under `id`. Refuses one that belongs under another id, or is larger than
+/// the store can hold.
 pub(crate) fn encoded(id: CommandId, record: &Record, entry_bytes_max: u64) -> Result<Row, Error> {
     const WRITING: &str = "writing a record";
     // What the index relies on. A record that says otherwise could be found under one id and not under the other.

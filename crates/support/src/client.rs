@@ -70,7 +70,7 @@ impl Ask {
         self
     }
 
-    /// Sends it, and reads the answer to its end. An error where there is none, or not a whole one.
+    /// Sends it, and reads the answer to its end. An error if there is none, or not a whole one.
     pub async fn send(self, to: SocketAddr) -> io::Result<Reply> {
         self.send_by(TcpStream::connect(to).await?, to).await
     }
@@ -90,7 +90,7 @@ impl Ask {
         Reply::read(response).await.map_err(io::Error::other)
     }
 
-    /// The bytes of it, for whoever goes away in the middle of them.
+    /// The bytes of it, for anyone who goes away in the middle of them.
     pub fn raw(&self) -> Vec<u8> {
         let mut raw = format!("{} {} HTTP/1.1\r\nhost: test\r\n", self.method, self.path).into_bytes();
         for (name, value) in &self.headers {
@@ -111,7 +111,7 @@ impl Ask {
     }
 }
 
-/// Sends a request on a connection of its own, and reads the head of the answer. An error where there is none.
+/// Sends a request on a connection of its own, and reads the head of the answer. An error if there is none.
 pub async fn request_by<I, B>(stream: I, request: Request<B>) -> io::Result<Response<Incoming>>
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -1,8 +1,8 @@
 //! What the tests of several crates share.
 //!
-//! **What lives here**: the surroundings of a test that are the same in several test programs: its files, its client, its servers, the
-//! service behind the gateway. **What must never**: a crate of ours as a dependency, or an option that only one test program
-//! needs.
+//! **Contents**: the surroundings of a test that are the same in several test programs: its files, its client, its
+//! servers, the service behind the gateway. **Never here**: a crate of ours as a dependency, or an option that only
+//! one test program needs.
 
 #[cfg(feature = "http")]
 pub mod client;

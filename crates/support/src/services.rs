@@ -1,6 +1,6 @@
 //! The servers that `cargo xtask services` provides.
 //!
-//! What lives here: where tests find them. What must never: a test that passes under `cargo xtask test` because its server is
+//! Contents: where tests find them. Never here: a test that passes under `cargo xtask test` because its server is
 //! missing.
 
 use std::io::Write as _;
@@ -35,8 +35,8 @@ pub fn valkey_url() -> Option<String> {
     url("SEMEL_TEST_VALKEY_URL")
 }
 
-/// The URL that an environment variable names. Without one the test is to be left out, and standard error says so; under
-/// `cargo xtask test` this panics instead.
+/// The URL that an environment variable names. Without one the test is to be left out, and standard error says so;
+/// under `cargo xtask test` this panics instead.
 fn url(variable: &str) -> Option<String> {
     let url = std::env::var(variable).ok().filter(|url| !url.is_empty());
     if url.is_none() {

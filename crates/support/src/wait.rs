@@ -1,4 +1,4 @@
-//! Waiting for what a test expects, and failing where it does not come.
+//! Waiting for what a test expects, and failing if it does not come.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ const NEVER: Duration = Duration::from_mins(1);
 /// Between two looks at something that tells nobody when it changes.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Waits for `event`. Panics where it does not come.
+/// Waits for `event`. Panics if it does not come.
 pub async fn within<F: Future>(event: F) -> F::Output {
     tokio::time::timeout(NEVER, event).await.expect("it never came")
 }

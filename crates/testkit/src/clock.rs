@@ -1,7 +1,7 @@
 //! A clock that stands still until a test turns it.
 //!
-//! What lives here: wall time that can be set both ways, time since start that only grows, and naps that end when the
-//! test lets the time pass. What must never: the machine's own time.
+//! Contents: wall time that can be set both ways, time since start that only grows, and naps that end when the test
+//! lets the time pass. Never here: the machine's own time.
 
 use semel::Sleep;
 use semel_core::store;
@@ -50,7 +50,7 @@ impl FakeClock {
         self.hands().wall = wall;
     }
 
-    /// Lets `span` pass on both clocks, and wakes whoever has slept enough.
+    /// Lets `span` pass on both clocks, and wakes anyone who has slept enough.
     pub fn advance(&self, span: Duration) {
         let mut hands = self.hands();
         hands.wall = hands.wall + span;
@@ -58,7 +58,7 @@ impl FakeClock {
         let uptime = hands.uptime;
         let rested = hands.naps.extract_if(.., |_, (until, _)| *until <= uptime);
         let wakers: Vec<Waker> = rested.map(|(_, (_, waker))| waker).collect();
-        // Whoever is woken may ask for the time at once.
+        // Anyone who is woken may ask for the time at once.
         drop(hands);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -91,7 +91,7 @@ impl semel::Clock for FakeClock {
         Some(format!("{:p}", Arc::as_ptr(&self.0)))
     }
 
-    /// Ends once the clock was advanced by `span` from now.
+    /// Ends as soon as the clock was advanced by `span` from now.
     fn sleep(&self, span: Duration) -> Sleep {
         let mut hands = self.hands();
         hands.naps_begun += 1;

@@ -1,8 +1,8 @@
 //! A store that fails on demand.
 //!
-//! What lives here: a wrapper that does to each call what a plan says: a failure before or after it, a pause, a second
-//! delivery. What must never: a thread, a timer or a die of its own; the same plan over the same calls does the same,
-//! so that a simulation can repeat a run from its seed.
+//! Contents: a wrapper that does to each call what a plan says: a failure before or after it, a pause, a second
+//! delivery. Never here: a thread, a timer or a die of its own; the same plan over the same calls does the same, so
+//! that a simulation can repeat a run from its seed.
 
 mod plan;
 
@@ -74,7 +74,7 @@ impl Faulty {
         self.queue().len()
     }
 
-    /// Delivers the write that has been on its way for the longest; `None` where there is none.
+    /// Delivers the write that has been on its way for the longest; `None` if there is none.
     pub async fn deliver(&self) -> Option<Result<Late, Error>> {
         let delivery = self.queue().pop_front()?;
         let entry = |answer: Result<Written, Error>| answer.map(Late::Entry);

@@ -1,8 +1,8 @@
 //! What a store's author hands to the contract suite.
 //!
-//! What lives here: a store under test and the means to do to it what its users cannot: turn its time, open it again,
-//! damage what it holds. What must never: a promise that passes because a means is missing. What a store claims to be
-//! able to do has to be shown; what cannot be shown is waived by name.
+//! Contents: a store under test and the means to do to it what its users cannot: turn its time, open it again, damage
+//! what it holds. Never here: a promise that passes because a means is missing. What a store claims to be able to do
+//! has to be shown; what cannot be shown is waived by name.
 
 use crate::clock::FakeClock;
 use bytes::Bytes;
@@ -62,8 +62,9 @@ impl Subject {
         }
     }
 
-    /// What `backend` opens at `address`, as programs do, on a fake clock. Opened once more it is joined by another node, and opened
-    /// again after a restart. A store with a clock of its own, or one that cannot be opened twice, is put together by [`new`](Self::new).
+    /// What `backend` opens at `address`, as programs do, on a fake clock. Opened once more it is joined by another
+    /// node, and opened again after a restart. A store with a clock of its own, or one that cannot be opened twice,
+    /// is put together by [`new`](Self::new).
     pub async fn opened_by(backend: &'static dyn Backend, address: &str) -> Self {
         backend.check(address).expect("an address of this kind of store");
         let clock = FakeClock::default();
@@ -103,8 +104,8 @@ impl Subject {
         self
     }
 
-    /// How the bytes of the entry that stands under an id are replaced behind the store's back, and nothing else of
-    /// what the store keeps with it.
+    /// How the bytes of the entry that is under an id are replaced behind the store's back, and nothing else of what
+    /// the store keeps with it.
     #[must_use]
     pub fn damaged_by(
         mut self,
@@ -164,7 +165,7 @@ impl Subject {
         Some(Self { store, time, join, reopen, damage, damage_waived, belongings })
     }
 
-    /// Damages what stands under `id`. Says whether it could be done.
+    /// Damages what is under `id`. Says whether it could be done.
     pub(crate) async fn damage(&self, id: CommandId, bytes: Bytes) -> bool {
         match (&self.damage, &self.damage_waived) {
             (Some(damage), _) => damage(id, bytes).await,

@@ -1,8 +1,8 @@
 //! What shows that a store keeps its promises.
 //!
-//! **What lives here**: the contract suite for stores, a clock that tests turn, a store and a network that fail on demand, a workload and
-//! the checks of what came of it.
-//! **What must never**: sleeping, unless a plan asks a network for it; a test that can pass without its subject.
+//! **Contents**: the contract suite for stores, a clock that tests turn, a store and a network that fail on demand, a
+//! workload and the checks of its result. **Never here**: sleeping, unless a plan asks a network for it; a test that
+//! can pass without its subject.
 //!
 //! # Your own store under the contract
 //!
@@ -43,16 +43,16 @@
 //!
 //! # Above the stores
 //!
-//! [`faults::Faulty`] wraps any store and loses, delays, repeats and refuses what is asked of it, by a script or a seed;
-//! [`proxy::FaultProxy`] does that to the bytes between a driver and its server;
-//! [`FakeClock`] is an engine's clock too, whose naps end when the test lets time pass. [`assert_hidden`] looks for a secret in the
-//! debug output of a type.
+//! [`faults::Faulty`] wraps any store and loses, delays, repeats and refuses what is asked of it, by a script or a
+//! seed; [`proxy::FaultProxy`] does that to the bytes between a driver and its server; [`FakeClock`] is an engine's
+//! clock too, whose naps end when the test lets time pass. [`assert_hidden`] looks for a secret in the debug output
+//! of a type.
 //!
 //! # Under load and kills
 //!
-//! [`workload::Workload`] lets several nodes claim and finish the same keys on one store, and [`workload::audit`] counts the effects afterwards.
-//! [`history::Recorder`] writes down every write and reading meanwhile, and [`linearizability::check`] says whether one store that
-//! does one thing at a time could have answered so:
+//! [`workload::Workload`] lets several nodes claim and finish the same keys on one store, and [`workload::audit`]
+//! counts the effects afterwards. [`history::Recorder`] writes down every write and reading meanwhile, and
+//! [`linearizability::check`] says whether one store that does one thing at a time could have answered so:
 //!
 //! ```
 //! use semel_testkit::history::Recorder;

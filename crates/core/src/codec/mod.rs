@@ -1,9 +1,9 @@
 //! The bytes that a store keeps of an entry.
 //!
-//! What lives here: one compact, canonical form of a record and of the moved marker, with a checksum, and the
-//! rules by which older and newer nodes read each other's. The layout stands in `docs/decisions/codec.md`.
-//! What must never: a lenient reading. Bytes are either exactly what a node would have written, or they are
-//! unreadable; and what is unreadable is answered as unknown, never taken for absent and never written over.
+//! Contents: one compact, canonical form of a record and of the moved marker, with a checksum, and the rules by which
+//! older and newer nodes read each other's. The layout stands in `docs/decisions/codec.md`. Never here: a lenient
+//! reading. Bytes are either exactly what a node would have written, or they are unreadable; and what is unreadable
+//! is answered as unknown, never taken for absent and never written over.
 //!
 //! ```
 //! use semel_core::codec;
@@ -47,7 +47,7 @@ pub const FORMAT: u8 = 1;
 
 const KIND_RECORD: u8 = 0;
 const KIND_MOVED: u8 = 1;
-/// A record that stands under an id of a later secret than the store's first, and says of which.
+/// A record that is under an id of a later secret than the store's first, and says of which.
 const KIND_LATER_RECORD: u8 = 2;
 
 /// The bytes of an entry: the same for equal entries, on every node.
@@ -91,7 +91,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, content: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The entry that stands in `bytes`. Bodies, headers and extensions are slices of `bytes`, not copies.
+/// The entry that is in `bytes`. Bodies, headers and extensions are slices of `bytes`, not copies.
 ///
 /// Takes exactly what [`encode`] writes and nothing else: encoding the result yields the same bytes, whatever
 /// a newer node added that this one may ignore. Never panics, and never allocates for a length or count that
@@ -121,14 +121,14 @@ pub fn decode(bytes: &Bytes) -> Result<Entry, Error> {
     }
 }
 
-/// The bytes of an outcome alone, for whoever seals them. They carry no checksum: a seal is one.
+/// The bytes of an outcome alone, for anyone who seals them. They carry no checksum: a seal is one.
 pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
     let mut out = Vec::with_capacity(outcome::size_hint(outcome));
     outcome::write(outcome, &mut out);
     out
 }
 
-/// The outcome that stands in `bytes`: exactly what [`encode_outcome`] wrote, read as strictly as an entry.
+/// The outcome that is in `bytes`: exactly what [`encode_outcome`] wrote, read as strictly as an entry.
 pub fn decode_outcome(bytes: &Bytes) -> Result<Outcome, Error> {
     let mut reader = Reader::new(bytes, bytes.len());
     let outcome = outcome::read(&mut reader)?;

@@ -83,7 +83,7 @@ fn read_fields(reader: &mut Reader<'_>) -> Result<Fields, Error> {
         reader.slice()?;
         reader.slice()?;
     }
-    // No reference to the input where there is nothing to refer to.
+    // No reference to the input if there is nothing to refer to.
     if count == 0 {
         return Ok(Fields::default());
     }

@@ -1,7 +1,7 @@
 //! Numbers, times, texts and byte strings, read back.
 //!
-//! What lives here: a cursor that only moves forward and checks every length against what is left before
-//! anything is allocated for it. What must never: a second spelling of any value.
+//! Contents: a cursor that only moves forward and checks every length against what is left before anything is
+//! allocated for it. Never here: a second spelling of any value.
 
 use super::Error;
 use crate::time::Time;

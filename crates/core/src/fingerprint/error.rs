@@ -1,7 +1,7 @@
 //! Why a request has no fingerprint.
 //!
-//! What lives here: the one error of this module. What must never: bytes of the request. These messages reach
-//! logs and clients, so each is a fixed sentence with at most a position beside it.
+//! Contents: the one error of this module. Never here: bytes of the request. These messages reach logs and clients,
+//! so each is a fixed sentence with at most a position beside it.
 
 use std::fmt;
 
@@ -22,9 +22,9 @@ pub enum ErrorKind {
 
 /// A request could not be fingerprinted.
 ///
-/// Carries the kind, a fixed sentence and, where there is one, the byte at which the trouble was noticed. The
-/// position counts in the decoded body, except for trouble with the decoding itself, where it counts in the
-/// body as it was received.
+/// Carries the kind, a fixed sentence and, if there is one, the byte at which the trouble was noticed. The position
+/// counts in the decoded body, except for trouble with the decoding itself, where it counts in the body as it was
+/// received.
 ///
 /// ```
 /// use semel_core::fingerprint::{ErrorKind, json};

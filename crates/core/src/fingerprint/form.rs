@@ -1,7 +1,7 @@
 //! `application/x-www-form-urlencoded` bodies.
 //!
-//! What lives here: decoding pairs, and their canonical text. What must never: an error. Every body is a list of
-//! pairs; a percent sign without two digits stands for itself.
+//! Contents: decoding pairs, and their canonical text. Never here: an error. Every body is a list of pairs; a percent
+//! sign without two digits stands for itself.
 //!
 //! The canonical text has each pair as `name=value` with `&` between pairs, every byte other than an ASCII letter,
 //! digit, `-`, `.`, `_` or `~` as `%XX`, sorted by decoded name; pairs of one name stay in the order they came.

@@ -1,8 +1,8 @@
 //! Content types, in one spelling.
 //!
-//! What lives here: reading a media type with its parameters, and the normal form that is hashed. It also reads
-//! `Content-Disposition`, which has the same parameters. What must never: an error. What cannot be read counts by
-//! its exact bytes.
+//! Contents: reading a media type with its parameters, and the normal form that is hashed. It also reads
+//! `Content-Disposition`, which has the same parameters. Never here: an error. What cannot be read counts by its
+//! exact bytes.
 
 use std::borrow::Cow;
 
@@ -21,12 +21,12 @@ pub(super) enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MediaType {
     essence: Cow<'static, str>,
-    /// None where they cannot be read. The type itself still says how the body is to be understood.
+    /// None if they cannot be read. The type itself still says how the body is to be understood.
     parameters: Option<Vec<(String, Vec<u8>)>>,
 }
 
 impl MediaType {
-    /// Reads a `Content-Type` value; `None` where it does not start with a type and a subtype.
+    /// Reads a `Content-Type` value; `None` if it does not start with a type and a subtype.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = text.trim_ascii();
         if is_plain_json(text) {
@@ -122,7 +122,7 @@ fn is_plain_json(text: &[u8]) -> bool {
 }
 
 /// The `;name=value` list behind a type or a disposition, one after the other, so that a long list takes no memory.
-/// Ends with a `None` where there is anything else.
+/// Ends with a `None` if there is anything else.
 pub(super) struct Parameters<'a> {
     rest: &'a [u8],
 }

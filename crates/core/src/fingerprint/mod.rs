@@ -1,8 +1,8 @@
 //! Fingerprints: whether two requests with one key ask for the same thing.
 //!
-//! What lives here: a versioned SHA-256 over what counts of a request, with the body in a canonical form: JSON by
-//! value, forms by their pairs, multipart bodies without their boundary, everything else byte by byte, each with
-//! its content encoding undone. What must never: HTTP types, a clock, or bytes of a request in a message.
+//! Contents: a versioned SHA-256 over what counts of a request, with the body in a canonical form: JSON by value,
+//! forms by their pairs, multipart bodies without their boundary, everything else byte by byte, each with its content
+//! encoding undone. Never here: HTTP types, a clock, or bytes of a request in a message.
 //!
 //! The encoding is written down in `vectors/fingerprint/README.md`, with vectors beside it, so that it can be
 //! reproduced in any language.
@@ -40,14 +40,14 @@ impl Fingerprint {
         &self.0
     }
 
-    /// All 64 hexadecimal digits, for whoever has to compare them. Deliberately not `Display`: by a whole fingerprint a payload that
-    /// can be guessed is recognised, so that it must not come into a log line in passing.
+    /// All 64 hexadecimal digits, for anyone who has to compare them. Deliberately not `Display`: by a whole
+    /// fingerprint a payload that can be guessed is recognised, so that it must not come into a log line in passing.
     pub fn to_hex(&self) -> String {
         crate::id::hex(&self.0)
     }
 }
 
-/// The first eight digits only, so that debug output is fit for a log.
+/// The first eight digits only, so that debug output is safe to log.
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = self.0.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));

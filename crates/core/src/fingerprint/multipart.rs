@@ -1,8 +1,8 @@
 //! `multipart/form-data` bodies.
 //!
-//! What lives here: cutting a body into parts and writing what counts of each. What must never: the boundary, which
-//! is made up anew for every send and says nothing about the payload; and a guess. Readers of multipart bodies
-//! differ in what they forgive, so a body that two of them could cut or name differently is refused.
+//! Contents: cutting a body into parts and writing what counts of each. Never here: the boundary, which is made up
+//! anew for every send and says nothing about the payload; and a guess. Readers of multipart bodies differ in what
+//! they forgive, so a body that two of them could cut or name differently is refused.
 //!
 //! The canonical form has these lines for each part, in order, where `N` is a length in bytes:
 //!
@@ -79,8 +79,8 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The first boundary line. Nothing but one line break may stand before it: some readers skip what does, and
-    /// some see more in it.
+    /// The first boundary line. Nothing but one line break may be before it: some readers skip what does, and some
+    /// see more in it.
     fn first_mark(&self) -> Result<Mark, Error> {
         let dashes = if self.body.starts_with(b"\r\n") { 2 } else { 0 };
         self.mark_at(0, dashes)?.ok_or_else(|| malformed("the body does not start with the boundary", dashes))

@@ -1,6 +1,6 @@
 //! JSON pointers (RFC 6901), taken apart.
 //!
-//! What lives here: the text form and its rules. What must never: looking anything up; see `json::find`.
+//! Contents: the text form and its rules. Never here: looking anything up; see `json::find`.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! A request, as far as it counts for its fingerprint.
 //!
-//! What lives here: the order in which the parts of a request are hashed. What must never: HTTP types. Callers hand
-//! in text and bytes, so that the same fingerprint comes out of a gateway, a library and a command line.
+//! Contents: the order in which the parts of a request are hashed. Never here: HTTP types. Callers hand in text and
+//! bytes, so that the same fingerprint comes out of a gateway, a library and a command line.
 
 use super::encoding::{self, Coding, Decoder, Pieces};
 use super::error::{Error, ErrorKind};
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// No honest content type comes near it; a dishonest one would be taken apart into many times its size.
 const CONTENT_TYPE_BYTES_MAX: usize = 8 * 1024;
 
-/// How much a body may come to once its content encoding is undone.
+/// How much a body may come to as soon as its content encoding is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The most bytes a body may have, decoded; also the most that is ever allocated to hold it, besides a
@@ -25,8 +25,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The most bytes that may come of a body of `encoded` bytes. One of which more would come is refused: above 1 MiB, one that
-    /// expands more than a hundred times.
+    /// The most bytes that may come of a body of `encoded` bytes. One of which more would come is refused: above 1
+    /// MiB, one that expands more than a hundred times.
     pub fn decoded_max(&self, encoded: usize) -> usize {
         encoding::decoded_max(encoded, self.decoded_body_bytes_max)
     }
@@ -41,9 +41,9 @@ impl Default for Limits {
 
 /// Everything about a request that can count.
 ///
-/// Two requests have the same fingerprint exactly when they ask for the same thing under one [`Selection`]: the
-/// same method, operation, path and query string, byte by byte as they are handed in; the same content type, apart from its spelling; the
-/// same values of the chosen headers; and bodies that say the same.
+/// Two requests have the same fingerprint exactly when they ask for the same thing under one [`Selection`]: the same
+/// method, operation, path and query string, byte by byte as they are handed in; the same content type, apart from
+/// its spelling; the same values of the chosen headers; and bodies that say the same.
 ///
 /// Undoing a coding, sorting and hashing are work for the processor, and the sender decides how much: it can be seconds
 /// for ten megabytes of hostile brotli. Keep large bodies off the threads that other requests wait for, such as those
@@ -73,8 +73,8 @@ pub struct Request<'a> {
     /// What is asked for: the name of the operation, or the route where it has none, as
     /// [`Operation`](crate::scope::Operation) displays it.
     pub operation: &'a str,
-    /// The path of the target, in its [normal form](crate::scope::normal_path): the name of an operation does not say which
-    /// order it is about. Empty for a caller that has no paths.
+    /// The path of the target, in its [normal form](crate::scope::normal_path): the name of an operation does not say
+    /// which order it is about. Empty for a caller that has no paths.
     pub path: &'a str,
     /// The query string without its question mark. None and an empty one are two different things.
     pub query: Option<&'a [u8]>,
@@ -134,8 +134,8 @@ impl<'a> Request<'a> {
         Ok(bytes)
     }
 
-    /// What stands at the place that `pointer` names in a JSON body, as [`json::scalar_at`] has it, with the
-    /// content encoding undone first.
+    /// What is at the place that `pointer` names in a JSON body, as [`json::scalar_at`] has it, with the content
+    /// encoding undone first.
     ///
     /// In an empty body every place is [`Absent`](json::Scalar::Absent). A body that is not JSON, by its type or
     /// because its coding is unknown, is [`NotJson`](ErrorKind::NotJson).
@@ -162,10 +162,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The most bytes that taking this request's fingerprint holds to undo its content encoding; 0 where there is none to undo.
+    /// The most bytes that taking this request's fingerprint holds to undo its content encoding; 0 if there is none
+    /// to undo.
     ///
-    /// A body whose bytes count as they are is decoded as a stream: that takes the decoder's window and nothing besides. JSON and
-    /// forms take what comes of them too, and more than a hundred times the body, above 1 MiB, may not.
+    /// A body whose bytes count as they are is decoded as a stream: that takes the decoder's window and nothing
+    /// besides. JSON and forms take what comes of them too, and more than a hundred times the body, above 1 MiB, may
+    /// not.
     pub fn decoding_bytes_max(&self, limits: &Limits) -> usize {
         let bytes_max = limits.decoded_body_bytes_max;
         let Ok(Coding::Known(decoder)) = encoding::coding(self.content_encoding, self.body, bytes_max) else {
@@ -241,7 +243,7 @@ struct Body<'a> {
     tag: Tag,
 }
 
-/// What a body comes to once its coding is undone.
+/// What a body comes to as soon as its coding is undone.
 enum Content<'a> {
     Whole(Cow<'a, [u8]>),
     /// It is decoded as it is written.
@@ -313,7 +315,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether nothing comes of it. Fails where it cannot be decoded.
+    /// Whether nothing comes of it. Fails if it cannot be decoded.
     fn is_empty(&self) -> Result<bool, Error> {
         match &self.content {
             Content::Whole(bytes) => Ok(bytes.is_empty()),

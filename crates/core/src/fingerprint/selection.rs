@@ -1,7 +1,7 @@
 //! Which parts of a request count.
 //!
-//! What lives here: the choice itself, its rules, and what may never be chosen. A record keeps its selection, so
-//! that a retry is judged by the choice its first attempt was made under. What must never: reading a request.
+//! Contents: the choice itself, its rules, and what may never be chosen. A record keeps its selection, so that a
+//! retry is judged by the choice its first attempt was made under. Never here: reading a request.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Where canonical bytes go: into a hash, or into memory for people to read.
 //!
-//! What lives here: the sinks. What must never: knowing what is written.
+//! Contents: the sinks. Never here: knowing what is written.
 
 use sha2::{Digest, Sha256};
 

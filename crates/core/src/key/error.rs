@@ -1,7 +1,7 @@
 //! Why a key was refused.
 //!
-//! What lives here: one enum, with a sentence for the client and a stable name for tests and clients in other
-//! languages. What must never: any part of the key. Lengths are all that an error may tell.
+//! Contents: one enum, with a sentence for the client and a stable name for tests and clients in other languages.
+//! Never here: any part of the key. Lengths are all that an error may tell.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! A key's two spellings in a header line: bare, and as a structured-field String (RFC 9651, RFC 8941).
 //!
-//! What lives here: reading either spelling to the same key, and writing the shortest one that reads back.
-//! What must never: guessing. A line that could mean two things is refused.
+//! Contents: reading either spelling to the same key, and writing the shortest one that reads back. Never here:
+//! guessing. A line that could mean two things is refused.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Keys for clients that need one.
 //!
-//! What lives here: the ways to make a good key. All of them pass the default [`Rules`] and fit the bare header form.
-//! What must never: a clock or a source of randomness. Both are arguments, so that a test can choose them.
+//! Contents: the ways to make a good key. All of them pass the default [`Rules`] and fit the bare header form. Never
+//! here: a clock or a source of randomness. Both are arguments, so that a test can choose them.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -43,7 +43,8 @@ pub fn uuid_v7(time: Time, random: [u8; 10]) -> Key {
     uuid(Builder::from_unix_timestamp_millis(time.as_millis().min((1 << 48) - 1), &random))
 }
 
-/// A random key that sorts by time in 26 characters: a ULID, Crockford's base 32 of the milliseconds and 80 random bits.
+/// A random key that sorts by time in 26 characters: a ULID, Crockford's base 32 of the milliseconds and 80 random
+/// bits.
 ///
 /// Sorts as [`uuid_v7`] does, with the same end of time.
 ///

@@ -1,9 +1,8 @@
 //! Keys: how a client names one intent, so that every retry of it is recognised.
 //!
-//! What lives here: the validated [`Key`], its spellings in a header ([`Key::from_header`], [`Key::to_header`]),
-//! the [`Rules`] it has to meet, keys from other sources, and [`mint`] for clients that need one.
-//! What must never: a raw key in debug output or in an error, a clock, randomness, or hashing of keys (that is
-//! [`scope`](crate::scope)).
+//! Contents: the validated [`Key`], its spellings in a header ([`Key::from_header`], [`Key::to_header`]), the
+//! [`Rules`] it has to meet, keys from other sources, and [`mint`] for clients that need one. Never here: a raw key
+//! in debug output or in an error, a clock, randomness, or hashing of keys (that is [`scope`](crate::scope)).
 
 mod error;
 mod header;
@@ -30,7 +29,7 @@ use crate::scope::encoding::Sink;
 /// fingerprint of the request, or several of those together. Two keys are equal when they are the same thing with
 /// the same content; text is compared code point by code point, so case counts and nothing is normalised.
 ///
-/// Debug output tells the kind and the length, never the content.
+/// Debug output shows the kind and the length, never the content.
 ///
 /// ```
 /// use semel_core::key::{Key, Rules};

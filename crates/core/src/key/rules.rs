@@ -1,7 +1,7 @@
 //! What a client's key has to look like.
 //!
-//! What lives here: the length bounds and what happens to weak keys, checked when they are set, not when a request
-//! comes. What must never: a rule that depends on anything but the key's own text.
+//! Contents: the length bounds and what happens to weak keys, checked when they are set, not when a request comes.
+//! Never here: a rule that depends on anything but the key's own text.
 
 use std::fmt;
 

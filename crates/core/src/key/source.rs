@@ -1,7 +1,7 @@
 //! Keys that are not the client's own choice: ids found in a message, fingerprints, and several of them together.
 //!
-//! What lives here: the constructors for those sources. What must never: the length and weakness [`Rules`]
-//! (somebody else chose these ids), or joining parts with a delimiter.
+//! Contents: the constructors for those sources. Never here: the length and weakness [`Rules`] (somebody else chose
+//! these ids), or joining parts with a delimiter.
 //!
 //! [`Rules`]: super::Rules
 

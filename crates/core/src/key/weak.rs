@@ -1,7 +1,7 @@
 //! Keys that are likely to be used twice by accident, or that name a person.
 //!
-//! What lives here: three tests that a random key passes. What must never: a measure of randomness. Guessing at
-//! entropy refuses good keys, and a refused good key is a payment that did not happen.
+//! Contents: three tests that a random key passes. Never here: a measure of randomness. Guessing at entropy refuses
+//! good keys, and a refused good key is a payment that did not happen.
 
 use std::fmt;
 
@@ -65,9 +65,9 @@ fn holds_email(text: &[u8]) -> bool {
     })
 }
 
-/// Whether the text begins with a label, a dot, and (perhaps after more labels) a top-level domain: at least two letters
-/// of one case, and no letter or digit right behind them. Looser than that, one in 800 random keys of 32 visible
-/// characters would count as an address.
+/// Whether the text begins with a label, a dot, and (perhaps after more labels) a top-level domain: at least two
+/// letters of one case, and no letter or digit right behind them. Looser than that, one in 800 random keys of 32
+/// visible characters would count as an address.
 fn starts_with_domain(mut text: &[u8]) -> bool {
     loop {
         let label = text.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-').count();

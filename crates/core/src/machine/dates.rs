@@ -1,7 +1,7 @@
 //! What a record's dates mean at a moment: whether a lease is dead, a quiet period over, a repeat still safe.
 //!
-//! What lives here: every comparison of a record's dates with the present that is not about retention. Nobody else
-//! does arithmetic with leases.
+//! Contents: every comparison of a record's dates with the present that is not about retention. Nobody else does
+//! arithmetic with leases.
 
 use super::Refusal;
 use crate::policy::{Class, Policy};
@@ -56,8 +56,8 @@ pub(super) fn is_owner_ahead(record: &Record, now: Now) -> bool {
     now.is_before(record.owner_wrote_at, record.policy.skew)
 }
 
-/// The last moment of the quiet period: until it is over, a silent owner may still act, or its effect still arrive. It is
-/// never shorter than `quiet_min`.
+/// The last moment of the quiet period: until it is over, a silent owner may still act, or its effect still arrive.
+/// It is never shorter than `quiet_min`.
 ///
 /// Where the owner's last write is dated ahead, it counts as made now, as [`redate`](super::redate) has it.
 pub(super) fn quiet_until(record: &Record, quiet_min: Duration, now: Now) -> Time {
@@ -101,8 +101,8 @@ fn is_first_ahead(record: &Record, now: Now) -> bool {
     now.is_before(record.created_at, record.policy.skew)
 }
 
-/// The date of the first attempt for whoever writes the record at `now`. One that has not come yet is replaced by one so long ago
-/// that the downstream system may have forgotten it: how long ago it was, nobody knows.
+/// The date of the first attempt for anyone who writes the record at `now`. One that has not come yet is replaced by
+/// one so long ago that the downstream system may have forgotten it: how long ago it was, nobody knows.
 pub(super) fn first_date(record: &Record, now: Now) -> Time {
     if is_first_ahead(record, now) { now.at - record.policy.dedup_window } else { record.created_at }
 }
@@ -117,8 +117,8 @@ pub fn is_dated_ahead(record: &Record, now: impl Into<Now>) -> bool {
     !is_settled && [record.created_at, record.owner_wrote_at, record.updated_at].into_iter().any(is_ahead)
 }
 
-/// By how much the last write of a record is dated ahead of `now`, where that is more than clocks may differ by: a clock
-/// was wrong then, or is now.
+/// By how much the last write of a record is dated ahead of `now`, where that is more than clocks may differ by: a
+/// clock was wrong then, or is now.
 pub fn written_ahead_by(record: &Record, now: impl Into<Now>) -> Option<Duration> {
     let now = now.into();
     let is_ahead = now.is_before(record.updated_at, record.policy.skew);
@@ -130,9 +130,9 @@ pub(super) fn repeat_before(record: &Record, now: Now) -> Time {
     (record.created_at + record.policy.dedup_window) - attempt_max(&record.policy, now)
 }
 
-/// For how long after the first attempt a retry may settle a doubt by repeating the effect, under this policy: a repeat
-/// has to arrive while the downstream system still remembers the first. `None` where no record's time decides that: class
-/// `external` never allows it, class `local` always.
+/// For how long after the first attempt a retry may settle a doubt by repeating the effect, under this policy: a
+/// repeat has to arrive while the downstream system still remembers the first. `None` where no record's time decides
+/// that: class `external` never allows it, class `local` always.
 ///
 /// What may be done with one record is for [`may_repeat`](super::may_repeat) to say.
 pub fn repeat_within(policy: &Policy, now: impl Into<Now>) -> Option<Duration> {
@@ -147,7 +147,7 @@ fn attempt_max(policy: &Policy, now: Now) -> Duration {
     policy.work_deadline.saturating_add(now.skew.max(policy.skew))
 }
 
-/// Until when the stored outcome is replayed, where there is one. Where the time was replaced since it was dated, it is
+/// Until when the stored outcome is replayed, if there is one. Where the time was replaced since it was dated, it is
 /// kept for its whole time from then.
 pub fn expires_at(record: &Record, now: impl Into<Now>) -> Option<Time> {
     let expires_at = record.expires_at()?;

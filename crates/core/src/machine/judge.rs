@@ -37,15 +37,15 @@ pub struct Ticket {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a decision says what to store or to answer; dropped, the request gets neither"]
 pub enum Decision<'a> {
-    /// Store this; once it is stored, the attempt is yours. Refused by the store: decide again from what
-    /// stands there.
+    /// Store this; as soon as it is stored, the attempt is yours. Refused by the store: decide again from what is
+    /// stored there.
     Run(Box<Write>),
     /// The owner is gone and the effect in doubt: store this, then answer [`Reply::Unknown`]. Refused by the
     /// store: decide again.
     MarkUnknown(Box<Write>),
     /// Nothing to store: this is the answer.
     Answer(Reply<'a>),
-    /// The command lives under the next secret's id: decide again from what stands there.
+    /// The command lives under the next secret's id: decide again from what is stored there.
     Follow,
 }
 
@@ -65,7 +65,7 @@ pub enum Reply<'a> {
     Expired,
     /// Every attempt that the policy allows took no effect.
     AttemptsExhausted,
-    /// Something stands there that this node cannot read, or cannot follow without breaking a [`Rule`](super::Rule).
+    /// Something is there that this node cannot read, or cannot follow without breaking a [`Rule`](super::Rule).
     /// Answered like [`Reply::Unknown`]; wants an alarm.
     Unreadable,
     /// What the request needs depends on the time, and the clock is not trusted. Nothing was run; later may do.
@@ -97,7 +97,7 @@ pub enum Reply<'a> {
 /// // A key never seen: run, as the first attempt.
 /// let Decision::Run(write) = decide(Found::Nothing, &command(&five), ticket, stamp(0)) else { panic!() };
 /// assert_eq!((write.next.state_name(), write.next.attempt()), (StateName::Processing, 1));
-/// // Its twin meets the record:
+/// // Its duplicate meets the record:
 /// let found = Found::Record(&write.next);
 /// assert_eq!(decide(found, &command(&five), ticket, stamp(1)), Decision::Answer(Reply::InProgress));
 /// // The same key with another payload is refused, whatever the state:
@@ -129,7 +129,7 @@ fn store<'a>(decision: fn(Box<Write>) -> Decision<'a>, old: &Record, next: Recor
     }
 }
 
-/// What a request is answered that waits for a running twin, each time it looks.
+/// What a request is answered that waits for a running duplicate, each time it looks.
 ///
 /// A waiter never starts an attempt: whatever would need one is still [`Reply::InProgress`] to it, and the
 /// result of an attempt that took no effect is a result.
@@ -159,9 +159,9 @@ fn stored_refusal(found: Found<'_>) -> Option<&Outcome> {
 
 /// The table, before anything is done about it.
 enum Judgement<'a> {
-    /// Nothing stands there.
+    /// Nothing is there.
     Free,
-    /// What stands there is past its time: the command begins anew over it.
+    /// What is stored there is past its time: the command begins anew over it.
     Reuse(&'a Record),
     /// The next attempt at the same command.
     Again(&'a Record),
@@ -169,7 +169,7 @@ enum Judgement<'a> {
     Lapsed(&'a Record),
     /// An answer.
     Final(Reply<'a>),
-    /// A marker stands there.
+    /// A marker is there.
     Elsewhere,
 }
 
@@ -255,8 +255,9 @@ fn judge_same(record: &Record, now: Now) -> Judgement<'_> {
     }
 }
 
-/// Whether an attempt may follow one that ended in doubt, at `now`: whether a retry by itself can settle that doubt. What
-/// counts is the class that the record was claimed under, and in class `downstream` whether its window is still open.
+/// Whether an attempt may follow one that ended in doubt, at `now`: whether a retry by itself can settle that doubt.
+/// What counts is the class that the record was claimed under, and in class `downstream` whether its window is still
+/// open.
 #[must_use]
 pub fn may_repeat(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
@@ -268,8 +269,8 @@ pub fn may_repeat(record: &Record, now: impl Into<Now>) -> bool {
     }
 }
 
-/// From when on nothing but a verdict or its owner settles a doubt: in class `downstream` the next request does until then, and
-/// its answer is better proof than anybody's word.
+/// From when on nothing but a verdict or its owner settles a doubt: in class `downstream` the next request does until
+/// then, and its answer is better proof than anybody's word.
 #[must_use]
 pub fn to_be_asked_from(record: &Record, now: impl Into<Now>) -> Time {
     let now = now.into();
@@ -305,8 +306,8 @@ fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Rec
     record
 }
 
-/// The first attempt of a command that takes the place of one past its time. Version and fence go on growing,
-/// so that whoever still holds the old record is stopped.
+/// The first attempt of a command that takes the place of one past its time. Version and fence go on growing, so that
+/// anyone who still holds the old record is stopped.
 fn anew(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
     let mut record = first_attempt(command, ticket, stamp);
     record.operation_id = old.operation_id;
@@ -340,8 +341,9 @@ fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stam
     next
 }
 
-/// The record's own terms at the pace of whoever makes the next attempt: how long its lease holds and how long its
-/// effect may be under way is for the worker of today to say. Where an earlier attempt is in doubt, the slower counts.
+/// The record's own terms at the pace of anyone who makes the next attempt: how long its lease holds and how long its
+/// effect may be under way is for the worker of today to say. Where an earlier attempt is in doubt, the slower
+/// counts.
 fn paced(record: &Record, command: &Command<'_>) -> Arc<Policy> {
     let (old, new) = (&record.policy, &command.policy);
     let pace = |old: Duration, new: Duration| if record.earlier_doubt { old.max(new) } else { new };

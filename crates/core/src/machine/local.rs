@@ -15,12 +15,12 @@ pub enum LocalEnding {
     Refused(Outcome),
 }
 
-/// Claim, effect and outcome of a `local` command as the one write that its transaction makes: what [`decide`](super::decide)
-/// had claimed, ended. To be stored in the transaction that holds the effect, and nowhere else; where the store refuses it, that
-/// transaction is rolled back whole.
+/// Claim, effect and outcome of a `local` command as the one write that its transaction makes: what
+/// [`decide`](super::decide) had claimed, ended. To be stored in the transaction that holds the effect, and nowhere
+/// else; where the store refuses it, that transaction is rolled back whole.
 ///
-/// The claim itself is never stored, so that nobody ever sees a lease and there is nothing to be in doubt about: the version
-/// grows by one for the whole command.
+/// The claim itself is never stored, so that nobody ever sees a lease and there is nothing to be in doubt about: the
+/// version grows by one for the whole command.
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, machine::{Command, Stamp}, policy::*, time::Time};

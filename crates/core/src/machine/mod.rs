@@ -1,9 +1,8 @@
 //! The state machine: every way a record may change, each a pure function from record to record.
 //!
-//! What lives here: the meaning of Semel. A store swaps records, a transport speaks a protocol, an engine runs
-//! work; what any of it *means* is decided in these files and nowhere else.
-//! What must never: I/O, a clock, randomness. The moment and the token are arguments, so that a model checker
-//! can walk through every order of events with this very code.
+//! Contents: the meaning of Semel. A store swaps records, a transport speaks a protocol, an engine runs work; what
+//! any of it *means* is decided in these files and nowhere else. Never here: I/O, a clock, randomness. The moment and
+//! the token are arguments, so that a model checker can walk through every order of events with this very code.
 //!
 //! The states and the ways between them are pictured at the [crate's front page](crate#the-states).
 //!
@@ -17,9 +16,11 @@
 //!
 //! What can be seen of them in an old record and its successor is checked on the way out of every transition: [`Rule`].
 //!
-//! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are
-//! the owner's; [`commit_local`] is all of them at once, where the effect is in the same transaction as its record; [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated
-//! ahead, and [`reconcile`], [`postpone`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`] leads through a change of the hashing secret.
+//! The files: [`decide`] and [`attend`] judge a request; [`start`], [`renew`], [`finish`] and [`abandon`] are the
+//! owner's; [`commit_local`] is all of them at once, where the effect is in the same transaction as its record;
+//! [`lapse`] marks what a dead owner left behind, [`redate`] brings back what a wrong clock dated ahead, and
+//! [`reconcile`], [`postpone`], [`resolve`] and [`release`] settle it; [`expire`] and [`purge`] end it; [`route`]
+//! leads through a change of the hashing secret.
 
 mod command;
 mod dates;
@@ -95,7 +96,7 @@ impl<'a> From<Option<&'a Entry>> for Found<'a> {
     }
 }
 
-/// What must still stand in the store for a write to be applied.
+/// What must still be in the store for a write to be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a condition holds back nothing before it reaches a store"]
 pub enum Expect {
@@ -105,9 +106,9 @@ pub enum Expect {
     Unchanged(Unchanged),
 }
 
-/// A record of exactly this version, this token and this state. None of them is enough alone: after a lossy fail-over a version
-/// comes again on another timeline, one owner's token stands on many versions, and a verdict keeps the token, so that both
-/// can come again with another meaning.
+/// A record of exactly this version, this token and this state. None of them is enough alone: after a lossy fail-over
+/// a version comes again on another timeline, one owner's token stands on many versions, and a verdict keeps the
+/// token, so that both can come again with another meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "a condition holds back nothing before it reaches a store"]
 pub struct Unchanged {
@@ -152,9 +153,9 @@ impl Expect {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[must_use = "a transition changes nothing before a store has applied its write"]
 pub struct Write {
-    /// What must still stand there.
+    /// What must still be there.
     pub expect: Expect,
-    /// What shall stand there afterwards.
+    /// What shall be there afterwards.
     pub next: Record,
 }
 

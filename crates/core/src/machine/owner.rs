@@ -60,16 +60,17 @@ pub fn may_send(record: &Record, token: Token, now: impl Into<Now>, held_for: Du
     record.token == token && is_begun && is_held && remembered
 }
 
-/// Whether the owner still holds the record at `now`, so that nobody else can have written it by then. The end of the lease
-/// counts and no skew: that is for others to wait. What was dated ahead is held by nobody; others take its owner for gone.
+/// Whether the owner still holds the record at `now`, so that nobody else can have written it by then. The end of the
+/// lease counts and no skew: that is for others to wait. What was dated ahead is held by nobody; others take its
+/// owner for gone.
 #[must_use]
 pub fn is_held(record: &Record, now: impl Into<Now>) -> bool {
     let now = now.into();
     !lease_left(record, now.at).is_zero() && !is_dated_ahead(record, now)
 }
 
-/// For how long after `now` the owner may count on its lease; zero where it is over, or there is none. For its own pace:
-/// whether it may act is for [`may_send`] to say.
+/// For how long after `now` the owner may count on its lease; zero where it is over, or there is none. For its own
+/// pace: whether it may act is for [`may_send`] to say.
 pub fn lease_left(record: &Record, now: Time) -> Duration {
     record.lease_until().map_or(Duration::ZERO, |lease_until| lease_until.since(now))
 }
@@ -80,7 +81,7 @@ pub fn held_for(record: &Record, now: Time) -> Duration {
     now.since(record.owner_wrote_at)
 }
 
-/// The attempt has ended. The owner may answer its client once this is stored, and not before.
+/// The attempt has ended. The owner may answer its client as soon as this is stored, and not before.
 ///
 /// An owner that comes late still finishes over the `UNKNOWN`, or the "not applied" verdict, that was made of
 /// its own attempt: it holds the true outcome. It is recognised by its token, so that nobody finishes for a
@@ -173,8 +174,9 @@ pub fn landed(write: &Write, reread: Found<'_>) -> bool {
     matches!(reread, Found::Record(record) if *record == write.next)
 }
 
-/// What the client of `own`'s owner is told once the store has refused its finish for good: what stands there now, never
-/// the owner's own answer. Where its record [is gone](outlived), nobody can prove anything: unknown, and worth an alarm.
+/// What the client of `own`'s owner is told as soon as the store has refused its finish for good: what is stored
+/// there now, never the owner's own answer. Where its record [is gone](outlived), nobody can prove anything: unknown,
+/// and worth an alarm.
 pub fn overtaken<'a>(own: &Record, found: Found<'a>) -> Reply<'a> {
     let record = match found {
         Found::Record(record) if !outlived(own, found) => record,
@@ -194,7 +196,7 @@ pub fn overtaken<'a>(own: &Record, found: Found<'a>) -> Reply<'a> {
     }
 }
 
-/// Whether an owner's record is gone: nothing stands there any more, or the key has had a new life with another payload,
+/// Whether an owner's record is gone: nothing is there any more, or the key has had a new life with another payload,
 /// whose outcome is nobody's business but that payload's.
 #[must_use]
 pub fn outlived(own: &Record, found: Found<'_>) -> bool {
@@ -207,8 +209,9 @@ pub fn outlived(own: &Record, found: Found<'_>) -> bool {
     }
 }
 
-/// Whether the record contradicts what the owner of a refused finish knows: it has an outcome, and that is not the one
-/// that stands there. Somebody has to look at it. Whether two outcomes are the same is for `same` to say: they may be sealed.
+/// Whether the record contradicts what the owner of a refused finish knows: it has an outcome, and that is not the
+/// one that is there. Somebody has to look at it. Whether two outcomes are the same is for `same` to say: they may be
+/// sealed.
 #[must_use = "a contradiction is worth an alarm"]
 pub fn contradicts(found: Found<'_>, ending: &Ending, same: impl FnOnce(&Outcome, &Outcome) -> bool) -> bool {
     let (Ending::Succeeded(known) | Ending::FailedReplayable(known)) = ending else { return false };

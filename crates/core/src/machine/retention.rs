@@ -71,8 +71,8 @@ pub fn expire(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     rules::swap(record, written(record, State::Expired { until }, stamp))
 }
 
-/// What must still stand in the store for the record to be removed: only one that is as good as gone, and
-/// only as it was read. What is claimed, running or unknown is never removed.
+/// What must still be in the store for the record to be removed: only one that is as good as gone, and only as it was
+/// read. What is claimed, running or unknown is never removed.
 pub fn purge(record: &Record, now: impl Into<Now>) -> Result<Unchanged, Refusal> {
     let now = now.into();
     let gone_at = gone_at(record, now).ok_or(Refusal::WrongState)?;

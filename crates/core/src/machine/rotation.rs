@@ -8,7 +8,7 @@ use super::Found;
 pub enum Stage {
     /// Both secrets are known; commands are claimed under the old one.
     Announced,
-    /// Commands are claimed under the new secret, once a marker stands under the old id.
+    /// Commands are claimed under the new secret, once a marker is under the old id.
     Moving,
 }
 
@@ -20,12 +20,12 @@ pub enum Route {
     Old,
     /// Under the new id.
     New,
-    /// Insert [`Entry::Moved`](crate::record::Entry::Moved) under the old id, if nothing stands there; stored,
-    /// go on under the new id; refused, ask again with what stands there.
+    /// Insert [`Entry::Moved`](crate::record::Entry::Moved) under the old id, if nothing is there; stored, go on
+    /// under the new id; refused, ask again with what is stored there.
     PlantMarker,
 }
 
-/// Where to look for a command while the secret is being replaced, given what stands under its old id.
+/// Where to look for a command while the secret is being replaced, given what is under its old id.
 ///
 /// Looking under both ids and then inserting would be a race that runs a command twice; one insert under the
 /// old id decides.

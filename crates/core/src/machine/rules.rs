@@ -1,8 +1,8 @@
 //! What every write keeps, whichever transition computed it.
 //!
-//! What lives here: one check of the old record against the new one, on the way out of every transition, in production
-//! too. What must never: a rule that depends on the moment or on why the transition was made. Those are the
-//! transitions' own, and a check that repeats them repeats their mistakes.
+//! Contents: one check of the old record against the new one, on the way out of every transition, in production too.
+//! Never here: a rule that depends on the moment or on why the transition was made. Those are the transitions' own,
+//! and a check that repeats them repeats their mistakes.
 
 use super::{Expect, Refusal, Write};
 use crate::policy::Class;

@@ -113,8 +113,8 @@ pub fn reconcile(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<
     reconcile_after(record, Duration::ZERO, verdict, stamp)
 }
 
-/// What [`reconcile`] says of an effect that may take longer to show: "it is not there" counts only after a quiet period
-/// of at least `quiet_min`.
+/// What [`reconcile`] says of an effect that may take longer to show: "it is not there" counts only after a quiet
+/// period of at least `quiet_min`.
 pub fn reconcile_after(
     record: &Record,
     quiet_min: Duration,
@@ -141,7 +141,8 @@ pub fn postpone(record: &Record, next_probe_at: Option<Time>, now: Time) -> Resu
     rules::swap(record, next)
 }
 
-/// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead: where [`may_resolve`] says so.
+/// An operator's verdict on an `UNKNOWN` record, or on a `PROCESSING` one whose lease is dead: where [`may_resolve`]
+/// says so.
 ///
 /// Where the owner did not end the attempt itself, a verdict that denies the effect has to wait for the quiet
 /// period: no operator can know what a paused owner will do.
@@ -159,8 +160,8 @@ pub fn resolve(record: &Record, verdict: Verdict, stamp: Stamp<'_>) -> Result<Wr
     settled(record, verdict, stamp)
 }
 
-/// Whether an operator may [`resolve`] this record at `now`, and why not, where not. A verdict that denies the effect may
-/// have to wait longer: [`denial_refused_until`].
+/// Whether an operator may [`resolve`] this record at `now`, and why not, where not. A verdict that denies the effect
+/// may have to wait longer: [`denial_refused_until`].
 pub fn may_resolve(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> {
     let now = now.into();
     match record.state {
@@ -172,15 +173,16 @@ pub fn may_resolve(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> 
     }
 }
 
-/// The last moment at which an operator's word that the effect did not happen is refused, since a silent owner may still
-/// act. `None` where it counts as soon as the record [may be resolved](may_resolve), or there is nothing to resolve.
+/// The last moment at which an operator's word that the effect did not happen is refused, since a silent owner may
+/// still act. `None` where it counts as soon as the record [may be resolved](may_resolve), or there is nothing to
+/// resolve.
 pub fn denial_refused_until(record: &Record, now: impl Into<Now>) -> Option<Time> {
     let is_open = matches!(record.state, State::Unknown { .. } | State::Processing { .. });
     (is_open && !has_owner_ended(record)).then(|| quiet_until(record, Duration::ZERO, now.into()))
 }
 
-/// Whether the owner ended its attempt itself and will not act again. Of the owners of earlier attempts that ended in doubt
-/// nothing was heard.
+/// Whether the owner ended its attempt itself and will not act again. Of the owners of earlier attempts that ended in
+/// doubt nothing was heard.
 fn has_owner_ended(record: &Record) -> bool {
     matches!(record.state, State::Unknown { doubt: Doubt::Owner, .. }) && !record.earlier_doubt
 }
@@ -200,8 +202,8 @@ pub fn release(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
     rules::swap(record, written(record, state, stamp))
 }
 
-/// Whether an operator may [`release`] this record's key at `now`, and why not, where not: on a dead claim that inherited
-/// no doubt, or on `FAILED_NOT_REPLAYABLE`.
+/// Whether an operator may [`release`] this record's key at `now`, and why not, where not: on a dead claim that
+/// inherited no doubt, or on `FAILED_NOT_REPLAYABLE`.
 pub fn may_release(record: &Record, now: impl Into<Now>) -> Result<(), Refusal> {
     match record.state {
         State::Claimed { lease_until } => {

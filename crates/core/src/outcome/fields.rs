@@ -1,8 +1,8 @@
 //! Headers and trailers, packed.
 //!
-//! What lives here: a list of names and values in one block of bytes, laid out as the codec writes it, so that
-//! reading a record back copies and counts references once instead of twice a header.
-//! What must never: an opinion about names. Case, order and repetition are kept as they came.
+//! Contents: a list of names and values in one block of bytes, laid out as the codec writes it, so that reading a
+//! record back copies and counts references once instead of twice a header. Never here: an opinion about names. Case,
+//! order and repetition are kept as they came.
 
 use bytes::Bytes;
 use std::fmt;

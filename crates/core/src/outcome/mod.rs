@@ -1,7 +1,7 @@
 //! What an attempt led to, as it is stored and replayed.
 //!
-//! What lives here: the outcome's bytes and its status, whatever protocol they came by.
-//! What must never: a decision about what a status means (that is [`classify`](mod@crate::classify)).
+//! Contents: the outcome's bytes and its status, whatever protocol they came by. Never here: a decision about what a
+//! status means (that is [`classify`](mod@crate::classify)).
 
 mod fields;
 
@@ -22,7 +22,7 @@ pub enum Status {
     Value,
 }
 
-/// The part of an answer that can be too much to keep. Debug output tells its length, never its bytes.
+/// The part of an answer that can be too much to keep. Debug output shows its length, never its bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Body {
     /// Every byte of it; an empty body is a kept one.
@@ -45,12 +45,12 @@ impl fmt::Debug for Body {
     }
 }
 
-/// What an attempt led to: enough to give every later caller the very same answer.
+/// What an attempt led to: enough to give every later caller the same answer.
 ///
 /// Values that look like nothing are kept as what they are: an empty body, `0`, `""`, `[]`, `false` and
 /// `null` are outcomes like any other.
 ///
-/// Debug output is fit for a log: the names of headers and the length of the body, and none of their contents.
+/// Debug output is safe to log: the names of headers and the length of the body, and none of their contents.
 ///
 /// ```
 /// use semel_core::outcome::{Body, Outcome, Status};
@@ -70,7 +70,8 @@ pub struct Outcome {
     pub body: Body,
     /// Trailers in order (gRPC).
     pub trailers: Fields,
-    /// What the handler says about it. Goes to the record when the outcome is stored, and is not part of what is replayed.
+    /// What the handler says about it. Goes to the record when the outcome is stored, and is not part of what is
+    /// replayed.
     pub labels: Labels,
 }
 

@@ -1,7 +1,7 @@
 //! Who is calling.
 //!
-//! What lives here: the caller, the identity it was recognised by, and where that came from.
-//! What must never: verifying a token or reading a header. Whoever builds an [`Identity`] vouches for it.
+//! Contents: the caller, the identity it was recognised by, and where that came from. Never here: verifying a token
+//! or reading a header. Anyone who builds an [`Identity`] vouches for it.
 
 use std::fmt;
 
@@ -59,7 +59,7 @@ pub enum Source {
 
 /// What "the same caller" means under a [`Source`]: how long an identity lives.
 ///
-/// Whoever comes back with another one is another caller, and a retry of theirs runs again. So this has to be said
+/// Anyone who comes back with another one is another caller, and a retry of theirs runs again. So this has to be said
 /// wherever the guarantee is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lifetime {
@@ -84,8 +84,8 @@ impl Source {
         }
     }
 
-    /// The tag in hashed bytes; 0 is the anonymous caller's. Where names are alone or with what they were found in, it tells
-    /// which.
+    /// The tag in hashed bytes; 0 is the anonymous caller's. Where names are alone or with what they were found in,
+    /// it tells which.
     const fn tag(self, is_found_in: bool) -> u8 {
         match (self, is_found_in) {
             (Self::Header, false) => 1,
@@ -102,7 +102,7 @@ impl Source {
     }
 }
 
-/// A caller's name and where it came from. Debug output tells the source only.
+/// A caller's name and where it came from. Debug output shows the source only.
 ///
 /// ```
 /// use semel_core::scope::{Identity, Source};
@@ -115,8 +115,8 @@ impl Source {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     source: Source,
-    /// What qualifies the name: a JWT's issuer, an `Authorization` scheme in lower case, elsewhere what it was found in, if
-    /// that counts.
+    /// What qualifies the name: a JWT's issuer, an `Authorization` scheme in lower case, elsewhere what it was found
+    /// in, if that counts.
     realm: Option<Vec<u8>>,
     name: Vec<u8>,
 }
@@ -158,8 +158,9 @@ impl Identity {
         Self { realm, ..Self::of(Source::Authorization, credentials) }
     }
 
-    /// The same name, known by what it was found in: the name of the header (its case is ignored) or of the cookie, the kind of
-    /// name in the certificate. It is another caller than the name alone, and than the same name found in anything else.
+    /// The same name, known by what it was found in: the name of the header (its case is ignored) or of the cookie,
+    /// the kind of name in the certificate. It is another caller than the name alone, and than the same name found in
+    /// anything else.
     ///
     /// What is found in a token or in `Authorization` is qualified already, by issuer or scheme, and stays as it is.
     ///

@@ -1,7 +1,6 @@
 //! Ids that follow from a command's: the operation's public one, its events', its resources'.
 //!
-//! What lives here: the unkeyed, one-way derivations. What must never: anything that differs between two attempts of
-//! one command.
+//! Contents: the unkeyed, one-way derivations. Never here: anything that differs between two attempts of one command.
 
 use std::fmt;
 
@@ -44,8 +43,8 @@ impl OperationId {
 
     /// The id of a resource that this operation creates: a UUID of version 8 out of SHA-256.
     ///
-    /// Created under this id, a second attempt meets the first one's row instead of making another. `name` tells
-    /// apart resources of one `kind`: a line number, a client's item id; any text, the empty one included.
+    /// Created under this id, a second attempt meets the first one's row instead of making another. `name`
+    /// distinguishes resources of one `kind`: a line number, a client's item id; any text, the empty one included.
     ///
     /// ```
     /// use semel_core::id::OperationId;

@@ -1,7 +1,7 @@
 //! Bytes to hash that nothing else encodes to.
 //!
-//! What lives here: tags, counts and length-prefixed fields, written to a hash as they come.
-//! What must never: a delimiter, or a field written without its length.
+//! Contents: tags, counts and length-prefixed fields, written to a hash as they come. Never here: a delimiter, or a
+//! field written without its length.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
@@ -72,7 +72,8 @@ mod tests {
     use crate::key::Key;
     use crate::scope::{Caller, Identity, Operation, Scope};
 
-    /// Few characters, among them the bytes that tags and lengths are made of: collisions, if there can be any, are near.
+    /// Few characters, among them the bytes that tags and lengths are made of: collisions, if there can be any, are
+    /// near.
     fn text() -> impl Strategy<Value = String> {
         "[a:\x00\x01]{0,3}"
     }

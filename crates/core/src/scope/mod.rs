@@ -1,10 +1,10 @@
 //! Scopes: whose key it is and what it is for, and every identifier that follows from that.
 //!
-//! What lives here: the [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, and the ids
-//! derived from the result: operation ids, [`EventId`]s, resource ids; and the form in which methods and paths are compared. The bytes that are hashed are set down in
-//! `vectors/ids/README.md`, for implementations in other languages.
-//! What must never: a way to write two different scopes as the same bytes, a raw caller or tenant in debug output, or
-//! a change to an existing encoding (a new one gets a new label).
+//! Contents: the [`Scope`] (tenant, [`Caller`], [`Operation`]), the [`Secret`] that hashes it, and the ids derived
+//! from the result: operation ids, [`EventId`]s, resource ids; and the form in which methods and paths are compared.
+//! The bytes that are hashed are set down in `vectors/ids/README.md`, for implementations in other languages. Never
+//! here: a way to write two different scopes as the same bytes, a raw caller or tenant in debug output, or a change
+//! to an existing encoding (a new one gets a new label).
 
 mod caller;
 mod derived;
@@ -61,7 +61,7 @@ impl Scope {
         Self { tenant: Some(tenant.into()), ..self }
     }
 
-    /// The tenant, where there is one.
+    /// The tenant, if there is one.
     pub fn tenant(&self) -> Option<&[u8]> {
         self.tenant.as_deref()
     }

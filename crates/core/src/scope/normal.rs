@@ -1,8 +1,8 @@
 //! The form in which methods and paths are compared.
 //!
-//! What lives here: which spellings of a method or a path ask for the same thing. What must never: a spelling that is sent
-//! on; services are sent what the client wrote. Nor letter case, a trailing slash or `;` parameters: services disagree about
-//! these, so each operator decides.
+//! Contents: which spellings of a method or a path ask for the same thing. Never here: a spelling that is sent on;
+//! services are sent what the client wrote. Nor letter case, a trailing slash or `;` parameters: services disagree
+//! about these, so each operator decides.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -24,9 +24,9 @@ pub fn normal_method(method: &str) -> Cow<'_, str> {
 
 /// A path as it is compared: the normal form of RFC 3986 (6.2.2), with repeated slashes merged.
 ///
-/// Escapes of letters, digits, `-`, `.`, `_` and `~` are decoded, and other escapes are in upper case. Characters that a
-/// path may not have, and a `%` that begins no escape, are escaped. Repeated slashes are one, and then `.` and `..`
-/// segments are removed. A text that does not begin with a slash (`*`) is no path, and stays as it is.
+/// Escapes of letters, digits, `-`, `.`, `_` and `~` are decoded, and other escapes are in upper case. Characters
+/// that a path may not have, and a `%` that begins no escape, are escaped. Repeated slashes are one, and then `.` and
+/// `..` segments are removed. A text that does not begin with a slash (`*`) is no path, and stays as it is.
 ///
 /// An ordinary path is its own normal form, and so is every normal form.
 ///
@@ -122,7 +122,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// `pchar` of RFC 3986, but for escapes: what stands in a segment as it is.
+/// `pchar` of RFC 3986, but for escapes: what is in a segment as it is.
 fn is_plain(byte: u8) -> bool {
     is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
 }

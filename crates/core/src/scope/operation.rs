@@ -1,6 +1,6 @@
 //! What is being asked for.
 //!
-//! What lives here: an operation's name, given or taken from the route. What must never: matching of routes.
+//! Contents: an operation's name, given or taken from the route. Never here: matching of routes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::encoding::Sink;
 
 /// The operation that a key is good for.
 ///
-/// A name from the configuration, or method and path where there is none. `Display` writes either; the two kinds never
+/// A name from the configuration, or method and path if there is none. `Display` writes either; the two kinds never
 /// make the same scope, even where they read the same.
 ///
 /// ```
@@ -37,9 +37,9 @@ impl Operation {
         Self { text: name.into(), kind: Kind::Named }
     }
 
-    /// An operation by method and path. Both are taken as they are: bring those of a request to their normal form first
-    /// ([`normal_method`](super::normal_method), [`normal_path`](super::normal_path)), as the HTTP layer does, or a retry in
-    /// another spelling is another operation.
+    /// An operation by method and path. Both are taken as they are: bring those of a request to their normal form
+    /// first ([`normal_method`](super::normal_method), [`normal_path`](super::normal_path)), as the HTTP layer does,
+    /// or a retry in another spelling is another operation.
     pub fn route(method: impl AsRef<str>, path: impl AsRef<str>) -> Self {
         let (method, path) = (method.as_ref(), path.as_ref());
         let text = [method, " ", path].concat().into();

@@ -1,7 +1,7 @@
 //! The secret that turns scopes and keys into ids.
 //!
-//! What lives here: the keyed derivations, HMAC-SHA-256 over a label and unambiguous fields.
-//! What must never: making up a secret, or keeping its bytes longer than it takes to prepare the hash.
+//! Contents: the keyed derivations, HMAC-SHA-256 over a label and unambiguous fields. Never here: making up a secret,
+//! or keeping its bytes longer than it takes to prepare the hash.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ use crate::key::Key;
 
 /// The hashing secret, ready to use.
 ///
-/// Whoever knows it can test guesses at keys and callers against a store's hashes; whoever does not can neither do
-/// that nor forge an id. Every node on a store needs the same one: under another secret every key is new.
+/// Anyone who knows it can test guesses at keys and callers against a store's hashes; anyone who does not can neither
+/// do that nor forge an id. Every node on a store needs the same one: under another secret every key is new.
 ///
 /// It holds a prepared hash state instead of the bytes, so that a derivation costs only its own input. The state is
 /// worth as much as the secret; debug output shows neither.

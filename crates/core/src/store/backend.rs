@@ -1,7 +1,7 @@
 //! One kind of store: which URLs are its own, and what can be done with what they name.
 //!
-//! A program that opens stores by URL holds a list of backends and asks the one whose scheme the URL has. Nothing else in it
-//! needs to know which stores there are.
+//! A program that opens stores by URL holds a list of backends and asks the one whose scheme the URL has. Nothing
+//! else in it needs to know which stores there are.
 
 use super::{Clock, Pending, Store};
 use std::fmt;
@@ -31,7 +31,8 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-/// The version of a store's tables. A version is the number of steps that were taken to it; 0 means that there are none.
+/// The version of a store's tables. A version is the number of steps that were taken to it; 0 means that there are
+/// none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaVersion {
     /// What the store has.
@@ -67,7 +68,7 @@ pub trait Backend: Send + Sync + 'static {
     /// password.
     fn check(&self, address: &str) -> Result<(), String>;
 
-    /// The library that does the work, with its version: `SQLite 3.51.3`. `None` where there is none.
+    /// The library that does the work, with its version: `SQLite 3.51.3`. `None` if there is none.
     fn library(&self) -> Option<String> {
         None
     }
@@ -82,22 +83,22 @@ pub trait Backend: Send + Sync + 'static {
         &[]
     }
 
-    /// What makes an empty database into this build's store, for whoever runs statements by other means. `address` may name where in the
-    /// database that is. Empty where the store has no tables.
+    /// What makes an empty database into this build's store, for anyone who runs statements by other means. `address`
+    /// may name where in the database that is. Empty where the store has no tables.
     fn schema_script(&self, address: &str) -> String {
         let _ = address;
         self.schema_steps().join("\n")
     }
 
-    /// The address of another store on the same server, of its own under `name` (lower-case letters, digits and `_`); `None` where the
-    /// address says by itself which store it is. For tools that make stores of their own.
+    /// The address of another store on the same server, of its own under `name` (lower-case letters, digits and `_`);
+    /// `None` where the address says by itself which store it is. For tools that make stores of their own.
     fn address_apart(&self, address: &str, name: &str) -> Option<String> {
         let _ = (address, name);
         None
     }
 
-    /// The files on this machine that the store consists of, where it is made of such, the one with the records first. Some of them
-    /// are there only while it is open.
+    /// The files on this machine that the store consists of, where it is made of such, the one with the records
+    /// first. Some of them are there only while it is open.
     fn files(&self, address: &str) -> Vec<PathBuf> {
         let _ = address;
         Vec::new()
@@ -109,8 +110,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Opens the store for reading and writing, and brings it to this build's tables.
     fn open<'a>(&'a self, address: &'a str, options: &'a OpenOptions) -> Pending<'a, Arc<dyn Store>>;
 
-    /// Opens a store that is there for reading only, while others may write to it. Changes nothing in it, and answers every write
-    /// and setting with [`Kind::ReadOnly`](super::Kind::ReadOnly), whatever its condition.
+    /// Opens a store that is there for reading only, while others may write to it. Changes nothing in it, and answers
+    /// every write and setting with [`Kind::ReadOnly`](super::Kind::ReadOnly), whatever its condition.
     fn inspect<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Inspection>>;
 }
 
@@ -122,7 +123,8 @@ pub trait Inspection: Store {
     /// What is damaged, a line each; empty where nothing is. Reads everything: minutes where the store is large.
     fn verify(&self) -> Pending<'_, Vec<String>>;
 
-    /// Whether what is read here may lag behind what was acknowledged: the server is a standby of the one that takes writes.
+    /// Whether what is read here may lag behind what was acknowledged: the server is a standby of the one that takes
+    /// writes.
     fn is_replica(&self) -> Pending<'_, bool> {
         Box::pin(std::future::ready(Ok(false)))
     }

@@ -1,4 +1,4 @@
-//! A conditional write: what shall stand under an id afterwards, and what must stand there for that.
+//! A conditional write: what shall be stored under an id afterwards, and what must be there for that.
 
 use crate::machine::{Expect, Found, Unchanged, Write};
 use crate::record::Record;
@@ -9,8 +9,8 @@ use crate::record::Record;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a change changes nothing before a store has applied it"]
 pub enum Change<R> {
-    /// Puts the first record of a command where nothing stands. It stands under the id that its operation id follows from
-    /// ([`OperationId::of`](crate::id::OperationId::of)); a store may rely on that.
+    /// Puts the first record of a command where nothing stands. It stands under the id that its operation id follows
+    /// from ([`OperationId::of`](crate::id::OperationId::of)); a store may rely on that.
     Insert(R),
     /// Puts the marker of a command that lives under the next secret's id where nothing stands.
     InsertMarker,
@@ -33,7 +33,7 @@ impl<R> Change<R> {
         }
     }
 
-    /// The record that stands there afterwards, if it is one.
+    /// The record that is there afterwards, if it is one.
     pub fn record(&self) -> Option<&R> {
         match self {
             Self::Insert(record) | Self::Replace(_, record) => Some(record),

@@ -66,8 +66,9 @@ impl Error {
         Self { kind, context: context.into(), is_entry_locked: false, source: None }
     }
 
-    /// Somebody else has kept the entry locked, past the store's patience. Nothing was written; trying again may help. Unlike other errors
-    /// of the kind [`Unavailable`](Kind::Unavailable) it says nothing about the store as a whole.
+    /// Somebody else has kept the entry locked, past the store's patience. Nothing was written; trying again may
+    /// help. Unlike other errors of the kind [`Unavailable`](Kind::Unavailable) it says nothing about the store as a
+    /// whole.
     pub fn entry_locked(context: impl Into<String>) -> Self {
         Self { is_entry_locked: true, ..Self::new(Kind::Unavailable, context) }
     }

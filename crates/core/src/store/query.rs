@@ -31,13 +31,14 @@ pub struct Filter {
     pub resource_id: Option<String>,
     /// Whose outcome has this error code.
     pub error_code: Option<String>,
-    /// The newest of them first, where the store can [list](super::Capabilities::order) the oldest first. Leaves nothing out.
+    /// The newest of them first, where the store can [list](super::Capabilities::order) the oldest first. Leaves
+    /// nothing out.
     pub newest_first: bool,
 }
 
 impl Filter {
-    /// Whether an entry is shown. What cannot be read may be what is looked for: it is shown under every filter but one by its
-    /// id. A marker is no record.
+    /// Whether an entry is shown. What cannot be read may be what is looked for: it is shown under every filter but
+    /// one by its id. A marker is no record.
     pub fn shows(&self, item: &Item) -> bool {
         match &item.entry {
             Ok(Entry::Record(record)) => self.wants(record),
@@ -105,7 +106,7 @@ impl OperationIds {
     /// The fewest digits that operations can be looked up by.
     pub const DIGITS_MIN: usize = 4;
 
-    /// Those that begin so: an operation id, or its first digits, 4 at least. Hyphens may stand where an id has them.
+    /// Those that begin so: an operation id, or its first digits, 4 at least. Hyphens may be where an id has them.
     pub fn beginning(text: &str) -> Option<Self> {
         let is_hyphen = |at| [8, 13, 18, 23].contains(&at);
         let has_hyphens = text.contains('-');
@@ -123,8 +124,8 @@ impl OperationIds {
     }
 }
 
-/// The least and the greatest number of `N` bytes whose hexadecimal digits begin with `digits`: so many at least, and all of them
-/// at most.
+/// The least and the greatest number of `N` bytes whose hexadecimal digits begin with `digits`: so many at least, and
+/// all of them at most.
 fn range<const N: usize>(digits: &str, digits_min: usize) -> Option<([u8; N], [u8; N])> {
     let is_known = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_known || !(digits_min..=2 * N).contains(&digits.len()) {
@@ -148,9 +149,9 @@ impl From<CallerHash> for Callers {
     }
 }
 
-/// Where a page ended, in a form that only the store that made it understands. May be shown to a client, and come back as anything:
-/// one that the store did not make is refused with [`Kind::Unfit`](super::Kind::Unfit). Debug output tells its length only: whole ids
-/// may stand in it.
+/// Where a page ended, in a form that only the store that made it understands. May be shown to a client, and come
+/// back as anything: one that the store did not make is refused with [`Kind::Unfit`](super::Kind::Unfit). Debug
+/// output shows its length only: whole ids may be in it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cursor(Bytes);
 
@@ -175,9 +176,9 @@ impl Cursor {
 /// One entry of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The id that it stands under.
+    /// The id that it is under.
     pub id: CommandId,
-    /// What stands there; an error where it cannot be read.
+    /// What is stored there; an error if it cannot be read.
     pub entry: Result<Entry, codec::Error>,
 }
 

@@ -44,8 +44,8 @@ pub enum Sharing {
 pub enum ClockSource {
     /// One clock tells every node the time: a server's.
     One,
-    /// The clock of whichever machine does the work: of a server among several, or of the node where store and node share a
-    /// machine.
+    /// The clock of whichever machine does the work: of a server among several, or of the node where store and node
+    /// share a machine.
     EachMachine,
     /// The store has none. Each node reads its own.
     None,
@@ -95,7 +95,8 @@ pub struct Hazard {
     pub mend: String,
 }
 
-/// The clock that a store without one of its own is handed: the machine's ([`ClockSource::EachMachine`]), or one that tests turn.
+/// The clock that a store without one of its own is handed: the machine's ([`ClockSource::EachMachine`]), or one that
+/// tests turn.
 pub trait Clock: Send + Sync + 'static {
     /// Wall time.
     fn now(&self) -> Time;

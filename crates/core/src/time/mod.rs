@@ -1,7 +1,7 @@
 //! Moments, as the store's clock tells them, and how far the present one can be relied on.
 //!
-//! What lives here: one type for a moment and its arithmetic, which saturates instead of wrapping.
-//! What must never: reading a clock. Time reaches the core as an argument.
+//! Contents: one type for a moment and its arithmetic, which saturates instead of wrapping. Never here: reading a
+//! clock. Time reaches the core as an argument.
 
 mod now;
 

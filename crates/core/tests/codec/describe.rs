@@ -121,8 +121,8 @@ fn describe_outcome(outcome: &Outcome, line: &mut Line<'_>) {
     }
 }
 
-/// Nothing but the codec has a use for extensions, so a record tells only how long they are. They are the last that is written, but for
-/// four bytes of a checksum.
+/// Nothing but the codec has a use for extensions, so a record tells only how long they are. They are the last that
+/// is written, but for four bytes of a checksum.
 fn extensions(record: &Record) -> String {
     let debug = format!("{record:?}");
     let (_, told) = debug.rsplit_once("extensions: ").unwrap();

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Appends one line for each record to a file, and syncs it once for each batch.
 ///
-/// One process at a time: the file is locked. A line that a crash tore off is ended with a newline before the next one is
-/// written, so that a reader finds at most a line that is no JSON, and never two records in one.
+/// One process at a time: the file is locked. A line that a crash tore off is ended with a newline before the next
+/// one is written, so that a reader finds at most a line that is no JSON, and never two records in one.
 ///
 /// A file that is renamed or removed under a running process goes on being written to, where the system allows it; to
 /// rotate, restart the process after renaming. A new file can be read by its owner only: it holds what was answered to
@@ -21,8 +21,8 @@ pub struct FileArchive {
 }
 
 impl FileArchive {
-    /// Opens the file, creates it if need be, and makes sure that it is still there after a crash. Blocks for as long as
-    /// the disk takes.
+    /// Opens the file, creates it if need be, and makes sure that it is still there after a crash. Blocks for as long
+    /// as the disk takes.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let path = path.into();
         let file = open(&path)
@@ -72,7 +72,7 @@ fn open(path: &Path) -> io::Result<File> {
         std::fs::TryLockError::Error(error) => error,
     })?;
     heal(&mut file)?;
-    // Also where the file existed: whoever created it may have crashed before this.
+    // Also where the file existed: anyone who created it may have crashed before this.
     #[cfg(unix)]
     File::open(directory(path))?.sync_all()?;
     Ok(file)
@@ -86,7 +86,7 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
-/// Whole lines, durable once this is `Ok`.
+/// Whole lines, durable as soon as this is `Ok`.
 fn append(file: &mut File, lines: &[u8]) -> io::Result<()> {
     // The batch before may have failed half-way.
     heal(file)?;

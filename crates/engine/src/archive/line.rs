@@ -1,7 +1,7 @@
 //! One record as one line of JSON.
 //!
-//! What lives here: the format of an archive. What must never: a token; whoever reads an archive must not be able to
-//! finish an attempt.
+//! Contents: the format of an archive. Never here: a token; anyone who reads an archive must not be able to finish an
+//! attempt.
 
 use super::{Archived, base64, rfc3339};
 use semel_core::history;

@@ -1,12 +1,12 @@
 //! What is kept of records before they are deleted.
 //!
-//! **What lives here**: the [`Archive`] that a sweeper hands records to before it deletes them or drops their outcome,
-//! and [`FileArchive`], which appends them to a file as JSON lines. **What must never**: a record that is deleted before
-//! its line is durable, or a way to read records back into a store: an archive is for people and their tools.
+//! **Contents**: the [`Archive`] that a sweeper hands records to before it deletes them or drops their outcome, and
+//! [`FileArchive`], which appends them to a file as JSON lines. **Never here**: a record that is deleted before its
+//! line is durable, or a way to read records back into a store: an archive is for people and their tools.
 //!
-//! A sweeper keeps a record *twice* in its life where tombstones are on: with its outcome before that is dropped, and as
-//! a tombstone before that is removed. It also keeps it again whenever it cannot tell whether it did, or was too late to
-//! delete it. So a record can have several lines: `operation_id` and `version` tell which say the same.
+//! A sweeper keeps a record *twice* in its life where tombstones are on: with its outcome before that is dropped, and
+//! as a tombstone before that is removed. It also keeps it again whenever it cannot tell whether it did, or was too
+//! late to delete it. So a record can have several lines: `operation_id` and `version` tell which say the same.
 
 pub mod base64;
 mod file;
@@ -24,7 +24,7 @@ use std::pin::Pin;
 /// A record about to be deleted.
 #[derive(Debug, Clone, Copy)]
 pub struct Archived<'a> {
-    /// The id that it stands under; what its body was sealed to.
+    /// The id that it is under; what its body was sealed to.
     pub id: CommandId,
     /// The record. An outcome that is sealed is archived as it is.
     pub record: &'a Record,

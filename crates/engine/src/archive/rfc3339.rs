@@ -5,8 +5,8 @@ use semel_core::time::Time;
 /// The last moment that four digits of a year can tell.
 const LAST: u64 = 253_402_300_799_999;
 
-/// `time` as `2026-11-15T19:05:00.123Z`. What lies beyond the year 9999 is written as its last moment: it comes of spans
-/// that were meant as "never".
+/// `time` as `2026-11-15T19:05:00.123Z`. What lies beyond the year 9999 is written as its last moment: it comes of
+/// spans that were meant as "never".
 pub fn text(time: Time) -> String {
     let millis = time.as_millis().min(LAST);
     let (days, of_day) = (millis / 86_400_000, millis % 86_400_000);
@@ -16,8 +16,8 @@ pub fn text(time: Time) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Year, month and day of the day so many days after 1970-01-01. Counted in eras of 400 years, each of which has the same
-/// number of days, and in years that begin in March, so that the leap day is a year's last.
+/// Year, month and day of the day so many days after 1970-01-01. Counted in eras of 400 years, each of which has the
+/// same number of days, and in years that begin in March, so that the leap day is a year's last.
 fn date(days: u64) -> (u64, u64, u64) {
     const ERA: u64 = 146_097;
     let since_year_0 = days + 719_468;
@@ -30,8 +30,9 @@ fn date(days: u64) -> (u64, u64, u64) {
     (400 * era + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// The moment that `text` names: `2026-11-15T19:05:00Z`, with or without a fraction (of which milliseconds count), in UTC or
-/// with an offset. `None` for anything else, for what lies before 1970, and for a leap second, which no store's clock shows.
+/// The moment that `text` names: `2026-11-15T19:05:00Z`, with or without a fraction (of which milliseconds count), in
+/// UTC or with an offset. `None` for anything else, for what lies before 1970, and for a leap second, which no
+/// store's clock shows.
 pub fn parse(text: &str) -> Option<Time> {
     let (date_text, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't'])?;

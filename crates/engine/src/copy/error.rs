@@ -33,7 +33,7 @@ pub enum Error {
         /// Why the first one cannot be.
         why: String,
     },
-    /// Something else stands in the target where this record should be.
+    /// Something else is in the target where this record should be.
     Differs(OperationId),
     /// The target has another number of records than the source.
     Miscounted {

@@ -1,12 +1,13 @@
 //! Copies every record of a store into another one, while no node works on either.
 //!
-//! **What lives here**: which settings go along, the pages of records and markers, their comparison afterwards, and the gate that
-//! keeps nodes away from a target that is not complete. **What must never**: a write to the source, or an entry of the target that
-//! is replaced or removed.
+//! **Contents**: which settings go along, the pages of records and markers, their comparison afterwards, and the gate
+//! that keeps nodes away from a target that is not complete. **Never here**: a write to the source, or an entry of
+//! the target that is replaced or removed.
 //!
-//! While the copy runs, a note stands in the target where its hashing secret will be. No node starts on such a store: it would take
-//! the keys that are still to come for new ones. The note gives way to the source's secret in one compare-and-swap, after every
-//! record was read back and compared. A copy that was interrupted is repeated: what stands there already is compared and kept.
+//! While the copy runs, a note stands in the target where its hashing secret will be. No node starts on such a store:
+//! it would take the keys that are still to come for new ones. The note gives way to the source's secret in one
+//! compare-and-swap, after every record was read back and compared. A copy that was interrupted is repeated: what is
+//! stored there already is compared and kept.
 
 mod entries;
 mod error;
@@ -75,8 +76,8 @@ impl Report {
 impl Copy<'_> {
     /// Copies, compares, and only then lets nodes work on the target. May be repeated after any failure.
     ///
-    /// An error leaves the source as it is, and the target without any node that could start on it; a target that was refused is
-    /// left as it is.
+    /// An error leaves the source as it is, and the target without any node that could start on it; a target that was
+    /// refused is left as it is.
     pub async fn run(&self, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<Report, Error> {
         let before = Settings::read(self.source).await.map_err(Error::Source)?;
         before.check_source()?;

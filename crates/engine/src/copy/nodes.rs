@@ -11,8 +11,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Nobody is watched for longer.
 const WATCH_MAX: Duration = Duration::from_mins(10);
 
-/// Watches the nodes that have not signed off for as long as they said it takes until they can be relied on to do nothing any more.
-/// One that was killed stays silent; one that runs changes its registration, or the time that it goes by, every few seconds.
+/// Watches the nodes that have not signed off for as long as they said it takes until they can be relied on to do
+/// nothing any more. One that was killed stays silent; one that runs changes its registration, or the time that it
+/// goes by, every few seconds.
 pub(super) async fn watch(
     source: &dyn Store,
     clock: &dyn Clock,

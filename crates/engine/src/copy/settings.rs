@@ -61,8 +61,8 @@ impl Settings {
     }
 }
 
-/// Puts the note into the target that keeps nodes away, and gives it back. Refuses a target that is not empty, unless the same note
-/// stands there already.
+/// Puts the note into the target that keeps nodes away, and gives it back. Refuses a target that is not empty, unless
+/// the same note is there already.
 pub(super) async fn close_gate(target: &dyn Store, source: &Settings) -> Result<Vec<u8>, Error> {
     let gate = Copying { source: source.identity()? }.encode();
     let there = Settings::read(target).await.map_err(Error::Target)?;
@@ -82,7 +82,8 @@ pub(super) async fn close_gate(target: &dyn Store, source: &Settings) -> Result<
     }
 }
 
-/// Copies the settings, the secret last. From then on nodes can work on the target. Yields the names of those that were copied.
+/// Copies the settings, the secret last. From then on nodes can work on the target. Yields the names of those that
+/// were copied.
 pub(super) async fn open_gate(
     target: &dyn Store,
     source: &Settings,

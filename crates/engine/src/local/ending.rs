@@ -1,4 +1,4 @@
-//! The one write of a local command, and who is told once it is committed.
+//! The one write of a local command, and who is told as soon as it is committed.
 
 use super::judge::Marker;
 use super::{LocalAttempt, LocalCommand};
@@ -21,9 +21,9 @@ use std::sync::Arc;
 pub struct LocalWrites {
     /// What is written under the old secret's id, before the record.
     pub marker: Option<MarkerWrite>,
-    /// The id that the record stands under.
+    /// The id that the record is under.
     pub id: CommandId,
-    /// The record, and what must stand there until then.
+    /// The record, and what must be there until then.
     pub write: Write,
     ending: LocalEnding,
 }
@@ -49,8 +49,9 @@ pub enum Unwritable {
 }
 
 impl LocalCommand {
-    /// What is to be written at the end of the attempt's transaction. To be asked right before it is written, and committed
-    /// within the [store's timeout](super::Patience::store_timeout): a change of the hashing secret waits that long for it.
+    /// What is to be written at the end of the attempt's transaction. To be asked right before it is written, and
+    /// committed within the [store's timeout](super::Patience::store_timeout): a change of the hashing secret waits
+    /// that long for it.
     pub fn end(&self, attempt: &LocalAttempt, ending: LocalEnding) -> Result<LocalWrites, Unwritable> {
         let node = &self.node;
         let inserts = attempt.claim.expect == Expect::Absent;
@@ -104,8 +105,8 @@ impl LocalCommand {
         answer
     }
 
-    /// Whether the store shows that these writes have been committed. That it does not is no proof of the opposite: a log may have
-    /// them, and a crash bring them back.
+    /// Whether the store shows that these writes have been committed. That it does not is no proof of the opposite: a
+    /// log may have them, and a crash bring them back.
     pub async fn has_landed(&self, writes: &LocalWrites) -> bool {
         let Ok(look) = self.look().await else { return false };
         let reading = if writes.id == self.arbiter() { Some(&look.arbiter) } else { look.moved_to.as_ref() };
@@ -133,8 +134,8 @@ impl LocalCommand {
 }
 
 impl LocalWrites {
-    /// Whether what stands under [`id`](Self::id) says that they have been committed. Its token is proof: it was drawn for this
-    /// transaction and is in no other.
+    /// Whether what is under [`id`](Self::id) says that they have been committed. Its token is proof: it was drawn
+    /// for this transaction and is in no other.
     pub fn landed(&self, found: Found<'_>) -> bool {
         machine::claim_landed(&self.write, found).is_some()
     }

@@ -1,7 +1,8 @@
 //! A local command that one part of a program recognises and another part runs in its transaction.
 //!
-//! What lives here: who has the command meanwhile, and what came of it. For a layer that recognises requests and knows no database, and the
-//! handlers behind it. What must never: a second command for the same request, or a join after the layer has answered.
+//! Contents: who has the command meanwhile, and its result. For a layer that recognises requests and knows no
+//! database, and the handlers behind it. Never here: a second command for the same request, or a join after the layer
+//! has answered.
 
 use super::{Entered, LocalCommand, LocalJudgement, Waiting};
 use crate::answer::{Answer, Error, Told};
@@ -22,22 +23,22 @@ const LOOKS_MAX: u32 = 4;
     reason = "an answer is what it nearly always is, and is handed on at once"
 )]
 pub enum HandedOver {
-    /// It is to be run by whoever joins it.
+    /// It is to be run by anyone who joins it.
     Mine(Handover),
     /// It has an outcome, runs elsewhere, or is refused.
     Answered(Answer),
 }
 
-/// A local command that is handed to somebody who joins it in a transaction. Kept by whoever answers for it: [`close`](Self::close) says
-/// what came of it. Twins in this process wait for as long as it is not joined.
+/// A local command that is handed to somebody who joins it in a transaction. Kept by anyone who answers for it:
+/// [`close`](Self::close) says its result. Twins in this process wait for as long as it is not joined.
 pub struct Handover {
     shared: Arc<Shared>,
 }
 
 /// Something to join with: a local command that was recognised already.
 ///
-/// A layer hands it to the handler of a request. The handler gives its [intent](Self::intent) to whatever joins a transaction, such as
-/// `transact` of the crate `semel-tx`, and whoever handed it over learns what came of that.
+/// A layer hands it to the handler of a request. The handler gives its [intent](Self::intent) to whatever joins a
+/// transaction, such as `transact` of the crate `semel-tx`, and anyone who handed it over learns what came of that.
 #[derive(Clone)]
 pub struct Joinable {
     shared: Arc<Shared>,
@@ -52,8 +53,8 @@ pub struct Joinable {
 pub enum HandoverOutcome {
     /// It was joined, and this is the answer to its caller.
     Answered(Answer),
-    /// It was joined, and nothing is known to have been committed: the transaction was rolled back, or its commit is in doubt. The next
-    /// call with the key finds out.
+    /// It was joined, and nothing is known to have been committed: the transaction was rolled back, or its commit is
+    /// in doubt. The next call with the key finds out.
     NotCommitted,
     /// It was never joined. An alarm was raised.
     NeverJoined,
@@ -71,13 +72,13 @@ enum State {
     Waiting(Box<LocalCommand>),
     Joined,
     Ended(Answer),
-    /// Whoever answers for it has answered.
+    /// Anyone who answers for it has answered.
     Closed,
 }
 
 impl Engine {
-    /// Recognises a command of class `local` for somebody else to run. Answers itself where there is nothing to run: replays, another
-    /// payload, a twin that stays in progress for longer than the intent waits.
+    /// Recognises a command of class `local` for somebody else to run. Answers itself if there is nothing to run:
+    /// replays, another payload, a duplicate that stays in progress for longer than the intent waits.
     pub async fn hand_over(&self, intent: Intent) -> Result<HandedOver, Error> {
         let mut command = match self.enter_local(intent.clone(), Waiting::Allowed).await? {
             Entered::Answered(answer) => return Ok(HandedOver::Answered(answer)),
@@ -101,7 +102,7 @@ impl LocalCommand {
                 let look = self.look().await?;
                 match self.judge(look).await? {
                     LocalJudgement::Run(attempt) => {
-                        // Whoever joins it is let in by the quotas, and counted.
+                        // Anyone who joins it is let in by the quotas, and counted.
                         attempt.permit.into_iter().for_each(Permit::refund);
                         return Ok(None);
                     }
@@ -112,7 +113,7 @@ impl LocalCommand {
                 }
             }
         }
-        // Whoever joins it looks again.
+        // Anyone who joins it looks again.
         Ok(None)
     }
 }
@@ -128,7 +129,7 @@ impl Shared {
         match std::mem::replace(&mut *state, State::Joined) {
             State::Waiting(command) => Ok(Some(*command)),
             State::Joined => Ok(None),
-            // Whoever asks again is answered again.
+            // Anyone who asks again is answered again.
             ended @ State::Ended(_) => {
                 *state = ended;
                 Ok(None)
@@ -140,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// What whoever joined was told. What it committed itself is not told over.
+    /// What anyone who joined was told. What it committed itself is not told over.
     pub(super) fn answered(&self, answer: &Answer) {
         let mut state = self.state();
         let has_committed = matches!(&*state, State::Ended(Answer { told: Told::Ran(_), .. }));
@@ -161,7 +162,7 @@ impl Handover {
         Joinable { shared: Arc::clone(&self.shared) }
     }
 
-    /// Whoever it was handed to has returned: says what came of it. From here on nobody can join it.
+    /// Anyone who it was handed to has returned: says its result. From here on nobody can join it.
     pub fn close(self) -> HandoverOutcome {
         let state = std::mem::replace(&mut *self.shared.state(), State::Closed);
         match state {
@@ -178,7 +179,7 @@ impl Handover {
     }
 }
 
-/// Whoever answers for it has gone: nobody joins it any more. What was joined already goes on.
+/// Anyone who answers for it has gone: nobody joins it any more. What was joined already goes on.
 impl Drop for Handover {
     fn drop(&mut self) {
         let mut state = self.shared.state();
@@ -194,7 +195,8 @@ impl Joinable {
         self.shared.operation_id
     }
 
-    /// The intent, for whatever joins a transaction. Where that fails and nothing was committed, it may be joined again.
+    /// The intent, for whatever joins a transaction. Where that fails and nothing was committed, it may be joined
+    /// again.
     pub fn intent(&self) -> Intent {
         let handover = Some(Arc::clone(&self.shared));
         Intent { handover, ..self.shared.intent.clone() }

@@ -6,8 +6,8 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs the work of a local command on this thread, which every write of the engine's store needs. Until it returns, the engine takes
-/// no command that is handed to it here: it would wait for itself.
+/// Runs the work of a local command on this thread, which every write of the engine's store needs. Until it returns,
+/// the engine takes no command that is handed to it here: it would wait for itself.
 pub fn inside_work<T>(work: impl FnOnce() -> T) -> T {
     struct Leave(bool);
     impl Drop for Leave {

@@ -1,4 +1,4 @@
-//! What stands in the database, and what a local command is to do about it.
+//! What is in the database, and what a local command is to do about it.
 
 use super::{Local, LocalCommand};
 use crate::answer::{Answer, Error};
@@ -21,9 +21,9 @@ use std::time::Duration;
 pub struct LocalLook {
     /// Whether the transaction has the command's lock.
     pub has_lock: bool,
-    /// What stands under [`LocalCommand::arbiter`].
+    /// What is under [`LocalCommand::arbiter`].
     pub arbiter: Reading,
-    /// What stands under [`LocalCommand::moved_to`], where there is such an id.
+    /// What is under [`LocalCommand::moved_to`], if there is such an id.
     pub moved_to: Option<Reading>,
     /// When the question was put, by `LocalCommand::uptime`.
     pub asked: Duration,
@@ -42,7 +42,7 @@ pub enum LocalJudgement {
     Again,
 }
 
-/// An attempt of a local command, in an open transaction. Nothing of it stands in the store.
+/// An attempt of a local command, in an open transaction. Nothing of it is in the store.
 pub struct LocalAttempt {
     pub(super) id: CommandId,
     pub(super) claim: Box<Write>,
@@ -53,9 +53,9 @@ pub struct LocalAttempt {
 /// The marker that the transaction plants under the old secret's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marker {
-    /// Nothing stands there.
+    /// Nothing is there.
     Planted(CommandId),
-    /// A record past its time stands there, and makes room.
+    /// A record past its time is there, and makes room.
     Over(CommandId, Unchanged),
 }
 
@@ -66,7 +66,7 @@ impl LocalAttempt {
         Local { operation_id: record.operation_id(), attempt: record.attempt(), fence: record.fence() }
     }
 
-    /// What must stand in the database, and under which ids, until the writes of its [end](LocalCommand::end) are made.
+    /// What must be in the database, and under which ids, until the writes of its [end](LocalCommand::end) are made.
     pub fn expects(&self) -> impl Iterator<Item = (CommandId, Expect)> + use<> {
         let marker = self.marker.map(|marker| match marker {
             Marker::Planted(id) => (id, Expect::Absent),
@@ -148,7 +148,8 @@ impl LocalCommand {
             }
         };
         if reading.entry.is_some() && self.node.store.is_in_doubt(command.id) {
-            // Its last commit had no answer: what others read of it may still be lost. The store's own reading is confirmed.
+            // Its last commit had no answer: what others read of it may still be lost. The store's own reading is
+            // confirmed.
             self.node.get(command.id).await.map_err(Error::LostSight)?;
         }
         wait::show_end(Some(&self.place), command.id, &reading, reply);

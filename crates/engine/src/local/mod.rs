@@ -1,8 +1,8 @@
 //! Commands of class `local`: their record is written in the transaction that their effect is in.
 //!
-//! What lives here: everything about such a command that is not the database: who it is, which twin runs it, what was read
-//! means, what is to be written, and who is told afterwards. The crate `semel-tx` has the transactions, and is the only
-//! one meant to call this. What must never: SQL, or a judgement that is not [`machine`](semel_core::machine)'s.
+//! Contents: everything about such a command that is not the database: who it is, which duplicate runs it, what was
+//! read means, what is to be written, and who is told afterwards. The crate `semel-tx` has the transactions, and is
+//! the only one meant to call this. Never here: SQL, or a judgement that is not [`machine`](semel_core::machine)'s.
 
 mod ending;
 pub(crate) mod handover;
@@ -60,9 +60,9 @@ impl Local {
 
 /// What came of entering a local command.
 pub enum Entered {
-    /// No twin of this process runs it: it is to be looked for in the database.
+    /// No duplicate of this process runs it: it is to be looked for in the database.
     Mine(LocalCommand),
-    /// A twin ran it, or its outcome is known.
+    /// A duplicate ran it, or its outcome is known.
     Answered(Answer),
 }
 
@@ -75,14 +75,15 @@ pub enum Interrupted {
     Closing,
 }
 
-/// A local command that this process has to run, or to find out about. While it is held, twins in this process wait for it.
+/// A local command that this process has to run, or to find out about. While it is held, duplicates in this process
+/// wait for it.
 pub struct LocalCommand {
     node: Arc<Node>,
     recognised: Recognised,
     place: Place,
     wait_until: Duration,
     backoff: Backoff,
-    /// Who learns what came of it, where it was handed over.
+    /// Who learns its result, where it was handed over.
     handover: Option<Arc<handover::Shared>>,
 }
 
@@ -124,7 +125,7 @@ impl std::fmt::Debug for Patience {
     }
 }
 
-/// Whether whoever enters waits for twins.
+/// Whether anyone who enters waits for duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// For as long as the intent allows.
@@ -134,7 +135,8 @@ pub enum Waiting {
 }
 
 impl Engine {
-    /// Recognises a local command and enters it among those that this process runs, once none of its twins here does.
+    /// Recognises a local command and enters it among those that this process runs, once none of its duplicates here
+    /// does.
     pub async fn enter_local(&self, intent: Intent, waiting: Waiting) -> Result<Entered, Error> {
         let node = &self.node;
         if node.tasks.is(Closing::Draining) {
@@ -195,7 +197,8 @@ impl Engine {
 }
 
 impl LocalCommand {
-    /// Goes by the hashing secrets of this moment: to be called before each look, since a change of them decides where to look.
+    /// Goes by the hashing secrets of this moment: to be called before each look, since a change of them decides
+    /// where to look.
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.recognised = self.recognised.again(&self.node)?;
         Ok(())
@@ -217,8 +220,8 @@ impl LocalCommand {
         self.recognised.command().operation_id
     }
 
-    /// The id whose lock is taken, and under which is looked first: while the hashing secret is being replaced, the id that
-    /// the old one gives the command. Nodes at different stages of the change agree on it.
+    /// The id whose lock is taken, and under which is looked first: while the hashing secret is being replaced, the
+    /// id that the old one gives the command. Nodes at different stages of the change agree on it.
     pub fn arbiter(&self) -> CommandId {
         let commands = self.recognised.commands();
         commands.old.map_or(commands.current.id, |old| old.id)
@@ -240,8 +243,9 @@ impl LocalCommand {
         Patience::of(&self.node)
     }
 
-    /// Waits a moment before the lock is tried again: until somebody wrote there, as far as the store can tell, or for a span
-    /// that grows. `false`, at once, where the intent's wait is over. Nothing of the database may be held meanwhile.
+    /// Waits a moment before the lock is tried again: until somebody wrote there, as far as the store can tell, or
+    /// for a span that grows. `false`, at once, where the intent's wait is over. Nothing of the database may be held
+    /// meanwhile.
     pub async fn pause(&mut self) -> bool {
         let node = &self.node;
         let left = self.wait_until.saturating_sub(node.clock.uptime());
@@ -275,15 +279,15 @@ impl LocalCommand {
         answer
     }
 
-    /// Whoever handed it over learns what its caller is told.
+    /// Anyone who handed it over learns what its caller is told.
     fn answered(&self, answer: &Answer) {
         if let Some(handover) = &self.handover {
             handover.answered(answer);
         }
     }
 
-    /// Runs `work` in a task of the engine's own, so that a caller that goes away leaves nothing half done. `None` where the task
-    /// was torn down with its runtime: nobody can tell what became of it.
+    /// Runs `work` in a task of the engine's own, so that a caller that goes away leaves nothing half done. `None`
+    /// where the task was torn down with its runtime: nobody can tell what became of it.
     pub async fn conduct<T, F>(
         self,
         work: impl FnOnce(Self) -> F + Send + 'static,

@@ -6,8 +6,8 @@ use semel_core::id::CommandId;
 use semel_core::store::Store;
 use std::sync::Arc;
 
-/// A commit that was asked for and not answered yet. If whoever waits for the answer goes away, or never gets one, the store knows
-/// that what is read of the command has to be [confirmed](Patience::has_confirmed).
+/// A commit that was asked for and not answered yet. If anyone who waits for the answer goes away, or never gets one,
+/// the store knows that what is read of the command has to be [confirmed](Patience::has_confirmed).
 #[must_use = "dropped, the commit counts as in doubt"]
 pub struct Unanswered {
     store: Arc<dyn Store>,

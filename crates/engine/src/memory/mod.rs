@@ -1,8 +1,8 @@
 //! A store that lives in this process and dies with it: for tests, demonstrations, and a first try.
 //!
-//! **What lives here**: the [`Store`] trait's promises over a map behind a lock. Entries are kept as the bytes that any
-//! other store would keep, so that what is read here went through the same codec.
-//! **What must never**: a clock of its own, or an iteration order that differs between two runs.
+//! **Contents**: the [`Store`] trait's promises over a map behind a lock. Entries are kept as the bytes that any
+//! other store would keep, so that what is read here went through the same codec. **Never here**: a clock of its own,
+//! or an iteration order that differs between two runs.
 
 mod backend;
 mod shelf;
@@ -87,8 +87,8 @@ impl fmt::Debug for Store {
 /// Entries that no write leads to, for tests that must show what becomes of them.
 #[cfg(feature = "tamper")]
 impl Store {
-    /// Puts `bytes` in the place of what stands under `id`, as damage to a disk would: whatever the store keeps beside
-    /// them stays as it was. Says whether anything stood there.
+    /// Puts `bytes` in the place of what is under `id`, as damage to a disk would: whatever the store keeps beside
+    /// them stays as it was. Says whether anything was there.
     pub fn overwrite(&self, id: CommandId, bytes: impl Into<Bytes>) -> Result<bool, Error> {
         Ok(self.held()?.shelf.overwrite(id, bytes.into()))
     }

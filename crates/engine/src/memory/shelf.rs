@@ -1,7 +1,7 @@
 //! Entries and the orders that they are asked for in.
 //!
-//! What lives here: the map, and one index for each question, kept in step with it. What must never: a condition; by
-//! the time something is put here, it has been decided.
+//! Contents: the map, and one index for each question, kept in step with it. Never here: a condition; by the time
+//! something is put here, it has been decided.
 
 use bytes::Bytes;
 use semel_core::codec;
@@ -58,7 +58,7 @@ impl Shelf {
         self.entries.get(&id).map(|stored| &stored.bytes)
     }
 
-    /// What stands under an id that one of the indexes named.
+    /// What is under an id that one of the indexes named.
     pub(super) fn item(&self, id: CommandId) -> Item {
         Item { id, entry: codec::decode(&self.entries[&id].bytes) }
     }

@@ -1,6 +1,6 @@
 //! A token bucket, kept as the moment at which it is full again.
 //!
-//! What lives here: the arithmetic of a rate. What must never: reading a clock, or knowing whose bucket it is.
+//! Contents: the arithmetic of a rate. Never here: reading a clock, or knowing whose bucket it is.
 
 use super::config::Rate;
 use super::table::Tracked;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// So many new keys within so much time, and as many at once.
 ///
-/// A bucket of `count` tokens that fills up evenly within `per`: whoever was quiet may mint `count` keys in a burst, and
-/// in any span of length `per` at most twice as many.
+/// A bucket of `count` tokens that fills up evenly within `per`: anyone who was quiet may mint `count` keys in a
+/// burst, and in any span of length `per` at most twice as many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// How many.
@@ -82,7 +82,7 @@ pub struct Quotas {
     /// How long a new key counts against its address. As long as the longest retention (ttl and tombstone), so that
     /// it stands for the records that are still kept; by default 31 days.
     pub address_window: Duration,
-    /// How many callers, and how many addresses, are told apart at once. More than these are not let off: see the
+    /// How many callers, and how many addresses, are distinguished at once. More than these are not let off: see the
     /// [module](super).
     pub tracked_max: usize,
     /// How old a count of a caller's records may be near the limit; far below it, ten times as old.
@@ -122,7 +122,7 @@ impl Quotas {
             && self.records_in_total.is_none()
     }
 
-    /// A cap that needs a store which counts exactly, by name, where there is one.
+    /// A cap that needs a store which counts exactly, by name, if there is one.
     pub(crate) fn counted_by_the_store(&self) -> Option<&'static str> {
         let per_caller = self.records_per_caller.map(|_| "records_per_caller");
         per_caller.or_else(|| self.records_in_total.map(|_| "records_in_total"))

@@ -1,7 +1,6 @@
 //! All limits together: one request is charged on every level or on none.
 //!
-//! What lives here: the decision, pure, with time and the store's counts as arguments. What must never: a lock, a clock,
-//! a store.
+//! Contents: the decision, pure, with time and the store's counts as arguments. Never here: a lock, a clock, a store.
 
 use super::bucket::{Bucket, Price, Taken};
 use super::config::Quotas;
@@ -91,8 +90,8 @@ impl Ledger {
         }
     }
 
-    /// Whether there is room for a new key of `caller` from `network` on every level; or why not, or what the store must
-    /// be asked first. Whoever is told that there is room charges it under the same lock.
+    /// Whether there is room for a new key of `caller` from `network` on every level; or why not, or what the store
+    /// must be asked first. Anyone who is told that there is room charges it under the same lock.
     pub(super) fn judge(
         &mut self,
         caller: CallerHash,

@@ -1,19 +1,19 @@
 //! Which commands use up each other's rates.
 //!
-//! What lives here: an engine's limits, once for those that count together and once for those that only look on. What must never:
+//! Contents: an engine's limits, once for those that count together and once for those that only look on. Never here:
 //! a record that no cap counts.
 
 use super::{QuotaKeeper, Quotas, QuotasError};
 
-/// By which of an engine's rates a command is measured, should its key be new. Caps count the records that the store holds, and make
-/// no difference.
+/// By which of an engine's rates a command is measured, should its key be new. Caps count the records that the store
+/// holds, and make no difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Measure {
     /// By those of all others: what it uses up they lack.
     #[default]
     Together,
-    /// By the same rates, and the same limits on addresses, but apart: others are none the worse for it. For commands that only
-    /// look on.
+    /// By the same rates, and the same limits on addresses, but apart: others are none the worse for it. For commands
+    /// that only look on.
     Apart,
     /// By no rate.
     CapsOnly,

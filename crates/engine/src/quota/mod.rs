@@ -1,7 +1,7 @@
 //! Quotas: how many new keys may be minted, and how many records kept.
 //!
-//! **What lives here**: limits per caller, per peer address and in total, each as a rate of new keys and as a cap on
-//! records. **What must never**: a limit on retries. A key that the store knows is never refused for a quota.
+//! **Contents**: limits per caller, per peer address and in total, each as a rate of new keys and as a cap on
+//! records. **Never here**: a limit on retries. A key that the store knows is never refused for a quota.
 //!
 //! # How the engine asks
 //!
@@ -10,8 +10,8 @@
 //! 1. Before an insert, [`QuotaKeeper::admit`]. A [`Permit`] is charged on every level at once, or on none.
 //! 2. Where the store answers that the key existed, or that nothing was written, [`Permit::refund`]. In every other
 //!    case (inserted; *ambiguous*; the task was lost) the permit is just dropped, and stays charged.
-//! 3. [`Exceeded`] does not yet mean a refusal: it means *do not insert*. The engine reads the record; where there is
-//!    one, the request goes on as a retry, and only where there is none it is refused.
+//! 3. [`Exceeded`] does not yet mean a refusal: it means *do not insert*. The engine reads the record; if there is
+//!    one, the request goes on as a retry, and only if there is none it is refused.
 //!
 //! # Limits of single operations
 //!
@@ -20,16 +20,17 @@
 //!
 //! # What is forgotten, and what that changes
 //!
-//! At most [`Quotas::tracked_max`] callers, and as many addresses, are told apart. The one with the least used up goes
-//! first, and whoever has no entry starts from the most that anyone forgotten had used up. Forgetting therefore never
-//! lifts a limit: not an attacker's own (by filling the table with made-up callers), not that of an address (another
-//! table), not the total (no table at all). The price is paid by newcomers while an attack lasts: once *all* tracked
-//! callers have used up some of their limit, a newcomer starts with as much used up as the least of them.
+//! At most [`Quotas::tracked_max`] callers, and as many addresses, are distinguished. The one with the least used up
+//! goes first, and anyone who has no entry starts from the most that anyone forgotten had used up. Forgetting
+//! therefore never lifts a limit: not an attacker's own (by filling the table with made-up callers), not that of an
+//! address (another table), not the total (no table at all). The price is paid by newcomers while an attack lasts:
+//! once *all* tracked callers have used up some of their limit, a newcomer starts with as much used up as the least
+//! of them.
 //!
 //! # What is per node
 //!
-//! Rates, and everything about addresses: each node keeps its own. Caps per caller and in total are counted by the store
-//! and hold over all nodes, up to what the other nodes let in since the last count
+//! Rates, and everything about addresses: each node keeps its own. Caps per caller and in total are counted by the
+//! store and hold over all nodes, up to what the other nodes let in since the last count
 //! ([`Quotas::recount_caller_after`], [`Quotas::recount_total_after`]; ten times that below half of the cap).
 
 mod bucket;
@@ -233,7 +234,7 @@ impl fmt::Debug for Permit {
 pub struct QuotaKeeper {
     /// `None` where nothing is limited. Held for a few map operations only, never across an await.
     ledger: Option<Arc<Mutex<Ledger>>>,
-    /// Held while the store counts all records, which can take long: whoever comes meanwhile uses that answer.
+    /// Held while the store counts all records, which can take long: anyone who comes meanwhile uses that answer.
     counting_all: tokio::sync::Mutex<()>,
 }
 
@@ -267,8 +268,8 @@ impl QuotaKeeper {
         answers: &[Answer],
     ) -> Admission {
         let network = address.map(ledger::network);
-        // Always in this order, and never two of the second kind: nobody waits for whom he holds up. Both are held until
-        // both are charged, so that nobody else takes in between what there was room for.
+        // Always in this order, and never two of the second kind: nobody waits for whom he holds up. Both are held
+        // until both are charged, so that nobody else takes in between what there was room for.
         let mut own = self.ledger.as_ref().map(|ledger| (ledger, lock(ledger)));
         let mut further = rates.map(|rates| (&rates.ledger, lock(&rates.ledger)));
         let by_own = own.as_mut().map(|(_, ledger)| ledger.judge(caller, network, now, answers));
@@ -279,7 +280,7 @@ impl QuotaKeeper {
                 return Admission::Refused(if is_longer { further.of_operation() } else { own });
             }
             (Some(Judged::Refused(own)), _) => return Admission::Refused(own),
-            // Before the store is asked: whoever is refused anyway need not have it count.
+            // Before the store is asked: anyone who is refused anyway need not have it count.
             (_, Some(Judged::Refused(further))) => return Admission::Refused(further.of_operation()),
             (Some(Judged::Ask(what, at_most)), _) => Some((what, at_most)),
             _ => None,
@@ -335,7 +336,7 @@ impl QuotaKeeper {
             };
             let mut asking = Asking { keeper: self, question: Some(question) };
             if question.what == Count::Records && turn.is_none() {
-                // Whoever held the turn before may have the answer by now.
+                // Anyone who held the turn before may have the answer by now.
                 drop(asking);
                 turn = Some(self.counting_all.lock().await);
                 continue;

@@ -1,6 +1,6 @@
 //! Rates on the new keys of some commands, besides the engine's own limits.
 //!
-//! What lives here: who holds them. What must never: a question to the store; there is nothing here that it counts.
+//! Contents: who holds them. Never here: a question to the store; there is nothing here that it counts.
 
 use super::config::{Quotas, QuotasError, Rates};
 use super::ledger::Ledger;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 /// Keeps count of new keys under [`Rates`] of their own; see [`Intent::limited_by`](crate::Intent::limited_by).
 ///
-/// Cheap to clone; every clone counts the same keys. Whoever makes another one hands out everything anew.
+/// Cheap to clone; every clone counts the same keys. Anyone who makes another one hands out everything anew.
 ///
 /// ```
 /// use semel::quota::{Rate, RateKeeper, Rates};
@@ -34,7 +34,7 @@ impl RateKeeper {
         Self::tracking(rates, Quotas::default().tracked_max)
     }
 
-    /// The same, where at most `tracked_max` callers, and as many addresses, are told apart at once.
+    /// The same, where at most `tracked_max` callers, and as many addresses, are distinguished at once.
     pub fn tracking(rates: Rates, tracked_max: usize) -> Result<Self, QuotasError> {
         let quotas = rates.quotas(tracked_max);
         quotas.check()?;

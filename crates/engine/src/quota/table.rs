@@ -1,7 +1,7 @@
-//! A bounded table whose newcomers are never better off than whoever was forgotten for them.
+//! A bounded table whose newcomers are never better off than anyone who was forgotten for them.
 //!
-//! What lives here: which entry is forgotten when there is no room, and what a key that is not in the table starts from.
-//! What must never: more entries than were allowed, or a limit that is lifted because its entry was forgotten.
+//! Contents: which entry is forgotten when there is no room, and what a key that is not in the table starts from.
+//! Never here: more entries than were allowed, or a limit that is lifted because its entry was forgotten.
 //!
 //! The entry with the least load goes first (of those, the one that was used the longest ago), and what it had used up
 //! is remembered in one *floor* that every key without an entry starts from. So a caller that has used up its limit

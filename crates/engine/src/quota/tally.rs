@@ -1,7 +1,7 @@
 //! How many records there are, as far as is known: what the store counted, and what was let in since.
 //!
-//! What lives here: when a count is too old to be trusted, and what is added to it. What must never: a guess on the low
-//! side about this node's own keys. What other nodes let in since the count is not known here.
+//! Contents: when a count is too old to be trusted, and what is added to it. Never here: a guess on the low side
+//! about this node's own keys. What other nodes let in since the count is not known here.
 
 use super::table::Tracked;
 use std::time::Duration;

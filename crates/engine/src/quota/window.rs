@@ -1,7 +1,7 @@
 //! How many keys were minted within a window, in coarse slots.
 //!
-//! What lives here: a count that forgets what is older than the window, never earlier and at most a sixteenth of the
-//! window later. What must never: reading a clock.
+//! Contents: a count that forgets what is older than the window, never earlier and at most a sixteenth of the window
+//! later. Never here: reading a clock.
 
 use super::table::Tracked;
 use std::time::Duration;

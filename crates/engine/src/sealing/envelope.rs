@@ -1,8 +1,8 @@
-//! Sealed bytes: what stands in clear in front, and what the seal covers.
+//! Sealed bytes: what is in clear in front, and what the seal covers.
 //!
-//! One byte of format, the key's name behind its length, 24 bytes of nonce, then XChaCha20-Poly1305's ciphertext with its
-//! tag. The seal covers, besides: the format, the key's name, the id of the record and the status. So what was sealed
-//! for one record opens for no other, and under no other status.
+//! One byte of format, the key's name behind its length, 24 bytes of nonce, then XChaCha20-Poly1305's ciphertext with
+//! its tag. The seal covers, besides: the format, the key's name, the id of the record and the status. So what was
+//! sealed for one record opens for no other, and under no other status.
 
 use super::{SealingKey, Unopened};
 use crate::random::Random;

@@ -4,7 +4,7 @@ use chacha20poly1305::aead::Aead;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use std::fmt;
 
-/// A key that seals outcomes: 32 random bytes, and the name that stands in clear in front of what it sealed.
+/// A key that seals outcomes: 32 random bytes, and the name that is in clear in front of what it sealed.
 ///
 /// The bytes are wiped when the key is dropped. Debug output shows the name only.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ impl SealingKey {
         Ok(Self { name: name.to_owned(), cipher })
     }
 
-    /// The name that stands in front of what this key sealed.
+    /// The name that is in front of what this key sealed.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -40,8 +40,8 @@ impl SealingKey {
     }
 }
 
-/// Of one name and the same bytes. These are not kept to be looked at, so both are had to authenticate nothing at all, under a
-/// nonce that seals nothing else; what comes of it stays here.
+/// Of one name and the same bytes. These are not kept to be looked at, so both are had to authenticate nothing at
+/// all, under a nonce that seals nothing else; what comes of it stays here.
 impl PartialEq for SealingKey {
     fn eq(&self, other: &Self) -> bool {
         let told = |key: &Self| key.cipher.encrypt(&XNonce::default(), &[][..]).ok();

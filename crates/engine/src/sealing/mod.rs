@@ -1,8 +1,8 @@
 //! Stored outcomes that only a holder of a key can read.
 //!
-//! **What lives here**: the ring of keys, sealing an outcome for one record and opening it again.
-//! **What must never**: a key in debug output, an error or a log; a guess at what could not be opened. What cannot be
-//! opened is answered as not retained, and the record is left as it is.
+//! **Contents**: the ring of keys, sealing an outcome for one record and opening it again. **Never here**: a key in
+//! debug output, an error or a log; a guess at what could not be opened. What cannot be opened is answered as not
+//! retained, and the record is left as it is.
 //!
 //! A seal hides headers, body and trailers. It does not hide the status, which the machine and operators need, nor how
 //! long the rest is.
@@ -111,15 +111,16 @@ impl KeyRing {
 
 /// Whether the outcome of a command is sealed; see [`Intent::sealed`](crate::Intent::sealed).
 ///
-/// It is about what is stored from now on: what was sealed is opened, and what was not is replayed, whatever is said here.
-/// Verdicts of operators and reconcilers are sealed wherever there are keys.
+/// It is about what is stored from now on: what was sealed is opened, and what was not is replayed, whatever is said
+/// here. Verdicts of operators and reconcilers are sealed wherever there are keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Seal {
     /// Where the engine has [keys](crate::Builder::sealing).
     #[default]
     WithKeys,
-    /// In any case: an engine without keys refuses the command. The record does not say so: another engine on the same store that
-    /// has no keys stores as it is what it is told by a verdict, or by the token of a lease. Every one of them needs the keys.
+    /// In any case: an engine without keys refuses the command. The record does not say so: another engine on the
+    /// same store that has no keys stores as it is what it is told by a verdict, or by the token of a lease. Every
+    /// one of them needs the keys.
     Required,
     /// Never: it is stored as it is, whatever keys there are.
     Off,

@@ -1,6 +1,6 @@
 //! A store that is not waited for without end.
 //!
-//! What lives here: the calls that learning and replacing the secret take, each bounded in time. What must never: a call of
+//! Contents: the calls that learning and replacing the secret take, each bounded in time. Never here: a call of
 //! theirs that goes past this.
 
 use crate::clock::{Clock, within};
@@ -19,7 +19,8 @@ pub struct Bounded<'a> {
 }
 
 impl<'a> Bounded<'a> {
-    /// `store`, of which every answer counts as lost after `timeout`: as long as [elsewhere](crate::Settings::store_timeout).
+    /// `store`, of which every answer counts as lost after `timeout`: as long as
+    /// [elsewhere](crate::Settings::store_timeout).
     pub fn new(store: &'a dyn Store, clock: &'a dyn Clock, timeout: Duration) -> Self {
         Self { store, patience: Some((clock, timeout)) }
     }

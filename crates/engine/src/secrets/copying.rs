@@ -1,5 +1,5 @@
-//! What stands in the place of the secret's state while a store is filled from another one, and what a copy has to know of the
-//! state itself.
+//! What is in the place of the secret's state while a store is filled from another one, and what a copy has to know
+//! of the state itself.
 
 use super::Error;
 use super::stored::{NODE, Registration, State};
@@ -43,7 +43,7 @@ pub(crate) struct Registered {
     pub(crate) lapse: Option<Duration>,
 }
 
-/// The node that a setting registers, where it does.
+/// The node that a setting registers, if it does.
 pub(crate) fn registered(setting: &str, value: &[u8]) -> Option<Registered> {
     setting.starts_with(NODE).then(|| match Registration::decode(value) {
         Ok(node) => Registered { lapse: Some(node.lapse()), name: node.name },
@@ -51,7 +51,8 @@ pub(crate) fn registered(setting: &str, value: &[u8]) -> Option<Registered> {
     })
 }
 
-/// Which secret a state is about and how often it has changed, in a line. Refuses what no node of this build could go on with.
+/// Which secret a state is about and how often it has changed, in a line. Refuses what no node of this build could go
+/// on with.
 pub(crate) fn state_id(bytes: &[u8]) -> Result<String, Error> {
     State::decode(bytes).map(|state| format!("{} {}", state.secret.id, state.epoch))
 }

@@ -30,8 +30,8 @@ pub enum Error {
     Newer(u8),
     /// The store is being filled from another one, and is not complete.
     Copying,
-    /// The store has forgotten its secret, or an earlier stage of its replacement has come back: an outdated backup or a
-    /// fail-over that lost writes.
+    /// The store has forgotten its secret, or an earlier stage of its replacement has come back: an outdated backup
+    /// or a fail-over that lost writes.
     WentBack,
     /// This node has not been able to look at the store for too long: another secret may be in use by now.
     Stale,

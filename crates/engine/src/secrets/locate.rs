@@ -8,14 +8,14 @@ use semel_core::store::{self, Change, Kind, Reading, Store, Written};
 use semel_core::time::Now;
 use std::time::Duration;
 
-/// How often what stands under the old id may change under our eyes before we give up.
+/// How often what is under the old id may change under our eyes before we give up.
 const TRIES: u32 = 16;
 
 /// Where a command is to be looked for and claimed.
 pub struct Located<'c, 'a> {
     /// The command, under the id that counts.
     pub command: &'c Command<'a>,
-    /// What stands under that id, where it had to be read to find out.
+    /// What is under that id, where it had to be read to find out.
     pub reading: Option<Reading>,
     may_insert: bool,
 }
@@ -28,15 +28,15 @@ impl Located<'_, '_> {
     }
 }
 
-/// What a node makes of the time in an answer to a question that it put at this uptime. The time that it goes by is put there
-/// instead.
+/// What a node makes of the time in an answer to a question that it put at this uptime. The time that it goes by is
+/// put there instead.
 pub type Dating<'a> = dyn Fn(&mut Reading, Duration) -> Now + Sync + 'a;
 
 /// Finds out under which secret's id a command is to be looked for and claimed. Outside of a change of the secret that
 /// is clear without asking the store.
 ///
-/// Decide from [`Located::reading`] where there is one. Where a write is not [permitted](Located::permits), where it is
-/// refused and nothing stands there any more, and where the decision is to follow a marker: take a fresh view and ask
+/// Decide from [`Located::reading`] if there is one. Where a write is not [permitted](Located::permits), where it is
+/// refused and nothing is there any more, and where the decision is to follow a marker: take a fresh view and ask
 /// again. (To follow a marker that the view knows nothing of: the node is behind, as with [`Error::Stale`].)
 pub async fn locate<'c, 'a>(
     store: &dyn Store,
@@ -55,7 +55,8 @@ pub async fn locate<'c, 'a>(
         let mut reading = store.get(old.id).await?;
         let now = dating(&mut reading, asked);
         match route(outgoing.stage, reading.found()) {
-            // Past its time: let go of, so that the key moves too instead of being used again and again in the old place.
+            // Past its time: let go of, so that the key moves too instead of being used again and again in the old
+            // place.
             Route::Old if !may_insert && is_gone(&reading, now) => {
                 view.check(clock.uptime())?;
                 let_go(store, old.id, &reading, now).await?;
@@ -68,7 +69,7 @@ pub async fn locate<'c, 'a>(
         view.check(clock.uptime())?;
         match store.write(old.id, Change::InsertMarker).await {
             Ok(Written::Done { .. }) => return Ok(moved),
-            // Somebody was faster; what stands there now tells.
+            // Somebody was faster; what is stored there now tells.
             Ok(Written::Refused(_)) => {}
             // Only reading again tells. One marker is as good as another.
             Err(error) if error.is_ambiguous() => {}

@@ -1,9 +1,9 @@
 //! The hashing secret that every node on a store shares, and how it is replaced under traffic.
 //!
-//! **What lives here**: learning the store's secret, each node's [`View`] of it and how long that is good for, the way to
-//! a command's id while two secrets are in use ([`locate`]), and the operator's side of a [`rotation`].
-//! **What must never**: a claim by a node that may be behind; a secret in an error, a log or debug output; a secret
-//! made up where the store might have one.
+//! **Contents**: learning the store's secret, each node's [`View`] of it and how long that is good for, the way to a
+//! command's id while two secrets are in use ([`locate`]), and the operator's side of a [`rotation`]. **Never here**:
+//! a claim by a node that may be behind; a secret in an error, a log or debug output; a secret made up where the
+//! store might have one.
 //!
 //! The protocol, and why no pause of any node makes a command run twice, stands in `docs/decisions/secrets.md`.
 
@@ -112,8 +112,8 @@ pub async fn open(
     Ok(node)
 }
 
-/// The store's state; `first` becomes it where there is none. Whatever comes of our own write, what counts is what stands
-/// there.
+/// The store's state; `first` becomes it if there is none. Whatever comes of our own write, what counts is what is
+/// stored there.
 async fn learn(store: Bounded<'_>, first: State) -> Result<State, Error> {
     if let Some(state) = Settings::read(store).await?.state()? {
         return Ok(state);

@@ -87,8 +87,8 @@ struct Course {
 }
 
 impl Course {
-    /// Whether the store has lost writes: an earlier epoch has come back, or the same one with another secret, which a node has given to a
-    /// store that it found empty.
+    /// Whether the store has lost writes: an earlier epoch has come back, or the same one with another secret, which
+    /// a node has given to a store that it found empty.
     fn has_gone_back(&self, state: &State) -> bool {
         self.epoch.is_some_and(|epoch| {
             state.epoch < epoch || (state.epoch == epoch && state.secret.id != self.secret_id)
@@ -96,8 +96,8 @@ impl Course {
     }
 }
 
-/// A node's part of what all nodes divide among themselves. They may disagree for a moment about how many they are: what is divided by it
-/// must do no harm if two do it, and get done if none does.
+/// A node's part of what all nodes divide among themselves. They may disagree for a moment about how many they are:
+/// what is divided by it must do no harm if two do it, and get done if none does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     number: u64,
@@ -257,8 +257,8 @@ impl Secrets {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
-    /// Strikes off nodes whose registration has stood unchanged, by this node's own clock, for as long as they said that
-    /// it takes. No wall clock is compared with another's.
+    /// Strikes off nodes whose registration has stood unchanged, by this node's own clock, for as long as they said
+    /// that it takes. No wall clock is compared with another's.
     async fn strike_off_the_silent(
         &self,
         course: &mut Course,
@@ -294,8 +294,8 @@ impl Secrets {
         })
     }
 
-    /// [`refresh`](Self::refresh), given up on when the next one is due: a question that is never answered must not keep
-    /// this node from asking again while its view is still good.
+    /// [`refresh`](Self::refresh), given up on when the next one is due: a question that is never answered must not
+    /// keep this node from asking again while its view is still good.
     pub(crate) async fn refresh_in_time(&self) -> Result<(), Error> {
         tokio::select! {
             biased;
@@ -307,15 +307,16 @@ impl Secrets {
         }
     }
 
-    /// Signs this node off, so that a rotation need not wait for it. To be called once nothing that it claims or has
-    /// claimed is under way any more; there is no view from here on.
+    /// Signs this node off, so that a rotation need not wait for it. To be called as soon as nothing that it claims
+    /// or has claimed is under way any more; there is no view from here on.
     pub async fn leave(&self) -> Result<(), Error> {
         let mut course = self.course.lock().await;
         course.left = true;
         self.publish(None);
         let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
         if let Some(stands) = settings.nodes.get(&self.key) {
-            // Where it is refused, somebody else has taken it out or goes by the same name: what stands there is theirs.
+            // Where it is refused, somebody else has taken it out or goes by the same name: what is stored there is
+            // theirs.
             let (Setting::Done | Setting::Refused(_)) = self.store.set(&self.key, Some(stands), None).await?;
         }
         drop(course);

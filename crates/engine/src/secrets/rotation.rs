@@ -1,14 +1,15 @@
 //! Replacing the hashing secret: the operator's side.
 //!
-//! **What lives here**: the steps, each a compare-and-swap that is refused while it would be too early.
-//! **What must never**: a step that hopes. Where a node or a record might still need the old secret, it stays.
+//! **Contents**: the steps, each a compare-and-swap that is refused while it would be too early. **Never here**: a
+//! step that hopes. Where a node or a record might still need the old secret, it stays.
 //!
-//! [`announce`] → [`advance`] (commands begin to move) → wait until the old records are gone → [`advance`] (the old secret
-//! is dropped) → [`finish`] (its markers go). [`progress`] tells at any time what is being waited for. Nodes that were
-//! killed are struck off by those that live; where none does, let the process that calls this be one of them, by
-//! [`open`](super::open) and [`Secrets::tend`](super::Secrets::tend).
+//! [`announce`] → [`advance`] (commands begin to move) → wait until the old records are gone → [`advance`] (the old
+//! secret is dropped) → [`finish`] (its markers go). [`progress`] tells at any time what is being waited for. Nodes
+//! that were killed are struck off by those that live; where none does, let the process that calls this be one of
+//! them, by [`open`](super::open) and [`Secrets::tend`](super::Secrets::tend).
 //!
-//! Every answer of the store is waited for so long and no longer ([`Bounded`]). One that fails half-way can be called again.
+//! Every answer of the store is waited for so long and no longer ([`Bounded`]). One that fails half-way can be called
+//! again.
 
 use super::stored::{Kept, Registration, Rotation, Settings, State, swap};
 use super::{Bounded, Error, Phase, drawn};
@@ -86,8 +87,8 @@ pub async fn advance(store: Bounded<'_>) -> Result<Phase, Error> {
         Rotation::Steady | Rotation::Settled => return Err(Error::Phase(state.phase())),
         Rotation::Announced { next } => state.then(Rotation::Moving { next: next.clone() }),
         Rotation::Moving { next } => {
-            // Counted once nobody can put a record under the old secret any more. Twice, since a record whose time was
-            // set back by a clock could slip past one pass.
+            // Counted as soon as nobody can put a record under the old secret any more. Twice, since a record whose
+            // time was set back by a clock could slip past one pass.
             for _ in 0..2 {
                 match records_left(store, &state).await? {
                     0 => {}
@@ -102,8 +103,8 @@ pub async fn advance(store: Bounded<'_>) -> Result<Phase, Error> {
     Ok(next.phase())
 }
 
-/// Removes the markers of the secret that was dropped, and ends the rotation. Refused while a node has not confirmed that
-/// it uses the old secret no more. May be called again after a failure.
+/// Removes the markers of the secret that was dropped, and ends the rotation. Refused while a node has not confirmed
+/// that it uses the old secret no more. May be called again after a failure.
 pub async fn finish(store: Bounded<'_>) -> Result<(), Error> {
     let state = state(store).await?;
     let Rotation::Settled = state.rotation else { return Err(Error::Phase(state.phase())) };

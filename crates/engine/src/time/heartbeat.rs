@@ -1,7 +1,7 @@
 //! The heartbeat: the time that a node goes by, written into the store as it goes.
 //!
-//! What lives here: writing it, noticing what others wrote, and a person's word that the clock is right. It doubles as proof
-//! that the store takes writes. What must never: the time of a clock that is not trusted.
+//! Contents: writing it, noticing what others wrote, and a person's word that the clock is right. It doubles as proof
+//! that the store takes writes. Never here: the time of a clock that is not trusted.
 
 use super::mark::{self, Beat, Confirmed, Mark, Stored};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
@@ -16,8 +16,8 @@ use semel_core::time::Time;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How soon a heartbeat that failed is tried again, where that is sooner than the next one: whoever asks whether the store takes
-/// writes should not have to wait for long.
+/// How soon a heartbeat that failed is tried again, where that is sooner than the next one: anyone who asks whether
+/// the store takes writes should not have to wait for long.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What this node knows of the mark.
@@ -25,7 +25,7 @@ pub(crate) struct Heartbeat {
     /// Which run of which node this is.
     run: String,
     stands: Mutex<Stored>,
-    /// When, by the uptime, what stands there was last known: not later than that.
+    /// When, by the uptime, what is stored there was last known: not later than that.
     read_at: Mutex<Duration>,
     confirmations: Mutex<u64>,
     /// When, by the uptime, somebody last tried to [get back in touch](catch_up). One does so at a time.
@@ -111,10 +111,11 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     beaten.map(drop)
 }
 
-/// Learns what others wrote about the time, where that has not been heard of for too long: this process was suspended, or the
-/// store could not be reached. To be awaited before anything is dated.
+/// Learns what others wrote about the time, where that has not been heard of for too long: this process was
+/// suspended, or the store could not be reached. To be awaited before anything is dated.
 ///
-/// One of those who wait asks for all of them. Where it is not answered, the others' own questions to the store will tell.
+/// One of those who wait asks for all of them. Where it is not answered, the others' own questions to the store will
+/// tell.
 pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     let begun = node.clock.uptime();
     if !node.time.has_to_catch_up(begun) {
@@ -129,7 +130,7 @@ pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
         *tried_at = node.clock.uptime();
         caught_up
     };
-    // A request waits for this. Whoever comes next asks again.
+    // A request waits for this. Anyone who comes next asks again.
     let late = || Err(Error::new(Kind::Unavailable, "waiting to learn the time that others go by"));
     node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(late)
 }
@@ -222,8 +223,8 @@ pub async fn examine_clock(
     Ok(time.status())
 }
 
-/// A person looked at the store's clock and found it right: every node on the store goes by it from now on. `who` and `why`
-/// are kept in the store with the time. Yields the time that was confirmed.
+/// A person looked at the store's clock and found it right: every node on the store goes by it from now on. `who` and
+/// `why` are kept in the store with the time. Yields the time that was confirmed.
 ///
 /// Nodes that run learn of it at their next heartbeat. They judge no lease dead for a while, and nothing is expired for
 /// the length of [`ClockSettings::settle`](crate::ClockSettings::settle).

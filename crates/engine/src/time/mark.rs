@@ -1,6 +1,6 @@
 //! What the store remembers about time: one setting, written by every node as it goes.
 //!
-//! What lives here: its format, and reading and writing it. What must never: a judgement.
+//! Contents: its format, and reading and writing it. Never here: a judgement.
 
 use bytes::Bytes;
 use semel_core::store::{Error, Kind, Setting, Store};
@@ -150,9 +150,9 @@ impl Confirmed {
     }
 }
 
-/// The mark of one store for another one, at `now` by the other one's clock: the latest time that any node has gone by, and what was
-/// confirmed. The other clock need not be the same, so that no uptime goes along, and time has a gap here. What cannot be read stays
-/// as it is: nodes do not trust their clock then.
+/// The mark of one store for another one, at `now` by the other one's clock: the latest time that any node has gone
+/// by, and what was confirmed. The other clock need not be the same, so that no uptime goes along, and time has a gap
+/// here. What cannot be read stays as it is: nodes do not trust their clock then.
 pub(crate) fn carried_over(bytes: &[u8], now: Time) -> Vec<u8> {
     match Mark::decode(bytes) {
         Ok(mark) => {
@@ -163,7 +163,7 @@ pub(crate) fn carried_over(bytes: &[u8], now: Time) -> Vec<u8> {
     }
 }
 
-/// A mark as it stands in the store, to be replaced only as it is.
+/// A mark as it is in the store, to be replaced only as it is.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stored {
     bytes: Option<Bytes>,
@@ -175,15 +175,15 @@ impl Stored {
     }
 }
 
-/// What stands in the store.
+/// What is in the store.
 pub(super) async fn read(store: &dyn Store) -> Result<Stored, Error> {
     let settings = store.settings().await?;
     let bytes = settings.into_iter().find_map(|(name, bytes)| (name == NAME).then_some(bytes));
     Ok(Stored { bytes })
 }
 
-/// Replaces the mark by what `next` makes of it, or of what others have put there meanwhile. Yields what stands there now,
-/// or `None` where `next` wants nothing changed.
+/// Replaces the mark by what `next` makes of it, or of what others have put there meanwhile. Yields what is stored
+/// there now, or `None` where `next` wants nothing changed.
 pub(super) async fn write(
     store: &dyn Store,
     mut stands: Stored,

@@ -1,13 +1,13 @@
 //! The time that a node goes by.
 //!
-//! What lives here: which moment it is, between and in the store's answers, and how far it can be relied on. The store's
-//! clock may jump while the node runs, or before it starts; neither may cost a second effect. What must never: reading a
+//! Contents: which moment it is, between and in the store's answers, and how far it can be relied on. The store's
+//! clock may jump while the node runs, or before it starts; neither may cost a second effect. Never here: reading a
 //! clock, or a rule about what a moment means for a record (that is [`semel_core::machine`]).
 //!
 //! - While the node runs, every answer's time is held against uptime ([`watch`]). Once they disagree by more than the
 //!   skew, time goes on from where it should be.
-//! - Across starts, nodes write the time that they go by into the store ([`mark`], [`heartbeat`]). A node that starts with
-//!   a clock behind that mark, or far ahead of it, does not trust it.
+//! - Across starts, nodes write the time that they go by into the store ([`mark`], [`heartbeat`]). A node that starts
+//!   with a clock behind that mark, or far ahead of it, does not trust it.
 
 mod heartbeat;
 mod mark;
@@ -90,8 +90,8 @@ const SOON: Duration = Duration::from_secs(1);
 const DRIFT: u32 = 1_000;
 
 impl Sample {
-    /// Whether `before` tells more precisely what time it was when this answer came. An answer tells the time to within as long as it
-    /// was on its way.
+    /// Whether `before` tells more precisely what time it was when this answer came. An answer tells the time to
+    /// within as long as it was on its way.
     fn is_vaguer_than(&self, before: &Self) -> bool {
         let width = |sample: &Self| sample.received.saturating_sub(sample.asked);
         let since = self.received.saturating_sub(before.received);
@@ -134,8 +134,8 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// By how much a clock is off that showed `told` at some moment between `asked` and `received`, in milliseconds, however long after
-    /// the confirmation that was. Zero where it is right.
+    /// By how much a clock is off that showed `told` at some moment between `asked` and `received`, in milliseconds,
+    /// however long after the confirmation that was. Zero where it is right.
     fn off(&self, told: Time, asked: Duration, received: Duration) -> i128 {
         let (told, at) = (i128::from(told.as_millis()), i128::from(self.at.as_millis()));
         let earliest = at + millis(asked) - millis(self.to);
@@ -148,8 +148,8 @@ struct State {
     last: Sample,
     watch: ClockWatch,
     standing: Standing,
-    /// When, by the uptime, this node last knew what others had written into the store about the time: not later than that.
-    /// `None` until it has written there itself.
+    /// When, by the uptime, this node last knew what others had written into the store about the time: not later than
+    /// that. `None` until it has written there itself.
     heard_at: Option<Duration>,
 }
 
@@ -180,13 +180,15 @@ impl TrustedTime {
         state.heard_at.is_none() && matches!(state.standing, Standing::Trusted { .. })
     }
 
-    /// Whether nothing is to be dated before the next heartbeat. By a clock that is not trusted nothing is dated anyway.
+    /// Whether nothing is to be dated before the next heartbeat. By a clock that is not trusted nothing is dated
+    /// anyway.
     pub(crate) fn has_to_catch_up(&self, uptime: Duration) -> bool {
         let state = self.state();
         matches!(state.standing, Standing::Trusted { .. }) && state.is_out_of_touch(&self.settings, uptime)
     }
 
-    /// Before this node's first heartbeat the store turned out to remember `mark`: the clock is judged by that, as at a start.
+    /// Before this node's first heartbeat the store turned out to remember `mark`: the clock is judged by that, as at
+    /// a start.
     pub(crate) fn start_again(
         &self,
         boot: Option<&str>,
@@ -204,8 +206,8 @@ impl TrustedTime {
         state.heard_at = state.heard_at.max(Some(at));
     }
 
-    /// Whether it has been so long since the last heartbeat that others may go by another time which somebody confirmed, and
-    /// judge leases by it. What such a node dates may look long past to them.
+    /// Whether it has been so long since the last heartbeat that others may go by another time which somebody
+    /// confirmed, and judge leases by it. What such a node dates may look long past to them.
     pub(crate) fn is_out_of_touch(&self, uptime: Duration) -> bool {
         self.state().is_out_of_touch(&self.settings, uptime)
     }
@@ -219,8 +221,9 @@ impl TrustedTime {
     ) -> (Time, Option<ClockChange>) {
         let mut state = self.state();
         let (at, change) = state.judge(&self.settings, told, asked, received);
-        // An answer to an older question than the last one noted says nothing new, unless it changed what is believed: what was noted
-        // before is another time's then. One that was long on its way says less than what was known before.
+        // An answer to an older question than the last one noted says nothing new, unless it changed what is
+        // believed: what was noted before is another time's then. One that was long on its way says less than what
+        // was known before.
         let sample = Sample { at, asked, received };
         if change.is_some() || (asked >= state.last.asked && !sample.is_vaguer_than(&state.last)) {
             state.last = sample;
@@ -254,8 +257,9 @@ impl TrustedTime {
         }
     }
 
-    /// Somebody confirmed a time, and the clock showed `told`. It is followed where that is the time that was confirmed. Where it is
-    /// another one, nothing is to be dated by it, nor by the time that this node went by so far, until it shows that one.
+    /// Somebody confirmed a time, and the clock showed `told`. It is followed where that is the time that was
+    /// confirmed. Where it is another one, nothing is to be dated by it, nor by the time that this node went by so
+    /// far, until it shows that one.
     pub(crate) fn refer_to(
         &self,
         reference: Reference,

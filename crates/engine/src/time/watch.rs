@@ -1,6 +1,6 @@
 //! Whether a clock goes with the time that really passes.
 //!
-//! What lives here: the store's time, held against an uptime that nobody can set. What must never: reading either clock.
+//! Contents: the store's time, held against an uptime that nobody can set. Never here: reading either clock.
 
 use super::span::{drift_max, millis, moment};
 use semel_core::time::Time;
@@ -29,10 +29,10 @@ struct Away {
 
 /// Holds the store's time against uptime.
 ///
-/// Slow drift (a clock that is being slewed into place) is followed. Whatever is faster adds up, in however many small
-/// steps it comes, until it is more than the allowance. From then on the clock is not believed: time goes on from where
-/// it should be, until the clock comes back, somebody confirms it, or it has stayed at most an hour ahead for long
-/// enough.
+/// Slow drift (a clock that is being slewed into place) is followed. Whatever is faster adds up, in however many
+/// small steps it comes, until it is more than the allowance. From then on the clock is not believed: time goes on
+/// from where it should be, until the clock comes back, somebody confirms it, or it has stayed at most an hour ahead for
+/// long enough.
 ///
 /// A clock that was set far ahead is never believed by waiting: an hour later its year ahead is no less wrong.
 #[derive(Debug, Clone)]

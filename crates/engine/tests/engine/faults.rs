@@ -86,7 +86,7 @@ async fn an_outcome_that_cannot_be_stored_is_handed_out_as_such_and_stored_later
     let done = call.await.expect("no panic").expect("a value");
     assert_eq!((done.value, done.stored), (1, false));
     assert!(world.saw("Unstored"));
-    // A twin that asks meanwhile is not given what is not stored.
+    // A duplicate that asks meanwhile is not given what is not stored.
     let twin = engine.run(intent("k", "5").waiting(secs(0)), never).await;
     assert!(matches!(twin, Err(RunError { reason: NoValue::InProgress, .. })), "{twin:?}");
     world.fate(|_| Fault::Pass);

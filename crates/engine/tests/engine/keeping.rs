@@ -220,7 +220,7 @@ async fn a_key_whose_first_claim_was_lost_on_its_way_costs_one_token_of_each_lim
 /// What the card's number is written as.
 const CARD: &str = "4111 1111 1111 1111";
 
-/// Whether the only record can be read by whoever reads the store.
+/// Whether the only record can be read by anyone who reads the store.
 async fn is_readable(world: &World) -> bool {
     let stored = semel::core::codec::encode_record(&world.record().await);
     stored.windows(CARD.len()).any(|bytes| bytes == CARD.as_bytes())
@@ -282,7 +282,7 @@ async fn what_a_worker_or_an_operator_reports_is_sealed_even_where_the_intent_wa
     let id = world.record().await.operation_id();
     engine.resolve(id, verdict, "alice", "the bank says so").await.expect("resolved");
     assert!(!is_readable(&world).await);
-    // Whoever holds the lease that it claimed itself goes by what it said.
+    // Anyone who holds the lease that it claimed itself goes by what it said.
     let world = World::new();
     let engine = world.engine_with(|builder| builder.sealing(ring())).await;
     let Ok(Claimed::Yours(lease)) = engine.claim(&plain()).await else { panic!("it is claimed") };

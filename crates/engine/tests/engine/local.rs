@@ -42,7 +42,7 @@ async fn every_entry_refuses_class_local_and_names_the_alternatives() {
     assert!(page.items.is_empty(), "nothing was claimed: {page:?}");
 }
 
-/// The record of an intent that was claimed under class `local`, by whoever may do that.
+/// The record of an intent that was claimed under class `local`, by anyone who may do that.
 async fn stored_under_local(world: &World, engine: &semel::Engine, begin: Begin) {
     // What an external claim of the same intent is called, and then as if it had been claimed under `local`.
     let Claimed::Yours(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else { panic!() };

@@ -138,7 +138,7 @@ fn a_rotation_does_not_wait_for_the_dead_and_they_cannot_come_back_behind() {
         assert_eq!(advance(&world).await, Phase::Settled);
         world.pass(TERMS.refresh_every, &[&alive]).await;
         claim(&world, &alive, 7).await;
-        // Nothing stands in its way in the store; its own clock does.
+        // Nothing is in its way in the store; its own clock does.
         let under_old = world.store.get(located.command.id).await.expect("read");
         assert_eq!(under_old.found(), Found::Nothing);
         assert!(matches!(view.check(world.clock.uptime()), Err(Error::Stale)));

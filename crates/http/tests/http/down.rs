@@ -72,7 +72,7 @@ async fn a_twin_that_is_known_to_run_is_not_run_again_when_the_store_goes_away()
         }
     };
     let here = Layer::new(engine_on(Arc::clone(&store)).await, open()).expect("fit for use");
-    // Another node: the store goes away as soon as that has learnt of the twin.
+    // Another node: the store goes away as soon as that has learnt of the duplicate.
     let (cut, is_armed) = (Arc::clone(&is_cut), Arc::new(AtomicBool::new(false)));
     let armed = Arc::clone(&is_armed);
     let observer = Cutting { cut, armed };

@@ -1,4 +1,4 @@
-//! What whoever watches is told of each request.
+//! What anyone who watches is told of each request.
 
 use super::world::{Bodies, Server, Watching, charged, engine, post, request};
 use axum::http::StatusCode;

@@ -1,7 +1,7 @@
 //! How those who wait for a batch are told.
 //!
-//! What lives here: the choice of the thread that does it. What must never: an answer that is lost, whatever becomes of the
-//! place where it was to be given.
+//! Contents: the choice of the thread that does it. Never here: an answer that is lost, whatever becomes of the place
+//! where it was to be given.
 
 use super::write::{Job, Said};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -18,12 +18,13 @@ impl Drop for Answers {
     }
 }
 
-/// Tells everybody in a batch what came of it.
+/// Tells everybody in a batch its result.
 ///
-/// To wake a task from outside of its runtime takes a lock, and often a system call to wake the thread that runs it: an
-/// eighth of what the thread that writes had to do. From inside it is a place in a queue. So those of one runtime are told
-/// by a task there. Only where it has threads of its own: one that has to be driven may not be, while a task that was
-/// made in it is waited for elsewhere. Should the runtime end before, the answers are given as they are dropped.
+/// To wake a task from outside of its runtime takes a lock, and often a system call to wake the thread that runs it:
+/// an eighth of what the thread that writes had to do. From inside it is a place in a queue. So those of one runtime
+/// are told by a task there. Only where it has threads of its own: one that has to be driven may not be, while a task
+/// that was made in it is waited for elsewhere. Should the runtime end before, the answers are given as they are
+/// dropped.
 pub(super) fn tell(batch: impl ExactSizeIterator<Item = (Job, Said)>) {
     if batch.len() < TOGETHER_MIN {
         return drop(Answers(batch.collect()));

@@ -6,7 +6,8 @@ use semel_core::store::{self, Inspection, OpenOptions, Pending};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Opens stores by URLs like `sqlite:semel.db`. A path is a path, never a URI: everything after the colon belongs to it.
+/// Opens stores by URLs like `sqlite:semel.db`. A path is a path, never a URI: everything after the colon belongs to
+/// it.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend;
 

@@ -1,7 +1,7 @@
 //! Moves what was written from the log into the file, beside the writer.
 //!
-//! What lives here: a thread with a connection of its own that sleeps while nothing is written, and the one case in which
-//! the writer itself has to stop for it. What must never: a checkpoint on the way of a commit, or a wake-up without a
+//! Contents: a thread with a connection of its own that sleeps while nothing is written, and the one case in which
+//! the writer itself has to stop for it. Never here: a checkpoint on the way of a commit, or a wake-up without a
 //! reason.
 
 use super::files::OpenFiles;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How long a checkpoint lets more writes gather before the next.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the writer, the checkpointer and whoever closes the store tell each other.
+/// What the writer, the checkpointer and anyone who closes the store tell each other.
 pub(super) struct Pulse {
     told: Mutex<Told>,
     changed: Condvar,
@@ -76,8 +76,8 @@ impl Pulse {
         self.changed.notify_all();
     }
 
-    /// Called by the writer between two batches. Under steady load there is never a moment at which everything in the log
-    /// has been moved, so that it is never begun anew: beyond a limit, the writer makes that moment.
+    /// Called by the writer between two batches. Under steady load there is never a moment at which everything in the
+    /// log has been moved, so that it is never begun anew: beyond a limit, the writer makes that moment.
     pub(super) fn keep_log_short(&self, connection: &Connection) {
         let frames = self.frames.load(Ordering::Relaxed);
         if frames < self.frames_next.load(Ordering::Relaxed) {
@@ -89,7 +89,7 @@ impl Pulse {
             self.frames_next.store(u64::MAX, Ordering::Relaxed);
             return;
         }
-        // While the other one is moving pages, nobody waits for it: once it has, little is left to move.
+        // While the other one is moving pages, nobody waits for it: as soon as it has, little is left to move.
         let _at_work = match self.at_work.try_lock() {
             Ok(at_work) => at_work,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -152,9 +152,10 @@ impl Pulse {
         }
     }
 
-    /// The files were taken away. Moves what the log has into the file, wherever that is by now, and empties the log: whoever
-    /// puts the file back has all of it, and whatever file has its name by now is not read together with a log that is not its own.
-    /// Leaves everything alone where somebody else has begun a log. Says whether that is done.
+    /// The files were taken away. Moves what the log has into the file, wherever that is by now, and empties the log:
+    /// anyone who puts the file back has all of it, and whatever file has its name by now is not read together with a
+    /// log that is not its own. Leaves everything alone where somebody else has begun a log. Says whether that is
+    /// done.
     fn settle_lost(&self, connection: &Connection) -> bool {
         if self.failure().is_some() || self.files.has_another_log() {
             return true;
@@ -162,9 +163,9 @@ impl Pulse {
         self.moved(connection, "TRUNCATE").is_some_and(|progress| !progress.busy)
     }
 
-    /// A checkpoint; `None` where there was none. After an error of the disk there never is: what it may have lost of the
-    /// file stands in the log, which the end of a later checkpoint would give up. Nor where the file's name leads elsewhere: in
-    /// the log there may be pages of whoever opened it by that name.
+    /// A checkpoint; `None` if there was none. After an error of the disk there never is: what it may have lost of
+    /// the file stands in the log, which the end of a later checkpoint would give up. Nor where the file's name leads
+    /// elsewhere: in the log there may be pages of anyone who opened it by that name.
     fn checkpoint(&self, connection: &Connection, mode: &str) -> Option<Progress> {
         if self.failure().is_some() || self.files.check_read().is_err() {
             return None;
@@ -224,7 +225,7 @@ mod tests {
         (directory, connection, pulse)
     }
 
-    /// After one more write, as the log is begun anew by whoever writes next.
+    /// After one more write, as the log is begun anew by anyone who writes next.
     fn frames(connection: &Connection) -> u64 {
         connection.execute_batch("INSERT INTO t VALUES (1)").expect("written");
         checkpoint(connection, "NOOP").expect("asked").frames.expect("nobody else takes one")

@@ -1,7 +1,7 @@
 //! What an error of SQLite leaves open.
 //!
-//! What lives here: the translation into the kinds that every store speaks of. What must never: a guess. Each function
-//! says what has to be known before it may be asked.
+//! Contents: the translation into the kinds that every store speaks of. Never here: a guess. Each function says what
+//! has to be known before it may be asked.
 
 use rusqlite::ErrorCode;
 use semel_core::store::{Error, Kind};

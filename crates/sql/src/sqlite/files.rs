@@ -1,6 +1,6 @@
 //! The files that a store has open, and whether their names still lead to them.
 //!
-//! What lives here: the check that every answer waits for. What must never: an open of one of these files. A file that was
+//! Contents: the check that every answer waits for. Never here: an open of one of these files. A file that was
 //! removed, renamed or replaced takes writes as before, and nobody finds them after a restart.
 
 use super::fault::Fault;
@@ -103,8 +103,8 @@ enum Unproven<'a> {
     Unseen(PathBuf, io::Error),
 }
 
-/// The files of an open database. The first that is found lost closes the store until it is opened again: even if the file is
-/// put back, nobody knows what others wrote to its name meanwhile.
+/// The files of an open database. The first that is found lost closes the store until it is opened again: even if the
+/// file is put back, nobody knows what others wrote to its name meanwhile.
 pub(super) struct OpenFiles {
     known: Vec<(Part, PathBuf, FileId)>,
     lost: OnceLock<LostFile>,
@@ -151,8 +151,9 @@ impl OpenFiles {
         ChecksBegun(self.begun.load(Ordering::SeqCst))
     }
 
-    /// Whether what was just read is what others find, or was when the question was put. Any check that began after that
-    /// proves it, so that questions which wait together share one: three looks at the file system cost as much as a quarter of a read.
+    /// Whether what was just read is what others find, or was when the question was put. Any check that began after
+    /// that proves it, so that questions which wait together share one: three looks at the file system cost as much
+    /// as a quarter of a read.
     pub(super) fn check_read_since(&self, asked: ChecksBegun) -> Result<(), Fault> {
         if self.passed.load(Ordering::SeqCst) > asked.0 { self.check_open() } else { self.check_read() }
     }

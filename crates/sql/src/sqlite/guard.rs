@@ -1,7 +1,8 @@
 //! What the work of a local command may not do to the connection that writes.
 //!
-//! What lives here: the rules that SQLite asks about, and the flag that says when they hold. What must never: a rule for the store's
-//! own statements, or a hook that is put in and taken out for each piece of work: SQLite would prepare every statement anew.
+//! Contents: the rules that SQLite asks about, and the flag that says when they hold. Never here: a rule for the
+//! store's own statements, or a hook that is put in and taken out for each piece of work: SQLite would prepare every
+//! statement anew.
 
 use crate::clock;
 use rusqlite::Connection;
@@ -85,8 +86,8 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// What would end the transaction that others share, reach another file, change the connection for everybody after, or touch the
-/// store's own tables.
+/// What would end the transaction that others share, reach another file, change the connection for everybody after,
+/// or touch the store's own tables.
 fn is_denied(action: &AuthAction<'_>) -> bool {
     match action {
         AuthAction::Transaction { .. }

@@ -1,7 +1,7 @@
 //! What can be wrong with where the file lies and how it is written.
 //!
-//! What lives here: a look at the settings of the very connection that writes, at the file system, and at the file's own
-//! place. What must never: an open of the file past SQLite.
+//! Contents: a look at the settings of the very connection that writes, at the file system, and at the file's own
+//! place. Never here: an open of the file past SQLite.
 
 use super::files::{LostFile, OpenFiles, Part};
 use super::open::{FULL, File};
@@ -22,8 +22,8 @@ pub(super) fn look(file: &File, files: &OpenFiles, settings: Settings, failed: O
     set.into_iter().chain(place.into_iter().flatten()).collect()
 }
 
-/// What can be told by whoever does not write: how a writer's connection is set is nobody's to see but its own, and every
-/// writer of ours refuses less than full.
+/// What can be told by anyone who does not write: how a writer's connection is set is nobody's to see but its own,
+/// and every writer of ours refuses less than full.
 pub(super) fn from_outside(file: &File, journal_mode: Result<String, String>) -> Vec<Hazard> {
     let set = match journal_mode {
         Ok(mode) => settings(FULL, &mode),
@@ -65,7 +65,8 @@ fn settings(synchronous: i64, journal_mode: &str) -> Vec<Hazard> {
     found
 }
 
-/// One of the files has another name by now, or none. As long as anybody has the database open, SQLite does not do that.
+/// One of the files has another name by now, or none. As long as anybody has the database open, SQLite does not do
+/// that.
 fn lost(lost: &LostFile) -> Hazard {
     let code = match lost.part {
         Part::Database => "sqlite-file-replaced",

@@ -1,8 +1,8 @@
 //! Work of the application's own, in the batch that its record is written in.
 //!
-//! What lives here: one piece of work in its savepoint, from the check of what stands there to the write of the record.
-//! What must never: a record without the work that it speaks of, work without its record, or a neighbour in the batch that pays for
-//! either.
+//! Contents: one piece of work in its savepoint, from the check of what is stored there to the write of the record.
+//! Never here: a record without the work that it speaks of, work without its record, or a neighbour in the batch that
+//! pays for either.
 
 use super::brackets::Brackets;
 use super::guard::Guard;
@@ -46,7 +46,7 @@ pub enum Step {
     Undo,
 }
 
-/// What came of work in a batch. Told once the batch is on the disk.
+/// What came of work in a batch. Told as soon as the batch is on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkOutcome {
@@ -54,7 +54,7 @@ pub enum WorkOutcome {
     Committed(Time),
     /// What the work wrote was undone, as it asked for.
     Undone,
-    /// Something else stands there than was expected. The work was not run, or was undone.
+    /// Something else is there than was expected. The work was not run, or was undone.
     Conflict,
     /// The work panicked, and was undone.
     Panicked,
@@ -82,12 +82,13 @@ pub(super) enum Ran {
 }
 
 impl Store {
-    /// Runs `work` on the thread that writes, in a savepoint of the next batch, where under each of these ids stands what is expected.
-    /// What it wrote and the entries of its [step](Step) are durable, both, once this answers [`WorkOutcome::Committed`].
+    /// Runs `work` on the thread that writes, in a savepoint of the next batch, where under each of these ids stands
+    /// what is expected. What it wrote and the entries of its [step](Step) are durable, both, once this answers
+    /// [`WorkOutcome::Committed`].
     ///
-    /// It may be run several times, and only the last one counts. Everybody else who writes waits meanwhile: a statement that lasts
-    /// longer than `limit` is interrupted. It may not begin or end a transaction, attach a file, set a pragma, make temporary
-    /// objects, or change the store's tables; the connection's hooks are the store's.
+    /// It may be run several times, and only the last one counts. Everybody else who writes waits meanwhile: a
+    /// statement that lasts longer than `limit` is interrupted. It may not begin or end a transaction, attach a file,
+    /// set a pragma, make temporary objects, or change the store's tables; the connection's hooks are the store's.
     ///
     /// An error leaves open what became of it only where it [is ambiguous](Error::is_ambiguous).
     pub async fn run_in_batch(

@@ -1,8 +1,8 @@
 //! The embedded store: one SQLite file, shared by the processes of one machine.
 //!
-//! **What lives here**: [`Store`], which keeps the promises of [`semel_core::store`] in a file: a thread that writes in
-//! batches, threads that read, and one that takes checkpoints.
-//! **What must never**: a rule about what a record means, or an answer to a write before the disk has it.
+//! **Contents**: [`Store`], which keeps the promises of [`semel_core::store`] in a file: a thread that writes in
+//! batches, threads that read, and one that takes checkpoints. **Never here**: a rule about what a record means, or
+//! an answer to a write before the disk has it.
 //!
 //! ```
 //! use semel_core::id::CommandId;
@@ -84,7 +84,8 @@ const ENTRY_BYTES_MAX: u64 = 1 << 29;
 /// A store in a file. See the [module](self), and [`Store`](semel_core::store::Store) for what it does.
 ///
 /// Several processes may have the same file open; SQLite's locks part them. Dropping it answers everybody who waits,
-/// and closes the file; that blocks for as long as the disk takes. [`close`](Self::close) does the same without blocking.
+/// and closes the file; that blocks for as long as the disk takes. [`close`](Self::close) does the same without
+/// blocking.
 pub struct Store {
     file: File,
     files: Arc<OpenFiles>,
@@ -95,7 +96,7 @@ pub struct Store {
     /// To read entries: twice as many as there are readers, so that none of them waits for what was read to be decoded.
     turns: Semaphore,
     pulse: Arc<Pulse>,
-    /// The thread that writes. Whoever waits for it there waits for ever.
+    /// The thread that writes. Anyone who waits for it there waits for ever.
     writer: ThreadId,
     /// The thread that ends last.
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -104,12 +105,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in the file `path`, and creates it where there is none, readable by its owner only. A path is a
+    /// Opens the store in the file `path`, and creates it if there is none, readable by its owner only. A path is a
     /// path, never a URI; links in it are followed.
     ///
     /// Where the path leads to another file later, or to none, the store closes itself: a write that was under way is
-    /// [ambiguous](Kind::Ambiguous), and every call after it fails as [unfit](Kind::Unfit) until the store is opened again. The same
-    /// holds for the log beside the file and the log's index. Each answer waits for that check.
+    /// [ambiguous](Kind::Ambiguous), and every call after it fails as [unfit](Kind::Unfit) until the store is opened
+    /// again. The same holds for the log beside the file and the log's index. Each answer waits for that check.
     ///
     /// Brings older files to this build's schema. Refuses a file that a newer build has written, tables that are not
     /// ours, and an SQLite that could damage the file. Once this returns, a power failure takes back nothing
@@ -172,7 +173,8 @@ impl Store {
         Ok(Self { file, files, writes, questions, long_questions, turns, pulse, writer, keeper, ended })
     }
 
-    /// Lets no more questions in, and ends once every write that was accepted is answered and the file is closed.
+    /// Lets no more questions in, and ends as soon as every write that was accepted is answered and the file is
+    /// closed.
     pub async fn close(&self) {
         self.stop();
         let mut ended = self.ended.clone();
@@ -180,8 +182,8 @@ impl Store {
         while ended.changed().await.is_ok() {}
     }
 
-    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large. Others
-    /// are read for and written for meanwhile; a second one that verifies waits for the first.
+    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large.
+    /// Others are read for and written for meanwhile; a second one that verifies waits for the first.
     pub async fn verify(&self) -> Result<Vec<String>, Error> {
         self.put(&self.long_questions, Reader::verify).await
     }
@@ -223,7 +225,7 @@ impl Store {
         let (files, pulse, asked) = (self.files.clone(), self.pulse.clone(), self.files.checks_begun());
         let (question, answer) = Reader::question(move |reader| {
             let told = ask(reader);
-            // Whatever came of it: what stands in the file may not be what others find.
+            // Whatever came of it: what is in the file may not be what others find.
             files.check_read_since(asked).inspect_err(|_| pulse.wrote())?;
             told
         });

@@ -1,7 +1,7 @@
 //! Connections, and what each is set to.
 //!
-//! What lives here: how the file is opened. What must never: an open of the file past SQLite, once it
-//! may be locked. POSIX drops every lock that a process holds on a file as soon as it closes any descriptor of it.
+//! Contents: how the file is opened. Never here: an open of the file past SQLite, once it may be locked. POSIX drops
+//! every lock that a process holds on a file as soon as it closes any descriptor of it.
 
 use super::fault::Fault;
 use super::schema;
@@ -20,8 +20,8 @@ const OPENING: &str = "opening the SQLite store";
 
 /// How long somebody else's lock is waited for before the answer is "unavailable", and how often it is tried.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
-/// The same for a write once the store is open: requests wait for it, and give up soon after. What is given up here was surely not
-/// written; what they give up may still arrive.
+/// The same for a write as soon as the store is open: requests wait for it, and give up soon after. What is given up
+/// here was surely not written; what they give up may still arrive.
 const WRITE_WAIT: Duration = Duration::from_millis(700);
 const WRITE_TRIES: u128 = WRITE_WAIT.as_millis() / BUSY_STEP.as_millis();
 const BUSY_STEP: Duration = Duration::from_millis(1);
@@ -31,8 +31,9 @@ const RESTART_TRIES: i32 = 50;
 
 /// Pages are small, because a random place in an index costs a whole page in the log.
 pub(super) const PAGE_BYTES: u32 = 4096;
-/// Enough for the pages of one batch and the inner pages of large indexes. More is no gain: at the end of a transaction that
-/// has split a page SQLite looks through all that it holds, and what it does not hold comes from the system's cache.
+/// Enough for the pages of one batch and the inner pages of large indexes. More is no gain: at the end of a
+/// transaction that has split a page SQLite looks through all that it holds, and what it does not hold comes from the
+/// system's cache.
 const WRITER_CACHE_KIB: i32 = 16 * 1024;
 const READER_CACHE_KIB: i32 = 8 * 1024;
 
@@ -47,7 +48,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// The file at `path`, created where there is none.
+    /// The file at `path`, created if there is none.
     pub(super) fn new(path: &Path, wal_bytes_max: u64) -> Result<Self, Error> {
         let placed = place(path)?;
         Self::placed(placed, path, wal_bytes_max)
@@ -95,20 +96,20 @@ impl File {
         Ok(connection)
     }
 
-    /// Has the disk keep what the file holds by now. A process that was killed while it waited for the disk has left a
-    /// whole transaction in the log that was never synced. Whoever opens the file next finds it there, and may tell
-    /// nobody before a power failure can no longer take it back.
+    /// Has the disk keep what the file holds by now. A process that was killed while it waited for the disk has left
+    /// a whole transaction in the log that was never synced. Anyone who opens the file next finds it there, and may
+    /// tell nobody before a power failure can no longer take it back.
     ///
-    /// By a descriptor of our own: it needs no room on the disk and no lock. SQLite locks the file and the shared memory,
-    /// never the log.
+    /// By a descriptor of our own: it needs no room on the disk and no lock. SQLite locks the file and the shared
+    /// memory, never the log.
     fn settle(&self, connection: &Connection) -> Result<(), Error> {
         let sync = || -> io::Result<()> {
             std::fs::File::open(self.wal())?.sync_data()?;
             std::fs::File::open(directory(&self.path))?.sync_all()
         };
         sync().map_err(|error| Fault::new(Kind::Unavailable, OPENING, &error).about(&self.wal()))?;
-        // And the pages go into the file, in case the sync of the dead process had failed: a second one of the same bytes
-        // does not say so.
+        // And the pages go into the file, in case the sync of the dead process had failed: a second one of the same
+        // bytes does not say so.
         match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
                 Err(self.failed(&error).into())
@@ -158,8 +159,8 @@ impl File {
     }
 
     fn open(&self, flags: OpenFlags) -> Result<Connection, Error> {
-        // Each connection belongs to one thread, so that SQLite need not lock it. The path is absolute: SQLite may be built
-        // to read those that begin with `file:` as URIs, whatever the flags say.
+        // Each connection belongs to one thread, so that SQLite need not lock it. The path is absolute: SQLite may be
+        // built to read those that begin with `file:` as URIs, whatever the flags say.
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(&self.path, flags).map_err(|error| self.failed(&error))?;
@@ -241,15 +242,15 @@ fn misplaced(path: &Path, error: &io::Error) -> Error {
     Fault::new(kind, OPENING, error).about(path).into()
 }
 
-/// The file holds other people's answers and the hashing secret: nobody else may read it at any moment. Its log takes over
-/// what it allows.
+/// The file holds other people's answers and the hashing secret: nobody else may read it at any moment. Its log takes
+/// over what it allows.
 fn create(path: &Path) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
-        // Another process was faster; or it is a link to nothing, which is told by whoever follows it.
+        // Another process was faster; or it is a link to nothing, which is told by anyone who follows it.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         created => created.map(drop),
     }
@@ -269,8 +270,8 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Another process has the lock: waits a little, and says whether to try again. Evenly, where SQLite's own handler waits
-/// longer each time: a process that has waited long would be the one that asks least often.
+/// Another process has the lock: waits a little, and says whether to try again. Evenly, where SQLite's own handler
+/// waits longer each time: a process that has waited long would be the one that asks least often.
 fn wait_for_others(tries: i32) -> bool {
     wait_up_to(BUSY_TRIES, tries)
 }

@@ -1,7 +1,7 @@
 //! Writes one thing after another into an open transaction.
 //!
-//! What lives here: the prepared statements of the writer, and each write as a condition and a change. What must never:
-//! a change where the condition was not judged by the entry's own bytes; an entry that cannot be read meets none.
+//! Contents: the prepared statements of the writer, and each write as a condition and a change. Never here: a change
+//! where the condition was not judged by the entry's own bytes; an entry that cannot be read meets none.
 
 use super::fault::Fault;
 use super::recent::{Known, Recent};
@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 
 /// Every state, and the marker.
 const STATES: usize = 8;
-/// Longer entries that refuse an insert are left to the threads that read: a batch of retries would hold all of them at once.
+/// Longer entries that refuse an insert are left to the threads that read: a batch of retries would hold all of them
+/// at once.
 const LARGE_BYTES: i64 = 16 * 1024;
 
 pub(super) struct Pen<'c> {
@@ -118,7 +119,7 @@ impl<'c> Pen<'c> {
         }
     }
 
-    /// Whether what is expected stands there; a fault where that cannot be said.
+    /// Whether what is expected is there; a fault where that cannot be said.
     pub(super) fn meets(&mut self, place: Place, expect: &Expect) -> rusqlite::Result<Result<bool, Fault>> {
         let stored = match self.standing(place)? {
             Ok(stored) => stored,
@@ -177,7 +178,7 @@ impl<'c> Pen<'c> {
         })
     }
 
-    /// Changes or removes what stands there, where it is what the change expects.
+    /// Changes or removes what is stored there, where it is what the change expects.
     fn change(&mut self, place: Place, change: &Change<Row>, now: Time) -> rusqlite::Result<Said> {
         let standing = match self.standing(place)? {
             Ok(Some(standing)) => standing,
@@ -195,8 +196,8 @@ impl<'c> Pen<'c> {
             }
             // What cannot be read meets no condition, and a marker none that a swap can have.
             (Some(_), _) => return Ok(Said::Refused(now, Standing::Read(entry))),
-            // A trigger counts it off, and takes away a caller who has none left: not before those are counted that this
-            // very transaction has added.
+            // A trigger counts it off, and takes away a caller who has none left: not before those are counted that
+            // this very transaction has added.
             (None, entry) => {
                 if let Ok(Entry::Record(record)) = entry {
                     self.settle_caller(row::caller(&record.caller_hash()))?;
@@ -207,7 +208,7 @@ impl<'c> Pen<'c> {
         Ok(Said::Done(now))
     }
 
-    /// Puts `next` over what this store wrote, where that still stands there to the last byte. `false` where it does not, or
+    /// Puts `next` over what this store wrote, where that still is there to the last byte. `false` if it does not, or
     /// where that cannot be said by one statement; nothing was changed then.
     fn put_over(&mut self, place: Place, known: &Known, next: &Row) -> rusqlite::Result<bool> {
         if !next.same_command_as(&known.row) {

@@ -1,7 +1,7 @@
 //! What waits for a thread.
 //!
-//! What lives here: a bounded queue that many tasks fill without waiting and a few threads empty. What must never: work
-//! under its lock, or a wake-up of a thread that is awake.
+//! Contents: a bounded queue that many tasks fill without waiting and a few threads empty. Never here: work under its
+//! lock, or a wake-up of a thread that is awake.
 
 use semel_core::store::{Error, Kind};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(super) struct Queue<T> {
     held: Mutex<Held<T>>,
     filled: Condvar,
-    /// More than this many are refused: whoever asks is better told than kept.
+    /// More than this many are refused: anyone who asks is better told than kept.
     waiting_max: usize,
     /// And so is what would weigh more together, unless it is alone.
     weight_max: usize,
@@ -81,7 +81,8 @@ impl<T> Queue<T> {
         held.weight += weight;
         let wake = held.asleep > 0;
         if wake {
-            // Counted off here, so that the next push does not wake the same thread again: each wake-up is a system call.
+            // Counted off here, so that the next push does not wake the same thread again: each wake-up is a system
+            // call.
             held.asleep -= 1;
         }
         drop(held);
@@ -91,13 +92,13 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for something to do; `None` once the queue is closed and served.
+    /// Waits for something to do; `None` as soon as the queue is closed and served.
     pub(super) fn take(&self) -> Option<T> {
         self.pop(&mut *self.filled(self.held())?)
     }
 
     /// Waits for something to do and takes what has gathered, in order: at most `count_max`, and at most one beyond
-    /// `weight_max` together. `false` once the queue is closed and served.
+    /// `weight_max` together. `false` as soon as the queue is closed and served.
     pub(super) fn gather(
         &self,
         into: &mut Vec<T>,

@@ -1,7 +1,7 @@
 //! A store that is opened for reading only.
 //!
-//! What lives here: [`ReadOnlyStore`], which answers questions and refuses every write. What must never: a file that is
-//! created, a table that is made, or a log that is started anew.
+//! Contents: [`ReadOnlyStore`], which answers questions and refuses every write. Never here: a file that is created,
+//! a table that is made, or a log that is started anew.
 
 use super::Options;
 use super::hazards;
@@ -24,7 +24,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A store in a file that is only looked at. Other processes may have it open, and write.
 ///
-/// Every write is refused with [`Kind::ReadOnly`]. Answers block the thread that asks: this is for tools, not for services.
+/// Every write is refused with [`Kind::ReadOnly`]. Answers block the thread that asks: this is for tools, not for
+/// services.
 pub struct ReadOnlyStore {
     file: File,
     reader: Mutex<Reader>,

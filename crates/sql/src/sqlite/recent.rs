@@ -1,8 +1,8 @@
 //! What this store wrote last, and where.
 //!
-//! What lives here: for claims that wait for their outcome, the number of the row and the very bytes that were put there. A
+//! Contents: for claims that wait for their outcome, the number of the row and the very bytes that were put there. A
 //! swap that expects them need not look the row up, read it and decode it: one statement changes it where those bytes
-//! still stand there. What must never: an answer from memory. Whatever is remembered is compared with the file, byte by
+//! still stand there. Never here: an answer from memory. Whatever is remembered is compared with the file, byte by
 //! byte, in the statement that writes; and what no commit has made true is not remembered at all.
 
 use super::row::Row;
@@ -44,7 +44,7 @@ impl Recent {
         self.pending.clear();
     }
 
-    /// This was written where a swap is to be expected, and counts once it is committed.
+    /// This was written where a swap is to be expected, and counts as soon as it is committed.
     pub(super) fn note(&mut self, id: CommandId, number: i64, row: &Row) {
         if row.is_unfinished() && row.entry.len() <= ENTRY_BYTES_MAX {
             self.pending.push((id, Known { number, row: row.clone() }));
@@ -65,7 +65,8 @@ impl Recent {
         }
     }
 
-    /// What this store wrote under that id, where it is what `expect` names. Forgotten by that: the next to come changes it.
+    /// What this store wrote under that id, where it is what `expect` names. Forgotten by that: the next to come
+    /// changes it.
     pub(super) fn take(&mut self, id: &CommandId, expect: &Unchanged) -> Option<Known> {
         self.known.remove(id).filter(|known| known.meets(expect))
     }

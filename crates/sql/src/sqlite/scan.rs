@@ -1,7 +1,7 @@
 //! Walks through many rows, a page at a time.
 //!
-//! What lives here: the orders that records are listed in, and the bounds of one page. What must never: a page whose
-//! cost grows with the store, or an entry left out because it cannot be read.
+//! Contents: the orders that records are listed in, and the bounds of one page. Never here: a page whose cost grows
+//! with the store, or an entry left out because it cannot be read.
 
 use super::reader::{Reader, failed};
 use super::row::{self, MARKER};
@@ -144,7 +144,7 @@ impl Reader {
     }
 }
 
-/// A row without a proper id is handed out too: as damaged, under an id that nothing else stands under.
+/// A row without a proper id is handed out too: as damaged, under an id that nothing else is under.
 fn item(id: ValueRef<'_>, bytes: &Bytes) -> Item {
     match row::command_id(id) {
         Some(id) => Item { id, entry: codec::decode(bytes) },
@@ -164,7 +164,7 @@ fn is_sound(row: &Row<'_>) -> rusqlite::Result<bool> {
     Ok(sound)
 }
 
-/// Whether the columns leave it open that the filter wants what stands there.
+/// Whether the columns leave it open that the filter wants what is stored there.
 fn may_be_wanted(filter: &Filter, row: &Row<'_>) -> rusqlite::Result<bool> {
     let is = |column: usize, wanted: Option<i64>| -> rusqlite::Result<bool> {
         Ok(wanted.is_none() || row.get::<_, Option<i64>>(column)? == wanted)
@@ -181,8 +181,9 @@ fn may_be_wanted(filter: &Filter, row: &Row<'_>) -> rusqlite::Result<bool> {
         && filter.updated_before.is_none_or(|before| updated_at <= row::time(before)))
 }
 
-/// Whether the column leaves it open that a record is one of these callers'. It holds the beginning of a hash as a signed number; the
-/// digits that are asked for include the one with the sign, so that the least and the greatest have the same.
+/// Whether the column leaves it open that a record is one of these callers'. It holds the beginning of a hash as a
+/// signed number; the digits that are asked for include the one with the sign, so that the least and the greatest
+/// have the same.
 fn is_of(callers: Option<&Callers>, column: Option<i64>) -> bool {
     let Some(Callers { first, last }) = callers else { return true };
     column.is_some_and(|caller| (row::caller(first)..=row::caller(last)).contains(&caller))

@@ -1,8 +1,8 @@
 //! The tables, and how a file comes to have them.
 //!
-//! What lives here: numbered steps from an empty file to what this build needs, each taken once, in one transaction.
-//! What must never: a change to a step that has been released, or a claim on tables without our prefix; the
-//! application's own may stand in the same file.
+//! Contents: numbered steps from an empty file to what this build needs, each taken once, in one transaction. Never
+//! here: a change to a step that has been released, or a claim on tables without our prefix; the application's own
+//! may be in the same file.
 
 use super::fault::Fault;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};

@@ -1,7 +1,7 @@
 //! The trait, over the threads.
 //!
-//! What lives here: each question, put to the thread that answers it, and what the asking task does by itself: encoding
-//! and decoding. What must never: anything that blocks.
+//! Contents: each question, put to the thread that answers it, and what the asking task does by itself: encoding and
+//! decoding. Never here: anything that blocks.
 
 use super::reader::Reader;
 use super::write::{Place, Said, Work};
@@ -121,8 +121,8 @@ impl store::Store for Store {
 }
 
 impl Store {
-    /// Reads one entry. Only so many are read and decoded at once: entries are as long as the answers in them, and whoever asks
-    /// for many at once would have the memory filled with them before anybody looks at the first.
+    /// Reads one entry. Only so many are read and decoded at once: entries are as long as the answers in them, and
+    /// anyone who asks for many at once would have the memory filled with them before anybody looks at the first.
     async fn read(&self, place: Place) -> Result<Reading, Error> {
         let _turn = self.turns.acquire().await.map_err(|_| closed())?;
         self.ask(move |reader| reader.get(place)).await.map(reader::reading)

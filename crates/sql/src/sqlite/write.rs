@@ -68,7 +68,7 @@ pub(super) enum Said {
     Failed(Fault),
 }
 
-/// What stood there instead.
+/// What was there instead.
 pub(super) enum Standing {
     Nothing,
     /// Not looked into yet: that is left to the task that asked.
@@ -115,7 +115,7 @@ impl Job {
         (Self { work, runtime: Handle::try_current().ok(), reply }, answer)
     }
 
-    /// Whoever asked may be gone; what was written stays written.
+    /// Anyone who asked may be gone; what was written stays written.
     pub(super) fn answer(self, said: Result<Said, Error>) {
         let said = match said {
             Ok(Said::Failed(fault)) => Err(fault.error()),

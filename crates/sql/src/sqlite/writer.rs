@@ -1,8 +1,9 @@
 //! The one thread that writes.
 //!
-//! What lives here: group commit. Whatever has gathered while the last batch was on its way to the disk becomes the next
-//! one: one transaction, one sync, then everybody is answered. Whoever is alone is not made to wait for company.
-//! What must never: an answer before the commit, or without the check that follows it; encoding, or anything else that a caller's own task can do.
+//! Contents: group commit. Whatever has gathered while the last batch was on its way to the disk becomes the next
+//! one: one transaction, one sync, then everybody is answered. Anyone who is alone is not made to wait for company.
+//! Never here: an answer before the commit, or without the check that follows it; encoding, or anything else that a
+//! caller's own task can do.
 
 use super::answers;
 use super::brackets::Brackets;
@@ -26,8 +27,8 @@ use std::time::Duration;
 const BATCH_COUNT_MAX: usize = 1024;
 /// Fresh bytes in one batch; the pages they change are kept in memory until the commit.
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// So many at once are a crowd: those who were answered come back in a moment with their next write, and a commit costs as
-/// much for one of them as for all. Where fewer were, nobody waits.
+/// So many at once are a crowd: those who were answered come back in a moment with their next write, and a commit
+/// costs as much for one of them as for all. Where fewer were, nobody waits.
 const COMPANY_MIN: usize = 8;
 /// How long a smaller batch than the last ones waits for the rest.
 const LINGER: Duration = Duration::from_micros(200);
@@ -60,7 +61,7 @@ impl Writer {
     /// Serves until the queue is closed and empty. `ready` is told once, when writing can begin.
     pub(super) fn run(self, ready: impl FnOnce(rusqlite::Result<()>)) {
         let Self { connection, queue, clock, pulse, files } = self;
-        // Given up last: whoever learns from it that the writer is gone shall find that nothing more is taken.
+        // Given up last: anyone who learns from it that the writer is gone shall find that nothing more is taken.
         let mut batch = Vec::new();
         // Whatever ends this thread, a panic included: nobody shall wait for it.
         let _guard = Abandon(&queue);
@@ -94,7 +95,8 @@ impl Writer {
 enum Served {
     /// Everybody is answered.
     All,
-    /// One of them spoils the transaction for the others, and it is not to be said which: those who are left are to be written apart.
+    /// One of them spoils the transaction for the others, and it is not to be said which: those who are left are to
+    /// be written apart.
     Apart,
     /// Everybody is answered, and the connection is of no more use.
     Stuck,
@@ -174,12 +176,13 @@ impl<'c> BatchWriter<'c> {
         Ok(Self { brackets, pen, guard, violations, clock, files })
     }
 
-    /// One transaction, of the whole batch or, where work takes its time, of its beginning. Everything that was said in it counts only
-    /// if this returns `Ok`.
+    /// One transaction, of the whole batch or, where work takes its time, of its beginning. Everything that was said
+    /// in it counts only if this returns `Ok`.
     fn write(&mut self, batch: &[Job]) -> Result<Vec<Said>, Failure> {
         self.files.check_open().map_err(Failure::All)?;
         if batch.iter().all(|job| matches!(job.work, Work::Inspect)) {
-            // Nothing is written: whoever only looks need not wait for the lock, nor have those wait who come next.
+            // Nothing is written: anyone who only looks need not wait for the lock, nor have those wait who come
+            // next.
             let looked: rusqlite::Result<Vec<_>> =
                 batch.iter().map(|job| self.pen.apply(&job.work, self.clock.now())).collect();
             return looked.map_err(|error| Failure::All(Fault::nothing_written(WRITING, &error)));

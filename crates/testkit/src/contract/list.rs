@@ -1,7 +1,7 @@
 //! The list of promises, from which both the table and the tests are made.
 //!
-//! What lives here: every promise by name, once. What must never: a promise that is in one way of running them and not
-//! in the other.
+//! Contents: every promise by name, once. Never here: a promise that is in one way of running them and not in the
+//! other.
 
 /// Hands the list to [`__generate`](crate::__generate!).
 #[doc(hidden)]

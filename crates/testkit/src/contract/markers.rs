@@ -98,7 +98,7 @@ pub async fn markers_are_listed_apart_from_records(subject: Subject) {
     assert_eq!(store.find(command(3).operation_id).await.expect("an answer").1, None);
 }
 
-/// Where a claim and a marker meet, exactly one stands there afterwards.
+/// Where a claim and a marker meet, exactly one is there afterwards.
 pub async fn of_a_claim_and_a_marker_one_wins(subject: Subject) {
     subject.turn(START).await;
     let handles = subject.two_handles().await;

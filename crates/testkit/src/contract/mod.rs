@@ -1,7 +1,7 @@
 //! The contract suite: what every store promises, each promise shown on a fresh store.
 //!
-//! **What lives here**: the promises by subject, the list of them, and the two ways to run it. **What must never**:
-//! sleeping, a timed assertion, or an exception for one kind of store. What a store says that it can do is shown.
+//! **Contents**: the promises by subject, the list of them, and the two ways to run it. **Never here**: sleeping, a
+//! timed assertion, or an exception for one kind of store. What a store says that it can do is shown.
 //!
 //! A promise is an async function that takes a fresh [`Subject`] and panics where it is not kept.
 

@@ -115,7 +115,7 @@ pub async fn of_many_writes_from_one_reading_one_is_applied(subject: Subject) {
             let store = Arc::clone(&handles[usize::from(n.is_multiple_of(2))]);
             let stands = stands.clone();
             async move {
-                // Each writes another time, so that every content is told apart.
+                // Each writes another time, so that every content is distinguished.
                 let write = renew(&stands, START + std::time::Duration::from_millis(n));
                 let written = store.write(command_id, Change::from(&write)).await.expect("an answer");
                 (write.next, written)

@@ -1,7 +1,7 @@
 //! What is to happen to which call.
 //!
-//! What lives here: faults, and the two kinds of plan, a script and a seed. What must never: anything that differs
-//! between two runs of the same plan.
+//! Contents: faults, and the two kinds of plan, a script and a seed. Never here: anything that differs between two
+//! runs of the same plan.
 
 use crate::chance::mixed;
 use semel_core::id::CommandId;
@@ -75,9 +75,9 @@ pub enum Fault {
     /// The write is done and answered, and a second copy is on its way until [`deliver`](super::Faulty::deliver). A
     /// reading passes.
     Twice,
-    /// It reaches the store once the pause is over.
+    /// It reaches the store as soon as the pause is over.
     DelayBefore(Pause),
-    /// Its answer comes once the pause is over.
+    /// Its answer comes as soon as the pause is over.
     DelayAfter(Pause),
 }
 
@@ -220,7 +220,7 @@ impl Gate {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether somebody stands before it.
+    /// Whether somebody is before it.
     pub fn is_waited_for(&self) -> bool {
         !self.0.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty()
     }

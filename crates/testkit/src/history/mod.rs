@@ -1,7 +1,7 @@
 //! What was asked of a store, what it answered, and in which order.
 //!
-//! What lives here: calls with the moments of their beginning and end, how they are recorded, and how they are kept in a file.
-//! What must never: a judgement about them; that is [`linearizability`](crate::linearizability).
+//! Contents: calls with the moments of their beginning and end, how they are recorded, and how they are kept in a
+//! file. Never here: a judgement about them; that is [`linearizability`](crate::linearizability).
 
 mod lines;
 mod recorder;
@@ -20,7 +20,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What stood under an id, as far as a history tells it apart.
+/// What was stored under an id, as far as a history tells it apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A record.
@@ -70,7 +70,7 @@ impl fmt::Display for Value {
 /// What was asked about one id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// What stands there.
+    /// What is stored there.
     Get,
     /// A conditional write.
     Write(Change<Value>),
@@ -83,7 +83,7 @@ pub enum Answer {
     Done,
     /// The write was refused, and this was shown.
     Refused(Option<Value>),
-    /// This stood there.
+    /// This was there.
     Read(Option<Value>),
     /// An error that says that nothing was written.
     Failed(Kind),
@@ -104,7 +104,8 @@ pub struct Operation {
     pub call: Call,
     /// When, before anything went out.
     pub invoked_at: u64,
-    /// What came back and when, after all of it had arrived. Nothing for a call that was dropped, or whose process was killed.
+    /// What came back and when, after all of it had arrived. Nothing for a call that was dropped, or whose process
+    /// was killed.
     pub answer: Option<(u64, Answer)>,
 }
 
@@ -144,8 +145,8 @@ impl fmt::Display for Operation {
 
 /// The calls of one or several nodes.
 ///
-/// Moments of different nodes can be compared where these share a clock: the recorder of a process, or the machine's clock since its
-/// start, which every process on it reads alike.
+/// Moments of different nodes can be compared where these share a clock: the recorder of a process, or the machine's
+/// clock since its start, which every process on it reads alike.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     operations: Vec<Operation>,
@@ -157,7 +158,8 @@ impl History {
         Self { operations: operations.into_iter().collect() }
     }
 
-    /// What a recorder has written to a file, up to the last whole line: the last one of a killed process may be cut off.
+    /// What a recorder has written to a file, up to the last whole line: the last one of a killed process may be cut
+    /// off.
     pub fn read(path: impl AsRef<Path>) -> io::Result<Self> {
         let text = std::fs::read_to_string(&path)?;
         lines::parse(&text).map_err(|reason| {

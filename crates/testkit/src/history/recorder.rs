@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Writes down the calls of one node. Clones are the same recorder.
 ///
-/// The recorders of one process made by [`in_memory`](Self::in_memory) and [`node`](Self::node) share one order of events. Those of several
-/// processes write [to files](Self::to_file), by a clock that these share.
+/// The recorders of one process made by [`in_memory`](Self::in_memory) and [`node`](Self::node) share one order of
+/// events. Those of several processes write [to files](Self::to_file), by a clock that these share.
 ///
-/// A call's beginning is written before it goes out, and to a file so that it survives the process. Whatever has no end in the history may
-/// still take effect, or never did.
+/// A call's beginning is written before it goes out, and to a file so that it survives the process. Whatever has no
+/// end in the history may still take effect, or never did.
 #[derive(Clone)]
 pub struct Recorder {
     node: Arc<str>,
@@ -40,8 +40,9 @@ impl Recorder {
         Self { node: node.into(), log: Arc::new(Mutex::new(Log { sink, calls: 0 })) }
     }
 
-    /// A recorder that writes the calls of `node` to a new file, one line for each event, with the uptime that `clock` shows. Processes
-    /// on one machine share that of [`semel::SystemClock`]. Names of nodes must differ; one that is started again needs a new one.
+    /// A recorder that writes the calls of `node` to a new file, one line for each event, with the uptime that
+    /// `clock` shows. Processes on one machine share that of [`semel::SystemClock`]. Names of nodes must differ; one
+    /// that is started again needs a new one.
     pub fn to_file(path: impl AsRef<Path>, node: &str, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
         let sink = Sink::File { file, clock };

@@ -1,11 +1,12 @@
 //! Whether a history can be explained by a store that does one thing at a time.
 //!
-//! What lives here: the question and its answer, one id at a time. What must never: a history that is taken for good because the
+//! Contents: the question and its answer, one id at a time. Never here: a history that is taken for good because the
 //! search was given up.
 //!
-//! Promise 2 of a [store](semel_core::store) is linearizability: there is an order of all calls about an id in which each takes effect at
-//! one moment between its beginning and its end, and in which a store that does one thing at a time would have given the same
-//! answers. Calls without an end may take effect at any moment after their beginning, or never.
+//! Promise 2 of a [store](semel_core::store) is linearizability: there is an order of all calls about an id in which
+//! each takes effect at one moment between its beginning and its end, and in which a store that does one thing at a
+//! time would have given the same answers. Calls without an end may take effect at any moment after their beginning,
+//! or never.
 
 mod search;
 #[cfg(test)]
@@ -68,7 +69,8 @@ pub struct Violation {
     pub before_unshown: usize,
 }
 
-/// Checks the calls about each id, from an empty store on, with up to `steps_max` steps for each ([`STEPS_MAX`] does for most).
+/// Checks the calls about each id, from an empty store on, with up to `steps_max` steps for each ([`STEPS_MAX`] does
+/// for most).
 pub fn check(history: &History, steps_max: u64) -> Verdict {
     let by_id = history.by_id();
     let mut undecided = None;
@@ -108,8 +110,8 @@ fn attempts(operations: &[&Operation], until: u64) -> Vec<Attempt> {
     known
 }
 
-/// The first answer after which no order explains what is known: what could be explained at a moment could also be at every earlier
-/// one, so that the first can be found by halving.
+/// The first answer after which no order explains what is known: what could be explained at a moment could also be at
+/// every earlier one, so that the first can be found by halving.
 fn locate(id: CommandId, operations: &[&Operation], steps_max: u64) -> Violation {
     let moments: BTreeSet<u64> =
         operations.iter().filter_map(|operation| operation.answer.map(|(at, _)| at)).collect();

@@ -23,8 +23,8 @@ pub struct Audit {
     pub violations: Vec<String>,
 }
 
-/// Compares the store with what every node noted. To be called when no node runs any more and no write is on its way; reads
-/// each key once.
+/// Compares the store with what every node noted. To be called when no node runs any more and no write is on its way;
+/// reads each key once.
 pub async fn audit(workload: &Workload, store: &dyn Store, notes: &[Note]) -> Result<Audit, Error> {
     let mut by_key: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
     for note in notes {

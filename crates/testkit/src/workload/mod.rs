@@ -1,15 +1,15 @@
 //! Several nodes that do to one store what engines do, with many duplicates.
 //!
-//! What lives here: claim, effect and finish for each request, straight on a [`Store`], and the audit afterwards. What must never: an
-//! effect that was not claimed, or a claim that was guessed.
+//! Contents: claim, effect and finish for each request, straight on a [`Store`], and the audit afterwards. Never
+//! here: an effect that was not claimed, or a claim that was guessed.
 //!
-//! Each request wants the effect of its key to happen. It inserts a record with a token of its own; where that is done it applies the effect,
-//! which is a line in a [`Journal`], and replaces the record by one with the outcome. A claim or a finish whose answer was lost is
-//! looked for in the store and recognised by its token or its content, as in the engine. Nobody takes over a claim: where a node
-//! was killed, its keys stay unfinished.
+//! Each request wants the effect of its key to happen. It inserts a record with a token of its own; where that is
+//! done it applies the effect, which is a line in a [`Journal`], and replaces the record by one with the outcome. A
+//! claim or a finish whose answer was lost is looked for in the store and recognised by its token or its content, as
+//! in the engine. Nobody takes over a claim: where a node was killed, its keys stay unfinished.
 //!
-//! Afterwards, [`audit`] compares the store with the journals of all nodes, those of killed ones included: at most one effect for each
-//! key, and nothing lost that was acknowledged.
+//! Afterwards, [`audit`] compares the store with the journals of all nodes, those of killed ones included: at most
+//! one effect for each key, and nothing lost that was acknowledged.
 
 mod audit;
 mod journal;
@@ -94,7 +94,8 @@ impl AddAssign for Report {
 }
 
 impl Workload {
-    /// Runs one node to its end. Names of nodes must differ, and one that is started again needs a new name: tokens are drawn from it.
+    /// Runs one node to its end. Names of nodes must differ, and one that is started again needs a new name: tokens
+    /// are drawn from it.
     pub async fn run_node(&self, node: &str, store: &Arc<dyn Store>, journal: &Arc<dyn Journal>) -> Report {
         let mut name = DefaultHasher::new();
         name.write(node.as_bytes());

@@ -1,8 +1,8 @@
 //! Content encodings, undone.
 //!
-//! What lives here: reading `Content-Encoding` and decoding gzip, deflate, br and zstd within a limit. What must
-//! never: an allocation whose size the sender alone decides. Decoded bytes stop at the limit; a decoder's own
-//! window is bounded by its format (gzip, deflate, br) or refused above 8 MiB (zstd).
+//! Contents: reading `Content-Encoding` and decoding gzip, deflate, br and zstd within a limit. Never here: an
+//! allocation whose size the sender alone decides. Decoded bytes stop at the limit; a decoder's own window is bounded
+//! by its format (gzip, deflate, br) or refused above 8 MiB (zstd).
 
 mod brotli;
 mod flate;
@@ -156,7 +156,7 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Hands a piece over, or refuses it where it would pass the limit.
+    /// Hands a piece over, or refuses it if it would pass the limit.
     fn extend(&mut self, piece: &[u8]) -> Result<(), Error> {
         if piece.len() > self.bytes_max - self.count {
             return Err(too_large(self.bytes_max));

@@ -10,7 +10,7 @@ use super::{Error, MEMBERS_MAX, Output, PIECE_BYTES, corrupt, too_large};
 
 /// The largest window that the standard lets a sender of this coding ask for.
 const WINDOW_BYTES_MAX: usize = 8 << 20;
-/// The window stands in a ring of the next power of two.
+/// The window is in a ring of the next power of two.
 pub(super) const HELD_BYTES_MAX: usize = 2 * WINDOW_BYTES_MAX;
 
 pub(super) fn decode(body: &[u8], output: &mut Output<'_>) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! The first pass over a JSON body: is it JSON, and in which order do its members go?
 //!
-//! What lives here: the grammar, and an [`Order`] that holds, for each object whose members do not already stand
-//! in order, where they start. What must never: values. A member is four bytes here, whatever is in it.
+//! Contents: the grammar, and an [`Order`] that holds, for each object whose members do not already stand in order,
+//! where they start. Never here: values. A member is four bytes here, whatever is in it.
 //!
 //! Memory: both tables are allocated once, at a size that the body itself bounds. A member takes at least four
 //! bytes of body and has a colon, so the members' table takes at most as many bytes as the body; an object with

@@ -1,7 +1,7 @@
 //! The second pass over a JSON body: write it in its one spelling.
 //!
-//! What lives here: walking a checked body in canonical order, leaving out what is excluded. What must never:
-//! errors. Everything that can be wrong with a body is found by the first pass.
+//! Contents: walking a checked body in canonical order, leaving out what is excluded. Never here: errors. Everything
+//! that can be wrong with a body is found by the first pass.
 
 use std::ops::Range;
 

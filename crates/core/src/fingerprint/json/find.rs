@@ -1,6 +1,6 @@
 //! Finding a place in a checked JSON body.
 //!
-//! What lives here: stepping over values, and following a pointer. What must never: bodies that were not checked.
+//! Contents: stepping over values, and following a pointer. Never here: bodies that were not checked.
 
 use super::super::pointer::Pointer;
 use super::string;

@@ -1,8 +1,8 @@
 //! JSON bodies, by what they say rather than how they are spelled.
 //!
-//! What lives here: a lexer of our own that passes over the body twice and never builds a tree. The first pass
-//! checks and sorts, the second writes. What must never: floating point, or an answer for a body that two readers
-//! could understand differently.
+//! Contents: a lexer of our own that passes over the body twice and never builds a tree. The first pass checks and
+//! sorts, the second writes. Never here: floating point, or an answer for a body that two readers could understand
+//! differently.
 //!
 //! The canonical text has no white space; members by the UTF-8 bytes of their names; strings with only the
 //! escapes they need; and numbers as sign, digits and exponent, by exact decimal value. Members that occur twice,
@@ -21,7 +21,7 @@ use super::sink::Sink;
 use emit::Emitter;
 use std::fmt;
 
-/// How many arrays and objects may stand inside one another.
+/// How many arrays and objects may be inside one another.
 const DEPTH_MAX: usize = 128;
 
 const SUBJECT: &str = "JSON body";
@@ -46,13 +46,13 @@ pub fn canonical(body: &[u8]) -> Result<String, Error> {
     String::from_utf8(text).map_err(|_| Error::new(ErrorKind::Malformed, SUBJECT, "this is not UTF-8"))
 }
 
-/// What stands at one place of a JSON body, as far as a key can be made of it.
+/// What is at one place of a JSON body, as far as a key can be made of it.
 ///
-/// A string and a number are told apart, so that `100` and `"1e2"` do not become one key. Debug output tells how long it is, never what it
-/// is: it may become a key.
+/// A string and a number are distinguished, so that `100` and `"1e2"` do not become one key. Debug output shows how
+/// long it is, never what it is: it may become a key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Scalar {
-    /// Nothing stands there.
+    /// Nothing is there.
     Absent,
     /// `null`, a truth value, an array or an object: no one text to make a key of.
     Unusable,
@@ -73,7 +73,7 @@ impl fmt::Debug for Scalar {
     }
 }
 
-/// What stands at the place that `pointer` names.
+/// What is at the place that `pointer` names.
 ///
 /// The whole body is checked, so a body that cannot be fingerprinted has no scalars either.
 ///

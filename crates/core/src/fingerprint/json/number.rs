@@ -1,7 +1,7 @@
 //! JSON numbers, written by their exact decimal value.
 //!
-//! What lives here: one spelling per value, made from the digits as they stand. What must never: a binary number
-//! for the mantissa, or writing out zeros that the exponent stands for.
+//! Contents: one spelling per value, made from the digits as they stand. Never here: a binary number for the
+//! mantissa, or writing out zeros that the exponent stands for.
 //!
 //! A number is its digits, without the zeros at either end, times a power of ten. So `100` is `1e2`, `0.50` is
 //! `5e-1`, and every zero is `0`. The exponent may have any number of digits; it is then added up as text.

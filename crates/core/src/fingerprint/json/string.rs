@@ -1,7 +1,7 @@
 //! JSON strings: checking them, comparing them by what they spell, writing them in one spelling.
 //!
-//! What lives here: everything between two quotation marks. Positions are those of bytes in the body; a string is
-//! named by the position of its opening quotation mark. What must never: values other than strings.
+//! Contents: everything between two quotation marks. Positions are those of bytes in the body; a string is named by
+//! the position of its opening quotation mark. Never here: values other than strings.
 
 use std::cmp::Ordering;
 

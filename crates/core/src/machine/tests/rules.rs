@@ -4,7 +4,7 @@ use super::super::rules::{Rule, broken_rule, swap};
 use super::*;
 use crate::record::{Proof, State, StateName};
 
-/// What stands there, a legal successor, and what spoils it.
+/// What is stored there, a legal successor, and what spoils it.
 fn spoilt(old: &Record, next: &Record, spoil: impl FnOnce(&mut Record)) -> Option<Rule> {
     assert_eq!(broken_rule(old, next), None, "legal before it is spoilt");
     let mut next = next.clone();
