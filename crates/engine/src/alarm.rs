@@ -73,7 +73,7 @@ pub(crate) struct Nap {
 }
 
 impl Nap {
-    /// A nap of this span. `None` where the machine has no thread to spare for the one that wakes.
+    /// A nap of this span. `None` if the machine has no thread to spare for the one that wakes.
     pub(crate) fn of(span: Duration) -> Option<Self> {
         let mut sleepers = BEDROOM.sleepers();
         if !sleepers.is_watched {

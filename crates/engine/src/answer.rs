@@ -62,8 +62,8 @@ pub enum Told<L = ()> {
 pub struct Ran<L = ()> {
     /// How it ended.
     pub ending: Ending,
-    /// Whether that is stored. Where it is not, nothing is acknowledged: the engine goes on trying, and a crash
-    /// before it succeeds leaves the outcome unknown.
+    /// Whether that is stored. If it is not, nothing is acknowledged: the engine goes on trying, and a crash before
+    /// it succeeds leaves the outcome unknown.
     pub stored: Option<Stored>,
     /// Which attempt it was.
     pub attempt: u32,

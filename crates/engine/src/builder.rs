@@ -101,7 +101,7 @@ impl Builder {
     /// anew for each question, so that those who stand there can change while the engine runs.
     ///
     /// Hand out the same `Arc` for whatever is to share one [bound](crate::Probe::at_once_max) on the questions under
-    /// way: two are distinguished by it. Where each question gets a new one, only twice the
+    /// way: two are distinguished by it. If each question gets a new one, only twice the
     /// [total](crate::Probe::at_once_total_max) bounds them.
     pub fn reconcilers(
         mut self,

@@ -102,7 +102,7 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
             };
         match again {
             Ok(again) => recognised = again,
-            // Where a claim may be in the store, nobody is to think that the store was never reached.
+            // If a claim may be in the store, nobody is to think that the store was never reached.
             Err(error) if !loose.is_empty() => {
                 return Err(Unclaimed { error: error.after_another(), loose });
             }
@@ -112,13 +112,13 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
     Err(Unclaimed { error: contended(), loose })
 }
 
-/// Claims the command where it is kept at this moment. `None` where that has changed meanwhile.
+/// Claims the command where it is kept at this moment. `None` if that has changed meanwhile.
 async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<Option<Claim>, Error> {
     let Claiming { node, recognised, .. } = by;
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
     let command = located.command;
-    // Where nothing had to be read, the claim is tried as if nothing was there.
+    // If nothing had to be read, the claim is tried as if nothing was there.
     let mut looked = located.reading.is_some();
     let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.now()));
     for _ in 0..ROUNDS_MAX {
@@ -253,7 +253,7 @@ async fn put(
 
 /// A claim that stood in the store at `now`.
 fn owned(by: Claiming<'_>, id: CommandId, record: Record, now: Time) -> Claim {
-    // Where the time was replaced while the claim was under way, its dates are another time's.
+    // If the time was replaced while the claim was under way, its dates are another time's.
     let is_held = machine::is_held(&record, by.node.at(now));
     let ownership = Ownership::new(Arc::clone(by.node), id, record, by.begun, by.recognised.intent.seal);
     // One that was so long under way that its lease is over: a later attempt may have come and been purged, whose fence
@@ -315,8 +315,8 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
     }
 }
 
-/// A claim that has arrived after all, and the place that it was looked for from. `None` where it never can, or had
-/// not when the store answered for the first time past `give_up_at`.
+/// A claim that has arrived after all, and the place that it was looked for from. `None` if it never can, or had not
+/// when the store answered for the first time past `give_up_at`.
 ///
 /// What one outage lost was lost by many: each pauses for a span of its own before every look, the first one too, and
 /// only so many look at once.

@@ -22,7 +22,7 @@ pub trait Clock: store::Clock {
 
     /// What the uptime counts from, where other processes on the machine count from it too: two clocks of one boot
     /// show the same uptime at the same moment, so that a process that starts knows how long another one has been
-    /// gone. `None` where that is not known.
+    /// gone. `None` if that is not known.
     fn boot(&self) -> Option<String> {
         None
     }

@@ -36,7 +36,7 @@ pub struct Ended<L = ()> {
     pub ending: Ending,
     /// Handed to the call that ran the work, and to nobody else.
     pub local: L,
-    /// Why, in a few words for the record's history, which is what an operator goes by; empty where the state says it
+    /// Why, in a few words for the record's history, which is what an operator goes by; empty if the state says it
     /// all.
     pub why: Cow<'static, str>,
     held: Held,

@@ -70,7 +70,7 @@ impl Engine {
 
     /// Does what `intent` asks for, once.
     ///
-    /// Where nobody has done it before, `work` is run in a task of the engine's own: a caller that goes away cancels
+    /// If nobody has done it before, `work` is run in a task of the engine's own: a caller that goes away cancels
     /// nothing. How it ended is durable before this returns ([`Ran::stored`](crate::Ran::stored) says otherwise if it
     /// could not be stored in time). Everybody else gets that same outcome, or is told why there is none.
     ///

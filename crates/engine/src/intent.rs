@@ -111,7 +111,7 @@ impl Intent {
         self
     }
 
-    /// Whether its outcome is sealed, should this call run it. Where the engine has keys, otherwise.
+    /// Whether its outcome is sealed, should this call run it. If the engine has keys, otherwise.
     #[must_use]
     pub fn sealed(mut self, seal: Seal) -> Self {
         self.seal = seal;

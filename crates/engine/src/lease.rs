@@ -74,8 +74,8 @@ impl Engine {
         Ok(wait::for_remote(node, &recognised.command(), shown, None, until).await?)
     }
 
-    /// A lease that was claimed before, by its command and its token: for a worker that comes back in another request.
-    /// `None` where the command's record is no longer that attempt's.
+    /// A lease that was claimed before, by its command and its token: for a worker that comes back in another
+    /// request. `None` if the command's record is no longer that attempt's.
     pub async fn lease(&self, id: CommandId, token: Token) -> Result<Option<Lease>, store::Error> {
         let asked = self.node.clock.uptime();
         let reading = self.node.get(id).await?;
@@ -168,8 +168,8 @@ impl Lease {
         self.ownership.record().fence()
     }
 
-    /// Until when nobody else takes the attempt for dead, by the store's clock, as far as this node knows; `None`
-    /// where it is over.
+    /// Until when nobody else takes the attempt for dead, by the store's clock, as far as this node knows; `None` if
+    /// it is over.
     pub fn until(&self) -> Option<Time> {
         self.ownership.record().lease_until()
     }
@@ -191,7 +191,7 @@ impl Lease {
     }
 
     /// Stores how the attempt ended, and goes on trying until it is stored, also where the caller goes away
-    /// meanwhile. Where the record is no longer this attempt's, yields what it says now.
+    /// meanwhile. If the record is no longer this attempt's, yields what it says now.
     pub async fn finish(self, ending: Ending) -> Result<Stored, Told> {
         let ownership = self.ownership;
         ownership.close();

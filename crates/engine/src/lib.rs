@@ -2,7 +2,7 @@
 //!
 //! A request times out and nobody knows whether the card was charged; the client retries, the queue redelivers, the
 //! operator runs the job again. An [`Engine`] recognises that it is the same [`Intent`], runs your work once, stores
-//! its result and gives that same answer to every retry. Where nobody can prove what happened, it says so.
+//! its result and gives that same answer to every retry. If nobody can prove what happened, it says so.
 //!
 //! **Contents**: the engine that runs commands over a store: claim, lease, work, finish, replay, wait, sweep,
 //! reconcile. **Never here**: a rule about what a state means (that is [`semel_core::machine`]), or a protocol.

@@ -79,7 +79,7 @@ impl Engine {
     }
 
     /// The outcome that is kept with a record, opened where it was sealed: what is replayed, or what the last attempt
-    /// that took no effect was answered. Where it cannot be opened, it is one that was not retained.
+    /// that took no effect was answered. If it cannot be opened, it is one that was not retained.
     pub fn outcome(&self, looked: &Looked) -> Option<Outcome> {
         let outcome = match looked.record.state() {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),

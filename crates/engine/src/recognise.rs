@@ -16,8 +16,8 @@ use semel_core::policy::{Class, Policy};
 use semel_core::store::{self, Kind, Reading};
 use std::sync::Arc;
 
-/// An intent that has been recognised; cheap to clone. Its payload has been read, and is read again only where a
-/// record was claimed under another selection.
+/// An intent that has been recognised; cheap to clone. Its payload has been read, and is read again only if a record
+/// was claimed under another selection.
 #[derive(Clone)]
 pub(crate) struct Recognised {
     pub(crate) intent: Arc<Intent>,

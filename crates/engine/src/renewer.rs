@@ -58,7 +58,7 @@ impl Shared {
         (due, is_sooner)
     }
 
-    /// Anyone who is due by now, and when to look again. `None` where it is over.
+    /// Anyone who is due by now, and when to look again. `None` if it is over.
     fn take_due(&self, now: Duration) -> Option<(Waiting, Option<Duration>)> {
         let mut list = self.list();
         if list.is_over {
@@ -101,8 +101,8 @@ async fn renew(ownership: Arc<Ownership>) {
             () = ownership.keep_lease() => {}
         }
     };
-    // Anyone who watches the engine is code of others and runs in here. Where it panics nothing is renewed any more,
-    // and that must not go unsaid: the lease counts as lost.
+    // Anyone who watches the engine is code of others and runs in here. If it panics nothing is renewed any more, and
+    // that must not go unsaid: the lease counts as lost.
     if AssertUnwindSafe(renewing).catch_unwind().await.is_err() {
         // It may panic once more. The attempt is closed by then.
         drop(catch_unwind(AssertUnwindSafe(|| ownership.lose_lease())));

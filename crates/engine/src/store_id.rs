@@ -22,7 +22,7 @@ impl StoreId {
     /// The setting that it is in, for anyone who reads it by SQL.
     pub const SETTING: &'static str = NAME;
 
-    /// The id in the bytes of that setting; `None` where they are none.
+    /// The id in the bytes of that setting; `None` if they are none.
     pub fn from_setting(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }

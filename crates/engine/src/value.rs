@@ -54,7 +54,7 @@ pub struct Done<T> {
     pub operation_id: OperationId,
     /// Whether it comes from an earlier attempt, or one that ran meanwhile.
     pub replayed: bool,
-    /// Whether it is stored. Where it is not, the engine goes on trying, and a crash before it succeeds leaves the
+    /// Whether it is stored. If it is not, the engine goes on trying, and a crash before it succeeds leaves the
     /// outcome unknown.
     pub stored: bool,
 }
@@ -62,7 +62,7 @@ pub struct Done<T> {
 /// There is no value, and why.
 #[derive(Debug)]
 pub struct RunError {
-    /// The public name of the command, by which an operator finds its record. `None` where nothing was run
+    /// The public name of the command, by which an operator finds its record. `None` if nothing was run
     /// ([`NoValue::NotRun`]).
     pub operation_id: Option<OperationId>,
     /// Why.

@@ -175,7 +175,7 @@ where
             Err(Ok(more)) => trailers.get_or_insert_default().extend(more),
             Err(Err(_)) => {}
         }
-        // Where its length is known, its end need not be waited for.
+        // If its length is known, its end need not be waited for.
         if body.is_end_stream() {
             break;
         }

@@ -221,7 +221,7 @@ impl Share {
         }
     }
 
-    /// From now on it is not told to go. An error where it was.
+    /// From now on it is not told to go. An error if it was.
     pub(crate) fn stay(&self) -> Result<(), NoRoom> {
         let mut state = self.budget.lock();
         if let Some(entry) = state.shares.get_mut(&self.number) {

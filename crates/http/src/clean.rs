@@ -25,7 +25,7 @@ impl Clean {
         }
     }
 
-    /// A frame without it; `None` where nothing is left of its trailers.
+    /// A frame without it; `None` if nothing is left of its trailers.
     pub(crate) fn frame(self, mut frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         if let Some(trailers) = frame.trailers_mut() {
             self.from(trailers);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A protected request, as its handler has it: which operation and attempt it is, and the handler's own word about it.
 ///
-/// It is an extension of the request. In axum `Extension<Handle>` extracts it, `Option<Extension<Handle>>` where
+/// It is an extension of the request. In axum `Extension<Handle>` extracts it, `Option<Extension<Handle>>` if
 /// requests may come without a key; elsewhere [`Handle::of`] finds it.
 ///
 /// ```
@@ -74,8 +74,8 @@ impl Handle {
         self.said(|said| said.steer = None);
     }
 
-    /// What the operation made, by whatever name [`Rebuild`](crate::Rebuild) finds it by. Kept only where the terms
-    /// keep [the least](crate::Retain::Minimal) of a response.
+    /// What the operation made, by whatever name [`Rebuild`](crate::Rebuild) finds it by. Kept only if the terms keep
+    /// [the least](crate::Retain::Minimal) of a response.
     pub fn name_resource(&self, name: impl Into<String>) {
         let name = name.into();
         self.said(|said| said.resource = Some(name));

@@ -77,7 +77,7 @@ impl Layer {
         Self::routed(engine, Routes::new(terms)?)
     }
 
-    /// Each route under its own terms. Fails where these [require](semel::sealing::Seal::Required) that outcomes are
+    /// Each route under its own terms. Fails if these [require](semel::sealing::Seal::Required) that outcomes are
     /// sealed, and the engine has no key; and where they have a [reconciler](Terms::reconciler) that the engine does
     /// not ask.
     pub fn routed(engine: Engine, routes: Routes) -> Result<Self, TermsError> {

@@ -50,7 +50,7 @@
 //!
 //! On a route of class `local` the handler gets a [`Joinable`] instead, and runs the command in a transaction of its
 //! own by the crate `semel-tx`. Recorded is what it gives to that transaction, and the client gets what was recorded,
-//! whatever the handler returns. Replays, other payloads and duplicates in progress the layer answers itself. Where
+//! whatever the handler returns. Replays, other payloads and duplicates in progress the layer answers itself. If
 //! nothing was committed, a response of the handler with a status of 400 or more is passed on, with
 //! `Idempotency-Stored: false`. A handler that returns without having joined, or that speaks of success where nothing
 //! was committed, gets its client a 500, and the engine's observer an [`Unfinished`](semel::Event::Unfinished) where

@@ -65,7 +65,7 @@ impl Asked {
         }
     }
 
-    /// The most bytes that are held to undo the body's content encoding; `None` where it has none.
+    /// The most bytes that are held to undo the body's content encoding; `None` if it has none.
     pub(crate) fn decoding_bytes_max(&self) -> Option<usize> {
         if !self.headers.contains_key(CONTENT_ENCODING) {
             return None;

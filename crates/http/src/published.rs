@@ -33,7 +33,7 @@ pub(crate) enum Asked {
     Operation(OperationId),
 }
 
-/// What a request asks for; `None` where it is for somebody else.
+/// What a request asks for; `None` if it is for somebody else.
 pub(crate) fn asked(shared: &Shared, target: &Target) -> Option<Asked> {
     let path = target.path().strip_prefix(shared.published.as_deref()?)?;
     if *target.method() != Method::GET && *target.method() != Method::HEAD {
@@ -71,7 +71,7 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     // Anonymous callers are many; the key tells the one who sent it.
     let scope = askers.of_record(own.record.operation());
     let is_known = own.is_key || scope.is_some_and(|scope| *scope.caller() != Caller::Anonymous);
-    // Where somebody is to be asked before a replay, this is no way around it.
+    // If somebody is to be asked before a replay, this is no way around it.
     let is_asked_about = ready.map_or(shared.routes.ask(), |ready| ready.terms.authorize.is_some());
     let may_see = is_known && !is_asked_about;
     let mut place = shared.responses.place(shared.client_of(parts));

@@ -211,7 +211,7 @@ impl Saying {
 }
 
 /// The status of a response; of gRPC where it says how it ended, which a broken one does not. The head's counts only
-/// where nothing follows it, neither message nor trailers.
+/// if nothing follows it, neither message nor trailers.
 fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Status> {
     // Any other status than 200 is that of something that is in between.
     if !is_grpc(&parts.headers) || parts.status != StatusCode::OK {

@@ -169,7 +169,7 @@ impl ResponsePlace {
         Self { room: self.room.clone(), client: self.client, short: part(&mut self.short, rest), long }
     }
 
-    /// What is to be taken of the room for long responses; none where it has enough, or finds it among the short ones.
+    /// What is to be taken of the room for long responses; none if it has enough, or finds it among the short ones.
     fn missing(&mut self, bytes: usize) -> Option<u32> {
         let wanted = kib(bytes);
         let mut more = wanted.checked_sub(self.kib()).filter(|more| *more > 0)?;

@@ -92,7 +92,7 @@ impl Place {
         self.share.told_to_go().await;
     }
 
-    /// The body has been read: it is not told to go from now on. An error where it was.
+    /// The body has been read: it is not told to go from now on. An error if it was.
     pub(crate) fn stay(&self) -> Result<(), NoRoom> {
         self.share.stay()
     }

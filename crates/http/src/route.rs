@@ -68,7 +68,7 @@ fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
 /// form](semel::core::scope::normal_path): `post //%63harges` comes under the terms of `POST /charges`, shares its
 /// keys, and is handed on as it was sent. What services disagree about is left to you: a request to `/Charges`,
 /// `/charges/`, `/charges;v=1` or, with an escaped slash, `/v1%2Fcharges` comes under the default where no route is
-/// about it. Where your service takes these for one, reject all but one, or give each a route with the same
+/// about it. If your service takes these for one, reject all but one, or give each a route with the same
 /// [name](Terms::name).
 #[derive(Debug, Clone)]
 pub struct Routes {

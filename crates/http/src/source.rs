@@ -16,7 +16,7 @@ use std::fmt;
 /// Where a request's key comes from.
 ///
 /// A key that does not come from `Idempotency-Key` is somebody else's choice: it has 1 to 255 characters, weak or
-/// not, and is not turned into that header for the handler. Where the place is empty, the request has no key.
+/// not, and is not turned into that header for the handler. If the place is empty, the request has no key.
 ///
 /// ```
 /// use semel::core::fingerprint::Pointer;
@@ -41,7 +41,7 @@ pub enum KeySource {
     /// The request's fingerprint: the same payload is the same command. Other terms about what counts in a
     /// fingerprint make other keys.
     Fingerprint,
-    /// Several of these together, 2 to 16 in order. Where one is absent, the key is.
+    /// Several of these together, 2 to 16 in order. If one is absent, the key is.
     Composite(Vec<Self>),
 }
 

@@ -85,8 +85,7 @@ pub enum MismatchStatus {
 #[derive(Debug, Clone)]
 pub struct Terms {
     /// The operation's name: every path of it shares its keys. Method and path, both in their [normal
-    /// form](semel::core::scope::normal_path), if there is none; a name may read like that only where these are its
-    /// own.
+    /// form](semel::core::scope::normal_path), if there is none; a name may read like that only if these are its own.
     pub name: Option<String>,
     /// The methods that are protected, in any letter case: a request with `patch` is one with PATCH, and is handed on
     /// as `patch`. POST and PATCH.

@@ -45,7 +45,7 @@ fn url(variable: &str) -> Option<String> {
     url
 }
 
-/// Says why a test is left out. Panics where nothing may be: under `cargo xtask test`.
+/// Says why a test is left out. Panics if nothing may be: under `cargo xtask test`.
 pub fn leave_out(why: &str) {
     let required = std::env::var_os("SEMEL_TEST_TOOLS").is_some_and(|value| value == "required");
     assert!(!required, "{why}");

@@ -12,7 +12,7 @@ pub async fn within<F: Future>(event: F) -> F::Output {
     tokio::time::timeout(NEVER, event).await.expect("it never came")
 }
 
-/// Looks again and again until there is something to see. Panics where nothing comes.
+/// Looks again and again until there is something to see. Panics if nothing comes.
 pub async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     within(async {
         loop {

@@ -151,7 +151,7 @@ impl Subject {
         [Arc::clone(&self.store), second]
     }
 
-    /// The same data after a restart; `None` where the store says that nothing survives one.
+    /// The same data after a restart; `None` if the store says that nothing survives one.
     pub(crate) async fn reopen(self) -> Option<Self> {
         let durable = self.store.capabilities().durable;
         let Self { store, time, join, reopen, damage, damage_waived, belongings } = self;

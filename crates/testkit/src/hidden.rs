@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-/// Panics where `secret` shows in the debug output of `value`, plain or pretty, in any form that bytes are printed
-/// in: as text, escaped, as a list of decimal numbers, or as hexadecimal digits. `name` says which type it was.
+/// Panics if `secret` shows in the debug output of `value`, plain or pretty, in any form that bytes are printed in:
+/// as text, escaped, as a list of decimal numbers, or as hexadecimal digits. `name` says which type it was.
 ///
 /// ```
 /// semel_testkit::assert_hidden("a length", &"7 bytes", b"hunter2!");

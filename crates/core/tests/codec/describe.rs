@@ -125,8 +125,8 @@ fn describe_outcome(outcome: &Outcome, line: &mut Line<'_>) {
 /// is written, but for four bytes of a checksum.
 fn extensions(record: &Record) -> String {
     let debug = format!("{record:?}");
-    let (_, told) = debug.rsplit_once("extensions: ").unwrap();
-    let length: usize = told.split(' ').next().unwrap().parse().unwrap();
+    let (_, shown) = debug.rsplit_once("extensions: ").unwrap();
+    let length: usize = shown.split(' ').next().unwrap().parse().unwrap();
     let written = codec::encode_record(record);
     let end = written.len() - 4;
     format!("{:?}", Bytes::copy_from_slice(&written[end - length..end]))

@@ -141,7 +141,7 @@ impl LocalWrites {
     }
 }
 
-/// The same ending without the body of its outcome, which is too large for the store. `None` where it has none.
+/// The same ending without the body of its outcome, which is too large for the store. `None` if it has none.
 pub fn without_body(ending: LocalEnding) -> Option<LocalEnding> {
     let (LocalEnding::Succeeded(outcome) | LocalEnding::Refused(outcome)) = &ending;
     if outcome.body == Body::NotRetained {

@@ -195,8 +195,7 @@ impl Joinable {
         self.shared.operation_id
     }
 
-    /// The intent, for whatever joins a transaction. Where that fails and nothing was committed, it may be joined
-    /// again.
+    /// The intent, for whatever joins a transaction. If that fails and nothing was committed, it may be joined again.
     pub fn intent(&self) -> Intent {
         let handover = Some(Arc::clone(&self.shared));
         Intent { handover, ..self.shared.intent.clone() }

@@ -286,8 +286,8 @@ impl LocalCommand {
         }
     }
 
-    /// Runs `work` in a task of the engine's own, so that a caller that goes away leaves nothing half done. `None`
-    /// where the task was torn down with its runtime: nobody can tell what became of it.
+    /// Runs `work` in a task of the engine's own, so that a caller that goes away leaves nothing half done. `None` if
+    /// the task was torn down with its runtime: nobody can tell what became of it.
     pub async fn conduct<T, F>(
         self,
         work: impl FnOnce(Self) -> F + Send + 'static,

@@ -39,7 +39,7 @@ pub(super) struct Taken {
 }
 
 impl Bucket {
-    /// How long until a token is there; zero where one is.
+    /// How long until a token is there; zero if one is.
     pub(super) fn wait(&self, price: Price, now: Duration) -> Duration {
         let after = self.full_at.max(now).saturating_add(price.token);
         after.saturating_sub(now.saturating_add(price.full))

@@ -8,8 +8,8 @@
 //! Whether a key is new is known only once the store was asked to insert it. So:
 //!
 //! 1. Before an insert, [`QuotaKeeper::admit`]. A [`Permit`] is charged on every level at once, or on none.
-//! 2. Where the store answers that the key existed, or that nothing was written, [`Permit::refund`]. In every other
-//!    case (inserted; *ambiguous*; the task was lost) the permit is just dropped, and stays charged.
+//! 2. If the store answers that the key existed, or that nothing was written, [`Permit::refund`]. In every other case
+//!    (inserted; *ambiguous*; the task was lost) the permit is just dropped, and stays charged.
 //! 3. [`Exceeded`] does not yet mean a refusal: it means *do not insert*. The engine reads the record; if there is
 //!    one, the request goes on as a retry, and only if there is none it is refused.
 //!
@@ -100,9 +100,9 @@ impl fmt::Display for Limit {
 pub struct Exceeded {
     /// The limit that will hold the longest.
     pub which: Limit,
-    /// When a new key may be let in again: exactly for rates and addresses, if nobody else is faster. Where the store
-    /// counts records nobody knows when one will go, and this is when it is worth asking again. Never zero; a protocol
-    /// that tells whole seconds rounds up.
+    /// When a new key may be let in again: exactly for rates and addresses, if nobody else is faster. If the store
+    /// counts records nobody knows when one will go, and this is when it is worth asking again. Never zero; a
+    /// protocol that tells whole seconds rounds up.
     pub retry_after: Duration,
     /// Whether it is a limit of a [`RateKeeper`], and not of the engine.
     pub is_of_operation: bool,
@@ -232,7 +232,7 @@ impl fmt::Debug for Permit {
 
 /// Keeps count of new keys; see the [module](self) for how it is asked.
 pub struct QuotaKeeper {
-    /// `None` where nothing is limited. Held for a few map operations only, never across an await.
+    /// `None` if nothing is limited. Held for a few map operations only, never across an await.
     ledger: Option<Arc<Mutex<Ledger>>>,
     /// Held while the store counts all records, which can take long: anyone who comes meanwhile uses that answer.
     counting_all: tokio::sync::Mutex<()>,
@@ -246,7 +246,7 @@ impl QuotaKeeper {
         Ok(Self { ledger, counting_all: tokio::sync::Mutex::new(()) })
     }
 
-    /// Asks for a new key of `caller` from `address` (none where the command came by no network: then the limits per
+    /// Asks for a new key of `caller` from `address` (none if the command came by no network: then the limits per
     /// address do not apply). `now` is an uptime. `answers` are what the store said to this request's questions.
     pub fn admit(
         &self,
@@ -302,8 +302,8 @@ impl QuotaKeeper {
         }
     }
 
-    /// [`admit`](Self::admit), asking `store` whatever must be known. Where nothing is capped, or a count is fresh, the
-    /// store is not asked. Where it cannot answer, there is no permit.
+    /// [`admit`](Self::admit), asking `store` whatever must be known. If nothing is capped, or a count is fresh, the
+    /// store is not asked. If it cannot answer, there is no permit.
     pub async fn admit_counting(
         &self,
         store: &dyn Store,

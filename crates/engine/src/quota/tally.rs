@@ -47,7 +47,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Whether one more fits; `answered` where the store was asked for this very request.
+    /// Whether one more fits; `answered` if the store was asked for this very request.
     pub(super) fn standing(&self, cap: Cap, now: Duration, answered: bool) -> Standing {
         let Some(base) = self.base else { return Standing::Ask };
         let records = self.estimate(base);
@@ -93,7 +93,7 @@ impl Tally {
         self.unsettled += 1;
     }
 
-    /// An insert is over; `refunded` where nothing was inserted.
+    /// An insert is over; `refunded` if nothing was inserted.
     pub(super) fn settle(&mut self, refunded: bool) {
         self.unsettled = self.unsettled.saturating_sub(1);
         self.settled += u64::from(!refunded);

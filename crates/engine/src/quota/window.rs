@@ -47,7 +47,7 @@ impl Window {
         self.at(slot).slots.iter().copied().map(u64::from).sum()
     }
 
-    /// How long until fewer than `cap` count; zero where it is so now.
+    /// How long until fewer than `cap` count; zero if it is so now.
     pub(super) fn wait(&self, cap: u32, span: Span, now: Duration) -> Duration {
         let current = self.at(span.slot(now));
         let mut left = current.count(current.newest);

@@ -39,7 +39,7 @@ impl Copying {
 pub(crate) struct Registered {
     /// What it calls itself.
     pub(crate) name: String,
-    /// After so much silence it does nothing any more; `None` where that cannot be read.
+    /// After so much silence it does nothing any more; `None` if that cannot be read.
     pub(crate) lapse: Option<Duration>,
 }
 

@@ -35,7 +35,7 @@ pub type Dating<'a> = dyn Fn(&mut Reading, Duration) -> Now + Sync + 'a;
 /// Finds out under which secret's id a command is to be looked for and claimed. Outside of a change of the secret that
 /// is clear without asking the store.
 ///
-/// Decide from [`Located::reading`] if there is one. Where a write is not [permitted](Located::permits), where it is
+/// Decide from [`Located::reading`] if there is one. If a write is not [permitted](Located::permits), where it is
 /// refused and nothing is there any more, and where the decision is to follow a marker: take a fresh view and ask
 /// again. (To follow a marker that the view knows nothing of: the node is behind, as with [`Error::Stale`].)
 pub async fn locate<'c, 'a>(

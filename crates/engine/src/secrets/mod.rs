@@ -60,7 +60,7 @@ impl fmt::Display for Phase {
 /// The secrets that a node was configured with. Usually none: the store then has one.
 #[derive(Clone, Copy, Default)]
 pub struct Configured<'a> {
-    /// The secret in use. Refused where the store goes by another.
+    /// The secret in use. Refused if the store goes by another.
     pub secret: Option<&'a [u8]>,
     /// One that the store may not know yet: rotation to it is asked for.
     pub rotate_to: Option<&'a [u8]>,

@@ -128,7 +128,7 @@ pub(super) fn enter(
 }
 
 impl Secrets {
-    /// What to go by for one request. Fails where this node may be behind: it must then claim nothing.
+    /// What to go by for one request. Fails if this node may be behind: it must then claim nothing.
     pub fn view(&self) -> Result<View, Error> {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Error::Stale)?;
         view.check(self.clock.uptime())?;
@@ -152,8 +152,8 @@ impl Secrets {
         self.missing.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks at the store, gives a sign of life, and confirms what has been taken up for long enough. The view is good
-    /// for another while only where this succeeds.
+    /// Looks at the store, gives a sign of life, and confirms what has been taken up for long enough. The view is
+    /// good for another while only if this succeeds.
     ///
     /// Also strikes off nodes that have been silent for as long as they said it takes.
     pub async fn refresh(&self) -> Result<(), Error> {
@@ -195,7 +195,7 @@ impl Secrets {
         Err(Error::Changed)
     }
 
-    /// Takes up `state`. `false` where this node was struck off meanwhile.
+    /// Takes up `state`. `false` if this node was struck off meanwhile.
     async fn keep_up(
         &self,
         course: &mut Course,
@@ -223,7 +223,7 @@ impl Secrets {
         Ok(true)
     }
 
-    /// Gives a sign of life. `false` where the registration is not what it was: this node was struck off.
+    /// Gives a sign of life. `false` if the registration is not what it was: this node was struck off.
     async fn register(&self, course: &mut Course, from: Option<&Bytes>) -> Result<bool, Error> {
         course.beat += 1;
         let lapse = self.terms.lapse();
@@ -272,7 +272,7 @@ impl Secrets {
             let (_, since) = course.silent.entry(key.clone()).or_insert_with(|| (stands.clone(), answered));
             let lapse = Registration::decode(stands).map_or(Duration::MAX, |node| node.lapse());
             if asked.saturating_sub(*since) >= lapse {
-                // Refused where it has come back to life; lost, and the next refresh tries again.
+                // Refused if it has come back to life; lost, and the next refresh tries again.
                 let _ = self.store.set(key, Some(stands), None).await;
             }
         }
@@ -315,7 +315,7 @@ impl Secrets {
         self.publish(None);
         let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
         if let Some(stands) = settings.nodes.get(&self.key) {
-            // Where it is refused, somebody else has taken it out or goes by the same name: what is stored there is
+            // If it is refused, somebody else has taken it out or goes by the same name: what is stored there is
             // theirs.
             let (Setting::Done | Setting::Refused(_)) = self.store.set(&self.key, Some(stands), None).await?;
         }

@@ -1,7 +1,7 @@
 //! Replacing the hashing secret: the operator's side.
 //!
 //! **Contents**: the steps, each a compare-and-swap that is refused while it would be too early. **Never here**: a
-//! step that hopes. Where a node or a record might still need the old secret, it stays.
+//! step that hopes. If a node or a record might still need the old secret, it stays.
 //!
 //! [`announce`] → [`advance`] (commands begin to move) → wait until the old records are gone → [`advance`] (the old
 //! secret is dropped) → [`finish`] (its markers go). [`progress`] tells at any time what is being waited for. Nodes

@@ -39,7 +39,7 @@ pub struct View {
 }
 
 impl View {
-    /// Fails where this snapshot is too old to claim by at `uptime`: other nodes may have moved on.
+    /// Fails if this snapshot is too old to claim by at `uptime`: other nodes may have moved on.
     ///
     /// To be asked right before every insert. (Swaps need no view: the record that they expect is where it is.)
     pub fn check(&self, uptime: Duration) -> Result<(), Error> {

@@ -114,7 +114,7 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
 /// Learns what others wrote about the time, where that has not been heard of for too long: this process was
 /// suspended, or the store could not be reached. To be awaited before anything is dated.
 ///
-/// One of those who wait asks for all of them. Where it is not answered, the others' own questions to the store will
+/// One of those who wait asks for all of them. If it is not answered, the others' own questions to the store will
 /// tell.
 pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     let begun = node.clock.uptime();

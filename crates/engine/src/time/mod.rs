@@ -104,7 +104,7 @@ impl Sample {
 enum Standing {
     Untrusted {
         why: Distrust,
-        /// What the clock must not contradict; `None` where that cannot be read.
+        /// What the clock must not contradict; `None` if that cannot be read.
         mark: Option<Mark>,
         /// What it has to show before it is trusted again, where that is known better than by the mark.
         reference: Option<Reference>,
@@ -135,7 +135,7 @@ pub(crate) struct Reference {
 
 impl Reference {
     /// By how much a clock is off that showed `told` at some moment between `asked` and `received`, in milliseconds,
-    /// however long after the confirmation that was. Zero where it is right.
+    /// however long after the confirmation that was. Zero if it is right.
     fn off(&self, told: Time, asked: Duration, received: Duration) -> i128 {
         let (told, at) = (i128::from(told.as_millis()), i128::from(self.at.as_millis()));
         let earliest = at + millis(asked) - millis(self.to);
@@ -258,8 +258,8 @@ impl TrustedTime {
     }
 
     /// Somebody confirmed a time, and the clock showed `told`. It is followed where that is the time that was
-    /// confirmed. Where it is another one, nothing is to be dated by it, nor by the time that this node went by so
-    /// far, until it shows that one.
+    /// confirmed. If it is another one, nothing is to be dated by it, nor by the time that this node went by so far,
+    /// until it shows that one.
     pub(crate) fn refer_to(
         &self,
         reference: Reference,
@@ -324,7 +324,7 @@ impl TrustedTime {
         }
     }
 
-    /// Since when time has passed without a gap. An error where this node does not trust its time at all.
+    /// Since when time has passed without a gap. An error if this node does not trust its time at all.
     fn steady_since(&self) -> Result<Option<Time>, Distrust> {
         match self.state().standing {
             Standing::Untrusted { why, .. } => Err(why),

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The fastest that a clock is slewed into place without a jump: 500 parts in a million.
 const SLEW_PPM: u32 = 500;
 
-/// How far a clock that is being slewed may have come, in whole milliseconds. Zero where it is too soon for one: then
+/// How far a clock that is being slewed may have come, in whole milliseconds. Zero if it is too soon for one: then
 /// what has passed goes on adding up.
 pub(super) fn drift_max(from: Duration, to: Duration) -> i128 {
     millis(to.saturating_sub(from).saturating_mul(SLEW_PPM) / 1_000_000)

@@ -64,7 +64,7 @@ pub(super) fn contradicts(
     (ahead > settings.downtime_max).then_some(Distrust::Ahead(ahead))
 }
 
-/// Judges the clock by what the store remembers: nothing where it is new, an error where that cannot be read.
+/// Judges the clock by what the store remembers: nothing if it is new, an error if that cannot be read.
 pub(super) fn start(
     settings: &ClockSettings,
     boot: Option<&str>,

@@ -56,7 +56,7 @@ fn an_answer_that_was_long_on_its_way_does_not_turn_time_back() {
     assert!(time.latest(S(27)).at < START + S(18));
     time.note(START + S(18), S(28), S(28));
     assert_eq!(time.earliest(S(29)).at, START + S(19));
-    // Where every answer takes long, each is as good as the one before.
+    // If every answer takes long, each is as good as the one before.
     time.note(START + S(30), S(40), S(42));
     time.note(START + S(2_030), S(2_040), S(2_042));
     assert_eq!(time.earliest(S(2_042)).at, START + S(2_030), "clocks drift apart meanwhile");

@@ -31,8 +31,8 @@ struct Away {
 ///
 /// Slow drift (a clock that is being slewed into place) is followed. Whatever is faster adds up, in however many
 /// small steps it comes, until it is more than the allowance. From then on the clock is not believed: time goes on
-/// from where it should be, until the clock comes back, somebody confirms it, or it has stayed at most an hour ahead for
-/// long enough.
+/// from where it should be, until the clock comes back, somebody confirms it, or it has stayed at most an hour ahead
+/// for long enough.
 ///
 /// A clock that was set far ahead is never believed by waiting: an hour later its year ahead is no less wrong.
 #[derive(Debug, Clone)]

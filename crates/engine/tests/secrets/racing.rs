@@ -92,7 +92,7 @@ struct Worker {
     dice: Dice,
     ledger: Rc<Ledger>,
     slip: Slip,
-    /// One turn in so many brings a request. Where they are few, a rotation is quick to find nothing left.
+    /// One turn in so many brings a request. If they are few, a rotation is quick to find nothing left.
     calm: u64,
 }
 

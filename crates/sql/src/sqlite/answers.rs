@@ -22,7 +22,7 @@ impl Drop for Answers {
 ///
 /// To wake a task from outside of its runtime takes a lock, and often a system call to wake the thread that runs it:
 /// an eighth of what the thread that writes had to do. From inside it is a place in a queue. So those of one runtime
-/// are told by a task there. Only where it has threads of its own: one that has to be driven may not be, while a task
+/// are told by a task there. Only if it has threads of its own: one that has to be driven may not be, while a task
 /// that was made in it is waited for elsewhere. Should the runtime end before, the answers are given as they are
 /// dropped.
 pub(super) fn tell(batch: impl ExactSizeIterator<Item = (Job, Said)>) {

@@ -216,7 +216,7 @@ fn closed(lost: &LostFile) -> Fault {
     Fault::new(Kind::Unfit, "using the SQLite store", &lost.told())
 }
 
-/// What became of a name that led to the file `id`; `None` where it still does.
+/// What became of a name that led to the file `id`; `None` if it still does.
 fn fate(path: &Path, id: FileId) -> io::Result<Option<Fate>> {
     match FileId::at(path) {
         Ok(found) => Ok((found != id).then_some(Fate::Replaced)),

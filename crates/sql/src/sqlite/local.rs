@@ -28,7 +28,7 @@ pub struct Put {
 }
 
 impl Put {
-    /// Refused where the record is too large, or belongs under another id.
+    /// Refused if the record is too large, or belongs under another id.
     pub fn of(id: CommandId, change: Change<&Record>) -> Result<Self, Error> {
         let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
         Ok(Self { place: Place::of(id), change })
@@ -90,7 +90,7 @@ impl Store {
     /// statement that lasts longer than `limit` is interrupted. It may not begin or end a transaction, attach a file,
     /// set a pragma, make temporary objects, or change the store's tables; the connection's hooks are the store's.
     ///
-    /// An error leaves open what became of it only where it [is ambiguous](Error::is_ambiguous).
+    /// An error leaves open what became of it only if it [is ambiguous](Error::is_ambiguous).
     pub async fn run_in_batch(
         &self,
         expects: impl IntoIterator<Item = (CommandId, Expect)>,

@@ -108,7 +108,7 @@ impl Store {
     /// Opens the store in the file `path`, and creates it if there is none, readable by its owner only. A path is a
     /// path, never a URI; links in it are followed.
     ///
-    /// Where the path leads to another file later, or to none, the store closes itself: a write that was under way is
+    /// If the path leads to another file later, or to none, the store closes itself: a write that was under way is
     /// [ambiguous](Kind::Ambiguous), and every call after it fails as [unfit](Kind::Unfit) until the store is opened
     /// again. The same holds for the log beside the file and the log's index. Each answer waits for that check.
     ///
@@ -182,7 +182,7 @@ impl Store {
         while ended.changed().await.is_ok() {}
     }
 
-    /// What is wrong with the file, a line each; empty where it is sound. Reads all of it: minutes where it is large.
+    /// What is wrong with the file, a line each; empty if it is sound. Reads all of it: minutes where it is large.
     /// Others are read for and written for meanwhile; a second one that verifies waits for the first.
     pub async fn verify(&self) -> Result<Vec<String>, Error> {
         self.put(&self.long_questions, Reader::verify).await

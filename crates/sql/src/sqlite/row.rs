@@ -29,13 +29,13 @@ impl Row {
     }
 }
 
-/// The id in a column; `None` where something else is there.
+/// The id in a column; `None` if something else is there.
 pub(super) fn command_id(value: ValueRef<'_>) -> Option<CommandId> {
     let ValueRef::Blob(bytes) = value else { return None };
     bytes.try_into().ok().map(CommandId::from_bytes)
 }
 
-/// The number in a column; `None` where something else is there.
+/// The number in a column; `None` if something else is there.
 pub(super) fn number(value: ValueRef<'_>) -> Option<i64> {
     value.as_i64().ok()
 }

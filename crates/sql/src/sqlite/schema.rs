@@ -14,12 +14,12 @@ const MIGRATING: &str = "creating the tables of the SQLite store";
 /// The steps. The number of a schema is how many of them have been taken.
 pub(super) const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
-/// Which schema the file has; an error where the tables are not ours, or a newer build's.
+/// Which schema the file has; an error if the tables are not ours, or a newer build's.
 pub(super) fn of(connection: &Connection) -> Result<SchemaVersion, Error> {
     Ok(SchemaVersion { have: version(connection)?, wanted: STEPS.len() })
 }
 
-/// Brings the file to the schema of this build. Does nothing where it is there already; of two processes that try at
+/// Brings the file to the schema of this build. Does nothing if it is there already; of two processes that try at
 /// once, one does it and the other finds it done.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     // Without a write transaction, so that opening a store that is in order never waits for a writer.
@@ -81,7 +81,7 @@ fn tables(connection: &Connection) -> Result<Vec<String>, Error> {
     read().map_err(|error| Fault::nothing_written(WHAT, &error).into())
 }
 
-/// The number that the file gives itself; `None` where that table has another shape or says nothing.
+/// The number that the file gives itself; `None` if that table has another shape or says nothing.
 fn stored_version(connection: &Connection) -> Result<Option<i64>, Error> {
     let read = connection
         .query_row("SELECT value FROM semel_meta WHERE name = 'schema'", [], |row| row.get(0))

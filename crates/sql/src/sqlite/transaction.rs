@@ -66,7 +66,7 @@ pub struct RecordColumns {
 }
 
 impl RecordColumns {
-    /// A record's row. Refused where the record is too large, or stands under another id.
+    /// A record's row. Refused if the record is too large, or stands under another id.
     pub fn of(id: CommandId, record: &Record) -> Result<Self, Error> {
         Ok(Self::from_row(id, columns::encoded(id, record, ENTRY_BYTES_MAX)?))
     }

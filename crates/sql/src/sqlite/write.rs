@@ -91,7 +91,7 @@ impl fmt::Debug for Standing {
 }
 
 impl Said {
-    /// As the answer to a write of an entry. `None` where that has to be read first.
+    /// As the answer to a write of an entry. `None` if that has to be read first.
     pub(super) fn written(self) -> Option<Written> {
         match self {
             Self::Refused(now, standing) => {

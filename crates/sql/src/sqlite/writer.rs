@@ -28,7 +28,7 @@ const BATCH_COUNT_MAX: usize = 1024;
 /// Fresh bytes in one batch; the pages they change are kept in memory until the commit.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// So many at once are a crowd: those who were answered come back in a moment with their next write, and a commit
-/// costs as much for one of them as for all. Where fewer were, nobody waits.
+/// costs as much for one of them as for all. If fewer were, nobody waits.
 const COMPANY_MIN: usize = 8;
 /// How long a smaller batch than the last ones waits for the rest.
 const LINGER: Duration = Duration::from_micros(200);
@@ -102,7 +102,7 @@ enum Served {
     Stuck,
 }
 
-/// Writes a batch and answers everybody in it. `false` where the connection is of no more use.
+/// Writes a batch and answers everybody in it. `false` if the connection is of no more use.
 fn serve(writer: &mut BatchWriter<'_>, batch: &mut Vec<Job>) -> bool {
     match serve_together(writer, batch) {
         Served::All => return true,

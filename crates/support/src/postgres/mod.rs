@@ -42,7 +42,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Whether PostgreSQL is installed. Where it is not, the test is to be left out, and standard error says so; under
+    /// Whether PostgreSQL is installed. If it is not, the test is to be left out, and standard error says so; under
     /// `cargo xtask test` this panics instead.
     pub fn is_installed() -> bool {
         let found = Programs::find().is_some();
@@ -128,7 +128,7 @@ impl PostgresServer {
         (folder == own).then_some(pid)
     }
 
-    /// What the server answers the superuser: rows on lines, columns apart by `|`. Panics where it answers with an
+    /// What the server answers the superuser: rows on lines, columns apart by `|`. Panics if it answers with an
     /// error.
     pub fn sql(&self, sql: &str) -> String {
         self.try_sql(sql).expect("an answer of PostgreSQL")

@@ -56,7 +56,7 @@ impl RedisReply {
 pub struct RedisClient(BufReader<TcpStream>);
 
 impl RedisClient {
-    /// Connects to `HOST:PORT`; nothing where nobody answers.
+    /// Connects to `HOST:PORT`; nothing if nobody answers.
     pub fn try_connect(address: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
@@ -82,7 +82,7 @@ impl RedisClient {
         self.try_ask(arguments).expect("an answer")
     }
 
-    /// The same; nothing where the connection breaks.
+    /// The same; nothing if the connection breaks.
     pub fn try_ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Option<RedisReply> {
         let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {

@@ -45,8 +45,8 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Whether Redis is installed. Where it is not, the test is to be left out, and standard error says so; under
-    /// `cargo xtask test` this panics instead.
+    /// Whether Redis is installed. If it is not, the test is to be left out, and standard error says so; under `cargo
+    /// xtask test` this panics instead.
     pub fn is_installed() -> bool {
         let mut version = Command::new("redis-server");
         let is_found =

@@ -3,7 +3,7 @@
 //! **Contents**: the promises by subject, the list of them, and the two ways to run it. **Never here**: sleeping, a
 //! timed assertion, or an exception for one kind of store. What a store says that it can do is shown.
 //!
-//! A promise is an async function that takes a fresh [`Subject`] and panics where it is not kept.
+//! A promise is an async function that takes a fresh [`Subject`] and panics if it is not kept.
 
 pub mod claims;
 pub mod clock;
@@ -81,7 +81,7 @@ pub fn broken<F: Future<Output = Subject> + Send + 'static>(open: impl Fn() -> F
 /// [`contract!`](crate::contract!) makes a test of each instead, which names the failures better and runs side by side.
 ///
 /// # Panics
-/// Where a promise is broken, or where it is called from within an async runtime.
+/// If a promise is broken, or where it is called from within an async runtime.
 pub fn run_all<F: Future<Output = Subject> + Send + 'static>(open: impl Fn() -> F) {
     let broken = broken(open);
     let lines: Vec<String> =

@@ -1,4 +1,4 @@
-//! A record changes only where version, token and state are all what the writer read.
+//! A record changes only if version, token and state are all what the writer read.
 
 use crate::crowd::at_once;
 use crate::harness::Subject;
@@ -26,7 +26,7 @@ async fn never_met(store: &dyn Store, others: impl Fn(&Record) -> Vec<Unchanged>
     }
 }
 
-/// Where only the version differs, nothing is written.
+/// If only the version differs, nothing is written.
 pub async fn another_version_alone_is_refused(subject: Subject) {
     subject.turn(START).await;
     let others = |record: &Record| {
@@ -38,7 +38,7 @@ pub async fn another_version_alone_is_refused(subject: Subject) {
     never_met(&**subject.store(), others).await;
 }
 
-/// Where only the token differs, be it in one bit, nothing is written.
+/// If only the token differs, be it in one bit, nothing is written.
 pub async fn another_token_alone_is_refused(subject: Subject) {
     subject.turn(START).await;
     let others = |record: &Record| {
@@ -52,7 +52,7 @@ pub async fn another_token_alone_is_refused(subject: Subject) {
     never_met(&**subject.store(), others).await;
 }
 
-/// Where only the state differs, nothing is written.
+/// If only the state differs, nothing is written.
 pub async fn another_state_alone_is_refused(subject: Subject) {
     subject.turn(START).await;
     let others = |record: &Record| {
@@ -63,7 +63,7 @@ pub async fn another_state_alone_is_refused(subject: Subject) {
     never_met(&**subject.store(), others).await;
 }
 
-/// Where nothing stands, a swap on a record writes nothing: a finish never inserts.
+/// If nothing stands, a swap on a record writes nothing: a finish never inserts.
 pub async fn a_swap_where_nothing_stands_inserts_nothing(subject: Subject) {
     subject.turn(START).await;
     let store = &**subject.store();

@@ -269,7 +269,7 @@ async fn over(pause: &mut Option<Pause>) {
     }
 }
 
-/// What can be read at once: `None` where nothing can, zero bytes at the end.
+/// What can be read at once: `None` if nothing can, zero bytes at the end.
 fn read(stream: &TcpStream, into: &mut BytesMut) -> io::Result<Option<usize>> {
     match stream.try_read_buf(into) {
         Ok(length) => Ok(Some(length)),

@@ -19,7 +19,7 @@ pub struct Audit {
     pub absent: u64,
     /// Effects in the journals.
     pub effects: u64,
-    /// What must never happen, in words. Empty where everything is as it should be.
+    /// What must never happen, in words. Empty if everything is as it should be.
     pub violations: Vec<String>,
 }
 

@@ -59,7 +59,7 @@ impl Requests {
         self.finish(key, &command, &record, report).await
     }
 
-    /// The record that this request owns now; nothing where another has the key.
+    /// The record that this request owns now; nothing if another has the key.
     async fn claim(&self, key: u64, command: &Ask, report: &mut Report) -> Result<Option<Record>, GaveUp> {
         // Claims that may be in the store although nobody could tell, or may still arrive.
         let mut loose: Vec<Write> = Vec::new();

@@ -206,8 +206,8 @@ fn no_legal_transition_breaks_a_rule() {
 #[test]
 fn each_rule_says_what_it_demands() {
     let rules = [Rule::VersionGrowsByOne, Rule::TokenNamesAttempt, Rule::DoubtIsKept, Rule::FinalStaysFinal];
-    let told: std::collections::BTreeSet<String> =
+    let texts: std::collections::BTreeSet<String> =
         rules.iter().map(|rule| Refusal::Inconsistent(*rule).to_string()).collect();
-    assert_eq!(told.len(), rules.len(), "each has a sentence of its own");
-    assert!(told.iter().all(|sentence| sentence.contains("nothing was written")));
+    assert_eq!(texts.len(), rules.len(), "each has a sentence of its own");
+    assert!(texts.iter().all(|sentence| sentence.contains("nothing was written")));
 }
