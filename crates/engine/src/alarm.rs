@@ -1,8 +1,7 @@
-//! Naps that end in time, whatever the threads of a runtime are doing.
+//! Timers that fire even if the threads of a runtime are blocked.
 //!
-//! Contents: one thread for the whole process, which wakes anyone who has slept enough. A runtime's own timer stands
-//! still for as long as the thread that last looked at it is held up by work that blocks, even while others are idle.
-//! Never here: anything but waking on that thread.
+//! Contents: one timer thread for the whole process. A runtime's own timer does not fire while the thread that drives
+//! it is blocked, even if others are idle. The thread only wakes tasks.
 
 use crate::clock::{Clock as _, SystemClock};
 use std::collections::BTreeMap;
@@ -14,14 +13,14 @@ use std::time::Duration;
 
 static BEDROOM: Bedroom = Bedroom { sleepers: Mutex::new(Sleepers::new()), sooner: Condvar::new() };
 
-/// Everybody who sleeps, and how the thread learns of somebody who wants to be woken before all others.
+/// All pending timers, and a condition variable to notify the thread of an earlier one.
 struct Bedroom {
     sleepers: Mutex<Sleepers>,
     sooner: Condvar,
 }
 
 struct Sleepers {
-    /// By the end of the nap, by the uptime, and by its number.
+    /// By the uptime at which the timer fires, and by its number.
     by_end: BTreeMap<(Duration, u64), Waker>,
     begun: u64,
     is_watched: bool,
@@ -34,7 +33,7 @@ impl Sleepers {
 }
 
 impl Bedroom {
-    /// What the lock holds is whole even after a panic: nobody is woken under it.
+    /// The data is consistent even after a panic: no waker runs under the lock.
     fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,7 +47,7 @@ impl Bedroom {
             if !rested.is_empty() {
                 drop(sleepers);
                 for waker in rested.into_values() {
-                    // Somebody else's code, and others are still to be woken.
+                    // A waker is foreign code, and other timers still have to fire.
                     drop(catch_unwind(AssertUnwindSafe(|| waker.wake())));
                 }
                 sleepers = self.sleepers();
@@ -66,14 +65,14 @@ impl Bedroom {
     }
 }
 
-/// A nap by the machine's uptime.
+/// A timer by the machine's uptime.
 pub(crate) struct Nap {
     end: Duration,
     number: u64,
 }
 
 impl Nap {
-    /// A nap of this span. `None` if the machine has no thread to spare for the one that wakes.
+    /// A timer that fires after `span`. `None` if the timer thread could not be started.
     pub(crate) fn of(span: Duration) -> Option<Self> {
         let mut sleepers = BEDROOM.sleepers();
         if !sleepers.is_watched {

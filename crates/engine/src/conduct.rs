@@ -1,7 +1,7 @@
-//! The course of one attempt, in a task of the engine's own.
+//! One attempt from start to end, in a task of the engine.
 //!
-//! Contents: work, lease, deadline, shutdown, and the ending: whichever comes first. Never here: anything that a
-//! caller's going away could cancel.
+//! Contents: work, lease, deadline, shutdown and the ending, whichever comes first. Nothing here is cancelled if the
+//! caller goes away.
 
 use crate::answer::{Answer, Error, GivenUp, Ran, Told};
 use crate::attempt::Attempt;
@@ -29,20 +29,19 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
-/// What the work hands back: how the attempt ended, and whatever else the call that ran it wants.
+/// The result of the work: how the attempt ended, and a value for the call that ran it.
 #[derive(Debug)]
 pub struct Ended<L = ()> {
     /// How the attempt ended.
     pub ending: Ending,
-    /// Handed to the call that ran the work, and to nobody else.
+    /// Returned only to the call that ran the work.
     pub local: L,
-    /// Why, in a few words for the record's history, which is what an operator goes by; empty if the state says it
-    /// all.
+    /// Why, in a few words for the record's history; empty if the state explains itself.
     pub why: Cow<'static, str>,
     held: Held,
 }
 
-/// What is dropped once an ending is stored, whatever it is.
+/// A value that is dropped when the ending is stored.
 #[derive(Default)]
 struct Held(Option<Box<dyn Any + Send>>);
 
@@ -53,19 +52,19 @@ impl fmt::Debug for Held {
 }
 
 impl<L> Ended<L> {
-    /// Without a word about why.
+    /// Without a reason.
     pub const fn new(ending: Ending, local: L) -> Self {
         Self { ending, local, why: Cow::Borrowed(""), held: Held(None) }
     }
 
-    /// The same, and drops `held` as soon as the ending is stored, or never will be. For anyone who counts the memory
-    /// that an outcome takes: it is held until then, also where the caller has been answered without it.
+    /// Keeps `held` until the ending is stored, or never will be. For memory accounting: an outcome occupies memory
+    /// until then, even if its caller was answered earlier.
     #[must_use]
     pub fn holding(self, held: impl Any + Send) -> Self {
         Self { held: Held(Some(Box::new(held))), ..self }
     }
 
-    /// The same, and why. Nothing of a request or response belongs in there.
+    /// Adds a reason. Do not put parts of a request or response into it.
     #[must_use]
     pub fn because(self, why: impl Into<Cow<'static, str>>) -> Self {
         Self { why: why.into(), ..self }
@@ -78,13 +77,13 @@ impl From<Ending> for Ended {
     }
 }
 
-/// Work that is ready to be begun.
+/// Work that has not begun.
 pub(crate) type Work<L> = Box<dyn FnOnce(Attempt) -> Pin<Box<dyn Future<Output = Ended<L>> + Send>> + Send>;
 
-/// Where the answer goes; the caller may have gone away.
+/// The channel to the caller, who may have gone away.
 pub(crate) type Reply<L> = oneshot::Sender<Result<Answer<L>, Error>>;
 
-/// What happened first.
+/// What ended the attempt.
 #[expect(clippy::large_enum_variant, reason = "nearly all of them end, and one is held at a time")]
 enum Came<L> {
     Ended(Ended<L>),
@@ -120,10 +119,10 @@ pub(crate) async fn conduct<L: Send>(
     }
     let operation_id = record.operation_id();
     let came = came_first(&node, &ownership, work).await;
-    // Before the record is read: a clone of the attempt may just be starting it.
+    // Close before the record is read: a clone of the attempt may be starting it right now.
     ownership.close();
     keeping.end().await;
-    // From here on an ending may be in the store before this node knows that it does.
+    // From here on, the store may have the ending before this node knows it.
     place.show(Progress::Unsure(Standing { id: ownership.id, record: ownership.record() }));
     match came {
         Came::Ended(ended) => {
@@ -137,7 +136,7 @@ pub(crate) async fn conduct<L: Send>(
             };
             give_up(&ownership, &place, reply, why).await;
         }
-        // Never a release, and no word of the owner's either: it stands as it is until its lease dies.
+        // Neither a release nor an ending: the record stays unchanged until its lease expires.
         Came::Panicked => {
             node.observe(&Event::Panicked { operation_id, operation: record.operation() });
             drop(place);
@@ -155,7 +154,7 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
     let attempt = Attempt { ownership: Arc::clone(ownership) };
     let left = || ownership.deadline().saturating_sub(node.clock.uptime());
     let mut work = pin!(AssertUnwindSafe(async move { work(attempt).await }).catch_unwind());
-    // Asked before every step of the work: a machine that was suspended must not go on where it stopped.
+    // Checked before every step of the work: a suspended machine must not continue where it stopped.
     let work = std::future::poll_fn(|context| {
         if left().is_zero() { Poll::Ready(None) } else { work.as_mut().poll(context).map(Some) }
     });
@@ -176,8 +175,7 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
     }
 }
 
-/// Stores the ending; tells the caller as soon as it is stored, or as soon as it has waited long enough, and goes on
-/// trying.
+/// Stores the ending. Answers the caller as soon as it is stored or the wait is over, and keeps trying.
 async fn settle<L>(ownership: &Ownership, place: Place, reply: Reply<L>, ended: Ended<L>) {
     let Ended { mut ending, local, why, held: _held } = ended;
     if let Some((stored, _)) = ownership.stored_elsewhere() {
@@ -201,12 +199,12 @@ async fn settle<L>(ownership: &Ownership, place: Place, reply: Reply<L>, ended: 
         Some(Told::Ran(Ran { ending, stored: Some(stored), attempt, repeatable, local }))
     };
     let told = concluded(ownership, &place, &kept, finished, ran);
-    // Before the answer: a caller that repeats the command at once must not find its own last attempt running.
+    // Before the answer: a caller that retries immediately must not find its own last attempt running.
     drop(place);
     answer(reply, &ownership.record(), told);
 }
 
-/// Lets everybody know what came of the ending. `ran` says it to the caller, where it is stored.
+/// Reports the result of storing the ending. `ran` answers the caller if it is stored.
 fn concluded<L>(
     ownership: &Ownership,
     place: &Place,
@@ -228,12 +226,12 @@ fn concluded<L>(
     }
 }
 
-/// The finish was refused for good: the caller is told what is stored there, never the attempt's own answer.
+/// The finish was refused for good: the caller gets what is stored, never the attempt's own answer.
 pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Reading) -> Told<L> {
     let node = &ownership.node;
     let record = ownership.record();
     let (found, operation_id, operation) = (reading.found(), record.operation_id(), record.operation());
-    // Labels stand beside a stored outcome, and not in it.
+    // Labels are stored next to an outcome, not inside it.
     let open = |outcome: &Outcome| {
         let labels = Labels::default();
         Outcome { labels, ..node.opened(ownership.id, operation_id, outcome) }
@@ -248,25 +246,25 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
 }
 
 async fn in_doubt<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: &str) {
-    // The caller need not wait for it to be stored: it is told the same either way.
+    // The caller need not wait until it is stored: the answer is the same either way.
     answer(reply, &ownership.record(), unknown(ownership));
     let finished = ownership.finish(Ending::InDoubt, why).await;
     let _: Told = concluded(ownership, place, &Ending::InDoubt, finished, |_| None);
 }
 
-/// Nothing was sent: the attempt is given back, so that the next request is the next attempt.
+/// Nothing was sent: give the attempt back, so that the next request is the next attempt.
 async fn give_up<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: GivenUp) {
     drop(reply.send(Err(Error::GivenUp(why))));
     let finished = ownership.abandon(why.reason()).await;
     let _: Told = concluded(ownership, place, &Ending::NotApplied(None), finished, |_| None);
 }
 
-/// Nobody can tell what became of the attempt.
+/// The outcome of the attempt is unknown.
 pub(crate) fn unknown<L>(ownership: &Ownership) -> Told<L> {
     Told::Unknown { repeatable: telling::is_repeatable(&ownership.node, &ownership.record()) }
 }
 
-/// Tells the caller, who may have gone away.
+/// Answers the caller, who may have gone away.
 fn answer<L>(reply: Reply<L>, record: &Record, told: Told<L>) {
     drop(reply.send(Ok(Answer { operation_id: record.operation_id(), told })));
 }

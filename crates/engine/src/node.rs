@@ -1,7 +1,6 @@
-//! What every part of one engine shares.
+//! State that all parts of an engine share.
 //!
-//! Contents: the store and how it is asked, the clock, and what this node knows. Never here: the course of an
-//! attempt.
+//! Contents: the store and its calls, the clock, and the node's state. Never here: the logic of an attempt.
 
 use crate::archive::Archive;
 use crate::cache::Cache;
@@ -34,27 +33,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// One engine, as its own tasks see it.
+/// The shared state of one engine.
 pub(crate) struct Node {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) spawn: Arc<dyn Spawn>,
     pub(crate) observer: Arc<dyn Observer>,
-    /// The name that is in the history of what this node writes.
+    /// This node's name in the history of records.
     pub(crate) name: Arc<str>,
     pub(crate) settings: Settings,
     pub(crate) time: TrustedTime,
     pub(crate) heartbeat: Heartbeat,
-    /// Whether the store takes writes.
+    /// Whether the store accepts writes.
     pub(crate) writes: WriteWatch,
-    /// Which store it is, once somebody has asked.
+    /// The store's ID, after the first query.
     pub(crate) store_id: OnceCell<StoreId>,
-    /// Records that a wrong clock dated ahead are to be looked for.
+    /// Whether to look for records with dates in the future.
     pub(crate) look_for_future_dates: AtomicBool,
     pub(crate) running: Arc<Running>,
     pub(crate) renewer: Renewer,
-    /// Places for those who look after claims that were lost sight of.
+    /// Limits concurrent searches for claims whose fate is not known.
     pub(crate) giving_back: Semaphore,
     pub(crate) cache: Cache,
     pub(crate) tasks: Tasks,
@@ -70,22 +69,22 @@ impl Node {
         self.observer.observe(event);
     }
 
-    /// The store's time, the earliest that it can be.
+    /// The store's time, at the earliest.
     pub(crate) fn now(&self) -> Time {
         self.time.earliest(self.clock.uptime()).at
     }
 
-    /// The store's time, the latest that it can be.
+    /// The store's time, at the latest.
     pub(crate) fn now_at_the_latest(&self) -> Now {
         self.time.latest(self.clock.uptime())
     }
 
-    /// The moment of an answer, with what may be concluded from it.
+    /// The moment of an answer, and how far it is trusted.
     pub(crate) fn at(&self, at: Time) -> Now {
         self.time.at(at, self.clock.uptime())
     }
 
-    /// What is thought of the clock has changed.
+    /// The status of the clock has changed.
     pub(crate) fn clock_changed(&self, change: ClockChange) {
         if matches!(change, ClockChange::Plausible | ClockChange::Confirmed | ClockChange::Followed { .. }) {
             self.look_for_future_dates.store(true, Ordering::Release);
@@ -133,8 +132,7 @@ impl Node {
         }
     }
 
-    /// A stored outcome as it was before it was sealed. One that cannot be opened is known to have been given, and not
-    /// retained.
+    /// A stored outcome, unsealed. One that cannot be unsealed counts as not retained.
     pub(crate) fn opened(&self, id: CommandId, operation_id: OperationId, outcome: &Outcome) -> Outcome {
         let opened = match (&self.sealing, &outcome.body) {
             (_, Body::Kept(_) | Body::NotRetained) => return outcome.clone(),
@@ -147,7 +145,7 @@ impl Node {
         })
     }
 
-    /// Leave to mint the key of a command that seems to be new.
+    /// Asks the quotas for a permit for a new key.
     pub(crate) async fn admit(&self, command: &Command<'_>, intent: &Intent) -> Result<Permit, crate::Error> {
         let now = self.clock.uptime();
         let count = |what, at_most| -> store::Pending<'_, u64> {
@@ -184,7 +182,7 @@ impl Node {
         self.ask(Call::Page, self.store.page(filter, after, limit), |page| &mut page.now).await
     }
 
-    /// What the store's clock shows, whether or not it is trusted, and when the answer came.
+    /// The store's clock, trusted or not, and the uptime of the answer.
     pub(crate) async fn told_time(&self) -> Result<(Time, Duration), store::Error> {
         let nothing = CommandId::from_bytes([0; 32]);
         let mut told = None;
@@ -197,7 +195,7 @@ impl Node {
         Ok((told.unwrap_or(reading.now), self.clock.uptime()))
     }
 
-    /// Has the store apply a change, or a write of the machine.
+    /// Applies a change, or a write of the machine, to the store.
     pub(crate) async fn write<'a>(
         &self,
         id: CommandId,
@@ -213,14 +211,14 @@ impl Node {
         let written = self.ask(call, self.store.write(id, change), written_now).await;
         match &written {
             Ok(Written::Done { .. }) => self.wrote(asked, Ok(())),
-            // What is refused for its condition was not written.
+            // A refusal by condition says nothing about whether the store accepts writes.
             Ok(Written::Refused(_)) => {}
             Err(error) => self.wrote(asked, Err(error)),
         }
         written
     }
 
-    /// A write that was begun at the uptime `asked` came to this.
+    /// Records the result of a write that began at the uptime `asked`.
     pub(crate) fn wrote(&self, asked: Duration, result: Result<(), &store::Error>) {
         match (self.writes.note(asked, result), result) {
             (Some(News::Refuses), Err(error)) => self.observe(&Event::StoreRefuses { error }),
@@ -229,8 +227,8 @@ impl Node {
         }
     }
 
-    /// Asks the store, bounded in time, and takes note of its time: `time` finds it in the answer, and the time that
-    /// the node goes by is put there instead.
+    /// Calls the store with a timeout, and records its time: `time` locates it in the answer, and it is replaced by
+    /// the node's trusted time.
     async fn ask<T>(
         &self,
         call: Call,
@@ -245,8 +243,7 @@ impl Node {
         result
     }
 
-    /// Takes note of the store's time in an answer to a question put at `asked`, and puts the time that the node goes
-    /// by in its place.
+    /// Records the store's time from an answer to a call at `asked`, and replaces it by the node's trusted time.
     pub(crate) fn date(&self, time: &mut Time, asked: Duration) -> Now {
         let (at, change) = self.time.note(*time, asked, self.clock.uptime());
         *time = at;
@@ -256,8 +253,8 @@ impl Node {
         self.at(at)
     }
 
-    /// A call to the store, bounded in time, and observed. One that is not answered in time may still be carried out:
-    /// ambiguous.
+    /// A call to the store with a timeout and an event. A call that times out may still be carried out, so its error
+    /// is ambiguous.
     pub(crate) async fn bounded<T>(
         &self,
         call: Call,

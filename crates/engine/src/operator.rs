@@ -1,7 +1,7 @@
-//! What an operator does by hand: look, settle, let go.
+//! Operator actions: look up, resolve, release.
 //!
-//! Contents: the machine's verdicts, stored with who gave them and why. Never here: a way around the machine; what it
-//! refuses is refused to operators too.
+//! Contents: the machine's verdicts, stored with who gave them and why. What the machine refuses is refused to
+//! operators too.
 
 use crate::engine::Engine;
 use crate::secrets;
@@ -14,32 +14,32 @@ use semel_core::store::{self, Kind, Written};
 use semel_core::time::Now;
 use std::fmt;
 
-/// How often an operator's write is computed anew from what the store shows.
+/// How often an operator's write is recomputed after a conflict.
 const ROUNDS_MAX: usize = 16;
 
-/// Why a record is brought back to the present.
-pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
+/// The reason in the history of a redated record.
+pub(crate) const REDATED: &str = "a wrong clock had dated it in the future";
 
-/// A record that an operator asked for.
+/// A record that was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Looked {
-    /// The id that it is under.
+    /// Its command ID.
     pub id: CommandId,
     /// The record.
     pub record: Record,
-    /// The time that the engine goes by, and what may be concluded from it.
+    /// The engine's current time, and how far it is trusted.
     pub now: Now,
 }
 
-/// Why an operator's word changed nothing.
+/// Why an operator's action changed nothing.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NotDone {
     /// There is no such operation.
     NotFound,
-    /// It is there and cannot be read by this node. It is left as it is.
+    /// This node cannot read the record. It is unchanged.
     Unreadable,
-    /// The machine does not allow it, and says why.
+    /// The machine refuses it, with the reason.
     Refused(Refusal),
     /// The store did not answer.
     Store(store::Error),
@@ -49,7 +49,7 @@ impl fmt::Display for NotDone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound => f.write_str("there is no such operation"),
-            Self::Unreadable => f.write_str("the record cannot be read by this node, and was left as it is"),
+            Self::Unreadable => f.write_str("this node cannot read the record; it was not changed"),
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Store(error) => error.fmt(f),
         }
@@ -73,13 +73,13 @@ impl Engine {
         Ok(Looked { id: item.id, record, now: self.node.at(now) })
     }
 
-    /// The time that the engine goes by, and what may be concluded from it.
+    /// The engine's current time, and how far it is trusted.
     pub fn now(&self) -> Now {
         self.node.at(self.node.now())
     }
 
-    /// The outcome that is kept with a record, opened where it was sealed: what is replayed, or what the last attempt
-    /// that took no effect was answered. If it cannot be opened, it is one that was not retained.
+    /// The outcome of a record, unsealed: the replayed one, or the answer of the last attempt without effect. An
+    /// outcome that cannot be unsealed counts as not retained.
     pub fn outcome(&self, looked: &Looked) -> Option<Outcome> {
         let outcome = match looked.record.state() {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
@@ -92,15 +92,15 @@ impl Engine {
         outcome.map(|outcome| self.node.opened(looked.id, looked.record.operation_id(), outcome))
     }
 
-    /// What the records of `key` are found by: one hash, and while the hashing secret is being replaced, one more.
+    /// The hashes to find the records of `key`: one, and one more during a rotation of the hashing secret.
     pub fn key_hashes(&self, key: &Key) -> Result<Vec<KeyHash>, secrets::Error> {
         let view = self.node.secrets.view()?;
         let old = view.outgoing.as_ref().map(|outgoing| outgoing.old.secret.key_hash(key));
         Ok(std::iter::once(view.current.secret.key_hash(key)).chain(old).collect())
     }
 
-    /// Settles an unknown outcome, or an attempt whose lease is dead, by an operator's word. `who` and `why` stand in
-    /// the record's history.
+    /// Resolves an unknown outcome, or an attempt with an expired lease, by an operator's verdict. `who` and `why`
+    /// are stored in the record's history.
     pub async fn resolve(
         &self,
         operation_id: OperationId,
@@ -113,8 +113,7 @@ impl Engine {
         self.by_hand(looked, who, why, |record, stamp| machine::resolve(record, verdict.clone(), stamp)).await
     }
 
-    /// Lets go of a key under which nothing took effect: the next request with it is the next attempt, whatever its
-    /// payload.
+    /// Releases a key whose attempts had no effect: the next request with it is the next attempt, with any payload.
     pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, NotDone> {
         let looked = self.look_up(operation_id).await?;
         self.by_hand(looked, who, why, machine::release).await
@@ -130,7 +129,7 @@ impl Engine {
         let mut tried: Vec<Write> = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let stamp = Stamp::new(looked.now, who, why);
-            // What a wrong clock dated ahead is brought back first, so that it can be said when its quiet period ends.
+            // Correct dates in the future first, so that the end of the quiet period is known.
             let redated = machine::redate(&looked.record, Stamp { why: REDATED, ..stamp });
             let (write, is_done) = match redated {
                 Ok(write) => (write, false),
@@ -158,7 +157,7 @@ impl Engine {
                 return Ok(looked.record);
             }
         }
-        let context = "settling a record that somebody else keeps changing";
+        let context = "resolving a record that somebody else keeps changing";
         Err(store::Error::new(Kind::Unavailable, context).into())
     }
 }

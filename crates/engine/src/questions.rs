@@ -1,8 +1,7 @@
-//! Which doubts it is time to ask about, and whose turn it is.
+//! The queue of probes.
 //!
-//! Contents: a queue for each of those who can be asked, and how many questions to one of them and to all are under
-//! way. Never here: one doubt asked about twice at once, or somebody who never answers in the way of a question to
-//! somebody else.
+//! Contents: one queue per reconciler, and limits on concurrent probes per reconciler and in total. A record is never
+//! probed twice at the same time, and a reconciler that never answers does not block others.
 
 use crate::reconcile::Reconcile;
 use crate::settings::Probe;
@@ -10,38 +9,37 @@ use semel_core::id::CommandId;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// How many questions wait for one of those who are asked; more are left to the next round of the sweeper.
+/// The most waiting probes per reconciler; more are left to the next sweep.
 const WAITING_MAX: usize = 10_000;
 
-/// How many wait for all of them together. The first one to somebody still finds room for as long as it is not twice
-/// that.
+/// The most waiting probes in total. The first probe of a reconciler may exceed it, up to twice this number.
 const WAITING_TOTAL_MAX: usize = 2 * WAITING_MAX;
 
-/// What is to be asked, the oldest first, and what is waited for.
+/// Waiting probes, the oldest first, and running probes.
 #[derive(Default)]
 pub(crate) struct Questions {
     open: BTreeSet<CommandId>,
-    /// In the order of their turns.
+    /// In round-robin order.
     shares: VecDeque<Share>,
     under_way: usize,
 }
 
-/// The questions to one of those who are asked.
+/// The probes of one reconciler.
 struct Share {
     asked: Arc<dyn Reconcile>,
     waiting: VecDeque<CommandId>,
     under_way: usize,
 }
 
-/// A question that has a place. It keeps that until it is [answered](Questions::answered).
+/// A running probe. It counts until it is [answered](Questions::answered).
 pub(crate) struct Question {
     pub(crate) id: CommandId,
-    /// Whose place it has.
+    /// Its reconciler.
     asked: Arc<dyn Reconcile>,
 }
 
 impl Questions {
-    /// Puts a question to `asked`, unless it is put already or too many wait, for the same or in total.
+    /// Queues a probe for `asked`, unless it is already queued or too many are waiting.
     pub(crate) fn put(&mut self, id: CommandId, asked: Arc<dyn Reconcile>) {
         if self.open.contains(&id) {
             return;
@@ -61,11 +59,10 @@ impl Questions {
         self.open.insert(id);
     }
 
-    /// The next question that finds a place: of those to whom none is under way one always does, up to twice as many
-    /// as all may have together; others if there is one both of their own and among all. Who was asked last has to
-    /// wait for the others.
+    /// The next probe that may run. A reconciler without a running probe may always start one, up to twice the total
+    /// limit; others need room in their own limit and in the total. Reconcilers take turns.
     ///
-    /// A directory that hands out somebody new for each question has no other bound than the first.
+    /// If every probe has a new reconciler, only twice the total limit applies.
     pub(crate) fn next(&mut self, bounds: &Probe) -> Option<Question> {
         if self.under_way >= bounds.at_once_total_max.saturating_mul(2).max(1) {
             return None;
@@ -83,7 +80,7 @@ impl Questions {
         Some(Question { id, asked })
     }
 
-    /// It needs its place no more, and can be put again.
+    /// The probe has ended, and can be queued again.
     pub(crate) fn answered(&mut self, question: &Question) {
         self.open.remove(&question.id);
         let at = self.shares.iter().position(|share| Arc::ptr_eq(&share.asked, &question.asked));

@@ -1,7 +1,7 @@
-//! The attempts that this engine has under way.
+//! The attempts that this engine is running.
 //!
-//! Contents: how duplicates in the same process find each other without asking the store, and how the last one out is
-//! told at shutdown. Never here: an answer that the store would not give too.
+//! Contents: how duplicates in the same process find each other without the store. They get no answer that the store
+//! would not give too.
 
 use semel_core::id::CommandId;
 use semel_core::record::Record;
@@ -9,39 +9,39 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// How far the attempt of this process has come.
+/// The progress of an attempt in this process.
 #[derive(Debug, Clone)]
 pub(crate) enum Progress {
-    /// Somebody here is claiming it.
+    /// It is being claimed here.
     Claiming,
-    /// A transaction of this process runs it. Nothing is in the store before that has ended.
+    /// A transaction of this process runs it. The store has nothing of it until the transaction ends.
     Transaction,
-    /// It runs here; this is the record as it was claimed.
+    /// It runs here; contains the claimed record.
     Running(Standing),
-    /// It runs on another node, or its ending is on its way to the store: this is the record as it was last known, and
-    /// only the store knows whether it still is.
+    /// It runs on another node, or its ending is on its way to the store; contains the last known record. Only the
+    /// store knows whether that is current.
     Unsure(Standing),
-    /// It has ended, and this is stored.
+    /// It has ended; contains the stored record.
     Ended(Standing),
-    /// It is no longer ours, or was not to be had: the store knows more.
+    /// It is no longer ours, or could not be claimed: ask the store.
     Left,
 }
 
-/// A record, and the id that it is under.
+/// A record and its command ID.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     pub(crate) id: CommandId,
     pub(crate) record: Arc<Record>,
 }
 
-/// The attempts under way in this process, by command.
+/// The running attempts of this process, by command.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
     slots: Mutex<HashMap<CommandId, Arc<Mutex<Slot>>>>,
 }
 
-/// One attempt. Most have no duplicates, and a channel is made for the first that comes: telling one that nobody
-/// listens to would cost more than all the rest of this file.
+/// One attempt. Most have no duplicates, so the channel is created for the first one: notifying a channel without
+/// listeners would cost more than everything else here.
 #[derive(Debug)]
 struct Slot {
     progress: Progress,
@@ -62,12 +62,12 @@ impl Slot {
     }
 }
 
-/// No code of others runs under the locks of this file, so that what they hold is whole even after a panic.
+/// No foreign code runs under these locks, so their data is consistent even after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A place in [`Running`], given up when it is dropped. Twins that wait learn at once.
+/// An entry in [`Running`], removed on drop. Waiting duplicates are notified immediately.
 #[derive(Debug)]
 pub(crate) struct Place {
     id: CommandId,
@@ -76,7 +76,7 @@ pub(crate) struct Place {
 }
 
 impl Running {
-    /// Takes the place of the command, or yields the duplicate that has it.
+    /// Adds the command, or returns the running duplicate's progress.
     pub(crate) fn enter(self: &Arc<Self>, id: CommandId) -> Result<Place, watch::Receiver<Progress>> {
         let mut slots = lock(&self.slots);
         if let Some(twin) = slots.get(&id) {
@@ -87,7 +87,7 @@ impl Running {
         Ok(Place { id, running: Arc::clone(self), slot })
     }
 
-    /// How many attempts are under way.
+    /// How many attempts are running.
     pub(crate) fn len(&self) -> usize {
         lock(&self.slots).len()
     }

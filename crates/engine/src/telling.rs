@@ -1,6 +1,6 @@
-//! From what the machine says to what a caller is told.
+//! From the machine's reply to the answer for the caller.
 //!
-//! Contents: the owned form of a reply, with whatever the record adds to it. Never here: a judgement.
+//! Contents: the owned form of a reply, with data from the record. Never here: a decision.
 
 use crate::answer::{Answer, Replayed, Stored, Told};
 use crate::node::Node;
@@ -9,7 +9,7 @@ use semel_core::id::{CallerHash, CommandId, OperationId};
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::{Record, State, StateName};
 
-/// Whom an answer is about.
+/// The command that an answer is about.
 pub(crate) struct Subject<'a> {
     pub(crate) id: CommandId,
     pub(crate) operation_id: OperationId,
@@ -25,12 +25,12 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The answer that `reply` makes, which was judged from `found`.
+/// The answer for `reply`, which was judged from `found`.
 pub(crate) fn answer<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Answer<L> {
     Answer { operation_id: subject.operation_id, told: told(node, subject, found, reply) }
 }
 
-/// What the caller is told of `reply`, which was judged from `found`.
+/// The outcome for the caller of `reply`, which was judged from `found`.
 pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Told<L> {
     let refused = |what| {
         let (operation, caller) = (subject.operation, subject.caller);
@@ -78,18 +78,18 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
     }
 }
 
-/// Whether a retry may settle a doubt about this record's effect, at the latest that it can be by now.
+/// Whether a retry can resolve a doubt about this record, at the latest possible time.
 pub(crate) fn is_repeatable(node: &Node, record: &Record) -> bool {
     machine::may_repeat(record, node.now_at_the_latest())
 }
 
-/// What the record says about its outcome.
+/// The record's state and expiry.
 pub(crate) fn stored(node: &Node, record: &Record) -> Stored {
     let expires_at = machine::expires_at(record, node.now_at_the_latest());
     Stored { state: record.state_name(), expires_at }
 }
 
-/// Whether a record is one that the cache may hold.
+/// Whether the cache may hold this record.
 pub(crate) fn is_kept(record: &Record) -> bool {
     matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. })
 }

@@ -1,7 +1,7 @@
 //! Work that returns a value.
 //!
-//! Contents: [`Engine::run`], and how a value becomes an outcome and a value again. Never here: a value that looks
-//! like nothing taken for none: `0`, `""`, `[]`, `false` and `None` are outcomes like any other.
+//! Contents: [`Engine::run`], and the conversion between values and outcomes. `0`, `""`, `[]`, `false` and `None` are
+//! outcomes like any other.
 
 use crate::answer::{Answer, Error, Told};
 use crate::attempt::{Attempt, NotYours};
@@ -16,14 +16,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// How work failed, which decides what a retry gets.
+/// How work failed. This decides what a retry gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failed {
     /// Nothing took effect: the next call with the key may try again.
     NotApplied(String),
-    /// The command was refused for good: every later call with the key gets this same refusal.
+    /// The command was refused permanently: every later call with the key gets the same refusal.
     Refused(String),
-    /// Nobody can tell whether the effect happened: the outcome is unknown until somebody finds out.
+    /// Nobody knows whether the effect happened: the outcome is unknown until somebody finds out.
     InDoubt(String),
 }
 
@@ -37,57 +37,56 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotApplied(why) => write!(f, "nothing took effect: {why}"),
-            Self::Refused(why) => write!(f, "refused for good: {why}"),
-            Self::InDoubt(why) => write!(f, "nobody can tell whether it took effect: {why}"),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::InDoubt(why) => write!(f, "it may have taken effect: {why}"),
         }
     }
 }
 
 impl std::error::Error for Failed {}
 
-/// A value, and how it came about.
+/// A value, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done<T> {
     /// The value.
     pub value: T,
-    /// The public name of the command.
+    /// The operation ID.
     pub operation_id: OperationId,
-    /// Whether it comes from an earlier attempt, or one that ran meanwhile.
+    /// Whether the value is a replay of another call's attempt.
     pub replayed: bool,
-    /// Whether it is stored. If it is not, the engine goes on trying, and a crash before it succeeds leaves the
-    /// outcome unknown.
+    /// Whether it is stored. If not, the engine keeps trying, and a crash before it succeeds leaves the outcome
+    /// unknown.
     pub stored: bool,
 }
 
-/// There is no value, and why.
+/// Why a call got no value.
 #[derive(Debug)]
 pub struct RunError {
-    /// The public name of the command, by which an operator finds its record. `None` if nothing was run
-    /// ([`NoValue::NotRun`]).
+    /// The operation ID, which an operator needs to find the record. `None` if nothing was run ([`NoValue::NotRun`]).
     pub operation_id: Option<OperationId>,
     /// Why.
     pub reason: NoValue,
 }
 
-/// Why there is no value.
+/// Why a call got no value.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NoValue {
-    /// The work failed, now or when it ran.
+    /// The work failed, in this call or in an earlier one.
     Failed(Failed),
-    /// Another attempt is under way; ask again.
+    /// Another attempt is running; try again later.
     InProgress,
     /// Nobody can prove whether the effect happened.
     Unknown,
     /// The key is bound to another payload.
     Mismatch,
-    /// There was an outcome, and it is past its time.
+    /// The outcome has expired.
     Expired,
-    /// Every attempt that the policy allows took no effect.
+    /// All attempts that the policy allows ended without effect.
     AttemptsExhausted,
-    /// It happened, and its value was not kept.
+    /// The effect happened, but its value was not retained.
     NotRetained,
-    /// What the call needs depends on the time, and the clock is not trusted. Nothing was run; ask again later.
+    /// The decision depends on the time, and the clock is not trusted. Nothing was run; try again later.
     ClockNotTrusted,
     /// The stored value is not of this type.
     NotThisType(serde_json::Error),
@@ -108,20 +107,20 @@ impl fmt::Display for NoValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(failed) => failed.fmt(f),
-            Self::InProgress => f.write_str("another attempt is under way; ask again"),
+            Self::InProgress => f.write_str("another attempt is running; try again later"),
             Self::Unknown => f.write_str(
-                "nobody can prove whether it took effect; it has to be reconciled before a retry is safe",
+                "nobody knows whether it took effect; a retry is safe only after it was reconciled or resolved",
             ),
             Self::Mismatch => {
                 f.write_str("the key is bound to another payload; use a new key for a new command")
             }
-            Self::Expired => f.write_str("there was an outcome, and it is past its time"),
-            Self::AttemptsExhausted => f.write_str("every attempt that the policy allows took no effect"),
-            Self::NotRetained => f.write_str("it took effect, and its value was not kept"),
+            Self::Expired => f.write_str("the outcome has expired"),
+            Self::AttemptsExhausted => f.write_str("all attempts that the policy allows ended without effect"),
+            Self::NotRetained => f.write_str("it took effect, but its value was not retained"),
             Self::ClockNotTrusted => {
-                f.write_str("nothing was run, since the clock is not trusted; ask again later")
+                f.write_str("nothing was run, because the clock is not trusted; try again later")
             }
-            Self::NotThisType(error) => write!(f, "the stored value is not of this type: {error}"),
+            Self::NotThisType(error) => write!(f, "the stored value has another type: {error}"),
             Self::NotRun(error) => error.fmt(f),
         }
     }
@@ -139,11 +138,11 @@ impl std::error::Error for RunError {
 }
 
 impl Engine {
-    /// Does what `intent` asks for, once, and yields its value: from the work if this call ran it, from the store
-    /// otherwise.
+    /// Runs `work` once for `intent` and returns its value: from the work if this call ran it, otherwise from the
+    /// store.
     ///
-    /// The work runs in a task of the engine's own; dropping the returned future cancels nothing. It says how it failed
-    /// with [`Failed`], and that decides what a retry gets.
+    /// The work runs in a task of the engine; dropping the returned future cancels nothing. The work reports failures
+    /// as [`Failed`], which decides what a retry gets.
     ///
     /// ```
     /// use semel::payload::Json;
@@ -204,13 +203,13 @@ fn value<T: DeserializeOwned>(told: Told<Result<T, Failed>>) -> Result<(T, bool,
     }
 }
 
-/// The ending that the work's result stands for.
+/// The ending for a result of the work.
 fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
     let text = |why: &String| Outcome::value(why.clone());
     let ending = match &result {
         Ok(value) => match serde_json::to_vec(value) {
             Ok(json) => Ending::Succeeded(Outcome::value(json)),
-            // It happened all the same. What cannot be written down cannot be replayed.
+            // It happened, but a value that cannot be serialized cannot be replayed.
             Err(_) => Ending::Succeeded(Outcome::not_retained(semel_core::outcome::Status::Value)),
         },
         Err(Failed::NotApplied(why)) => Ending::NotApplied(Some(text(why))),
@@ -220,14 +219,14 @@ fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
     Ended::new(ending, result)
 }
 
-/// The value that a stored outcome stands for, or the failure.
+/// The value of a stored outcome, or the failure.
 fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, NoValue> {
     let body = match &outcome.body {
         Body::Kept(body) => Some(body),
         Body::Sealed(_) | Body::NotRetained => None,
     };
     let text =
-        || body.map_or("(the reason was not kept)".into(), |body| String::from_utf8_lossy(body).into_owned());
+        || body.map_or("(the reason was not retained)".into(), |body| String::from_utf8_lossy(body).into_owned());
     match (state, body) {
         (StateName::FailedReplayable, _) => Err(NoValue::Failed(Failed::Refused(text()))),
         (StateName::FailedNotReplayable, _) => Err(NoValue::Failed(Failed::NotApplied(text()))),

@@ -1,26 +1,26 @@
-//! Whether the store takes writes.
+//! Whether the store accepts writes.
 //!
-//! Contents: what the last writes came to. Never here: a write of its own; the heartbeat makes one often enough.
+//! Contents: the results of the last writes. It makes no writes itself; the heartbeat makes enough.
 
 use semel_core::store::{Error, Kind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The store has taken no write for a while.
+/// The store refuses writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusing {
-    /// For how long, since the first that failed was begun.
+    /// How long, since the start of the first failed write.
     pub lasts: Duration,
-    /// What the last one that failed said.
+    /// The kind of the last error.
     pub kind: Kind,
 }
 
-/// How that has changed, where it is news.
+/// A change of that status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It takes none any more, or none for another reason than before.
+    /// It refuses writes, or refuses them for another reason than before.
     Refuses,
-    /// It takes writes again.
+    /// It accepts writes again.
     Writes,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct WriteWatch(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     failing: Option<Failing>,
-    /// When the last write that succeeded was begun.
+    /// The start of the last successful write.
     wrote_at: Duration,
 }
 
@@ -41,7 +41,7 @@ struct Failing {
 }
 
 impl WriteWatch {
-    /// A write that was begun at the uptime `asked` came to this.
+    /// Records the result of a write that began at the uptime `asked`.
     pub(crate) fn note(&self, asked: Duration, result: Result<(), &Error>) -> Option<News> {
         let mut state = self.state();
         match result {
@@ -49,11 +49,11 @@ impl WriteWatch {
                 state.wrote_at = state.wrote_at.max(asked);
                 state.failing.take().map(|_| News::Writes)
             }
-            // That says something about the entry, and nothing about the store.
+            // This concerns only the entry, not the store.
             Err(error) if error.kind() == Kind::TooLarge || error.is_entry_locked() => None,
             Err(error) => {
                 let kind = error.kind();
-                // One that took long may have been begun before others that succeeded.
+                // A slow write may have begun before others that succeeded.
                 let since = state.failing.map_or(asked.max(state.wrote_at), |failing| failing.since);
                 let before = state.failing.replace(Failing { since, kind });
                 let is_news = before.is_none_or(|before| cause(before.kind) != cause(kind));
@@ -72,7 +72,7 @@ impl WriteWatch {
     }
 }
 
-/// A store that cannot be reached says now the one, now the other.
+/// An unreachable store fails with either of these kinds.
 fn cause(kind: Kind) -> Kind {
     if kind == Kind::Ambiguous { Kind::Unavailable } else { kind }
 }

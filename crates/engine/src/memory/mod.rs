@@ -1,8 +1,7 @@
-//! A store that lives in this process and dies with it: for tests, demonstrations, and a first try.
+//! A store in the memory of this process: for tests, demos and first experiments.
 //!
-//! **Contents**: the [`Store`] trait's promises over a map behind a lock. Entries are kept as the bytes that any
-//! other store would keep, so that what is read here went through the same codec. **Never here**: a clock of its own,
-//! or an iteration order that differs between two runs.
+//! **Contents**: the [`Store`] trait on a map behind a lock. Entries are kept as encoded bytes, as in any other
+//! store, so they go through the same codec. The order of listings is the same in every run.
 
 mod backend;
 mod shelf;
@@ -24,10 +23,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How many entries one page looks at, wanted or not.
+/// How many entries one page reads, matching or not.
 const PAGE_WORK_MAX: usize = 1_000;
 
-/// Keeps everything in this process's memory. Nothing survives it.
+/// Keeps everything in the memory of this process. Nothing survives a restart.
 ///
 /// ```
 /// use semel::core::store::Store as _;
@@ -48,24 +47,24 @@ struct Held {
 }
 
 impl Store {
-    /// An empty store that goes by the machine's clock.
+    /// An empty store with the machine's clock.
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// An empty store that goes by `clock`.
+    /// An empty store with `clock`.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self { clock, held: Mutex::default() }
     }
 
-    /// The lock is never held while anything is waited for. A panic under it leaves a store that cannot be trusted.
+    /// The lock is never held across an await. After a panic under it, the store cannot be trusted.
     fn held(&self) -> Result<MutexGuard<'_, Held>, Error> {
         let unfit =
             |_| Error::new(Kind::Unfit, "opening the memory store after a panic in the middle of a write");
         self.held.lock().map_err(unfit)
     }
 
-    /// Read under the lock, so that the time belongs to what was read.
+    /// The time is read under the lock, so that it matches the entry.
     fn reading(&self, shelf: &Shelf, id: CommandId) -> Reading {
         Reading { now: self.clock.now(), entry: shelf.bytes(id).map(codec::decode) }
     }
@@ -77,18 +76,18 @@ impl Default for Store {
     }
 }
 
-/// The name only: entries hold other people's data.
+/// The name only, because entries contain user data.
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("memory::Store")
     }
 }
 
-/// Entries that no write leads to, for tests that must show what becomes of them.
+/// Builds entries that no write produces, for tests.
 #[cfg(feature = "tamper")]
 impl Store {
-    /// Puts `bytes` in the place of what is under `id`, as damage to a disk would: whatever the store keeps beside
-    /// them stays as it was. Says whether anything was there.
+    /// Replaces the bytes of the entry under `id`, like damage on a disk: the indexes are unchanged. Returns whether
+    /// there was an entry.
     pub fn overwrite(&self, id: CommandId, bytes: impl Into<Bytes>) -> Result<bool, Error> {
         Ok(self.held()?.shelf.overwrite(id, bytes.into()))
     }
@@ -115,16 +114,16 @@ impl store::Store for Store {
         let hazard = Hazard {
             severity: Severity::Danger,
             code: "memory-only",
-            what: "nothing survives the process: after a restart every command is new, and a retry runs it again"
+            what: "nothing survives the process: after a restart, every command is new, and a retry runs it again"
                 .to_owned(),
-            mend: "use a durable store, such as sqlite:semel.db; keep this one for tests".to_owned(),
+            mend: "use a durable store such as sqlite:semel.db; use this one only for tests".to_owned(),
         };
         Box::pin(async move { Ok(vec![hazard]) })
     }
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
-            // Encoded before the lock is taken.
+            // Encode before taking the lock.
             let encoded = change.map(|record| (Place::of(record), Bytes::from(codec::encode_record(record))));
             let mut held = self.held()?;
             let reading = self.reading(&held.shelf, id);

@@ -1,7 +1,7 @@
-//! Entries and the orders that they are asked for in.
+//! Entries and their indexes.
 //!
-//! Contents: the map, and one index for each question, kept in step with it. Never here: a condition; by the time
-//! something is put here, it has been decided.
+//! Contents: the map, and one index for each query. Never here: conditions; they are checked before a write gets
+//! here.
 
 use bytes::Bytes;
 use semel_core::codec;
@@ -12,10 +12,10 @@ use semel_core::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Where a walk through one of the orders has come to.
+/// A position in an index.
 pub(super) type Position = (u64, CommandId);
 
-/// What the indexes hold of an entry, beside its bytes.
+/// The indexed fields of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     Marker,
@@ -34,8 +34,8 @@ impl Place {
 }
 
 struct Stored {
-    /// Grows with every entry that is put where nothing stood, and stays through every swap: a walk by it meets each
-    /// entry once, whatever is written meanwhile.
+    /// Increases with every insert, and does not change with swaps: a listing by it contains each entry once,
+    /// whatever is written meanwhile.
     arrival: u64,
     place: Place,
     bytes: Bytes,
@@ -58,7 +58,7 @@ impl Shelf {
         self.entries.get(&id).map(|stored| &stored.bytes)
     }
 
-    /// What is under an id that one of the indexes named.
+    /// The entry under an ID from an index.
     pub(super) fn item(&self, id: CommandId) -> Item {
         Item { id, entry: codec::decode(&self.entries[&id].bytes) }
     }
@@ -134,7 +134,7 @@ impl Shelf {
         }
     }
 
-    /// The oldest first, or the newest.
+    /// By age, the oldest or the newest first.
     pub(super) fn by_age(
         &self,
         after: Option<Position>,
@@ -158,7 +158,7 @@ impl Shelf {
         walk(&self.markers, after)
     }
 
-    /// The first `limit` of a walk.
+    /// The first `limit` entries of an index.
     pub(super) fn chunk(&self, now: Time, walk: impl Iterator<Item = Position>, limit: usize) -> Page {
         let mut walk = walk.peekable();
         let (mut items, mut next, mut bytes) = (Vec::new(), None, 0);
@@ -192,7 +192,7 @@ pub(super) fn cursor((rank, id): Position) -> Cursor {
     Cursor::from_bytes([&rank.to_be_bytes()[..], id.as_bytes()].concat())
 }
 
-/// A cursor may have been through a client's hands.
+/// A cursor may come from a client.
 pub(super) fn read_cursor(cursor: &Cursor) -> Result<Position, Error> {
     let parts = cursor.as_bytes().split_first_chunk::<8>();
     let position = parts

@@ -1,7 +1,7 @@
-//! How many records there are, as far as is known: what the store counted, and what was let in since.
+//! The estimated number of records: what the store counted, plus what was admitted since.
 //!
-//! Contents: when a count is too old to be trusted, and what is added to it. Never here: a guess on the low side
-//! about this node's own keys. What other nodes let in since the count is not known here.
+//! Contents: when a count is too old, and what is added to it. The estimate is never too low for this node's own
+//! keys. Keys that other nodes admitted since the count are not known here.
 
 use super::table::Tracked;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use std::time::Duration;
 /// Below half of its cap a count may be this many times older.
 const FAR_FACTOR: u32 = 10;
 
-/// A cap, and how old a count may be that it is judged by.
+/// A cap, and the maximum age of a count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cap {
     pub(super) records: u64,
     pub(super) recount_after: Duration,
 }
 
-/// What the store said.
+/// A count of the store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Base {
     pub(super) count: u64,
-    /// How many of this node's keys were certainly in the store when it was asked.
+    /// How many of this node's keys the store certainly counted.
     pub(super) mark: u64,
     pub(super) asked_at: Duration,
 }
@@ -30,30 +30,30 @@ pub(super) struct Base {
 pub(super) enum Standing {
     Room,
     Full,
-    /// Nobody knows before the store is asked.
+    /// The store has to count first.
     Ask,
 }
 
-/// What is known about a number of records.
+/// An estimate of a number of records.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
-    /// Keys let in whose insert is over.
+    /// Admitted keys whose insert is over.
     settled: u64,
-    /// Keys let in whose insert may still be under way.
+    /// Admitted keys whose insert may still be running.
     unsettled: u64,
     base: Option<Base>,
-    /// Since when somebody has been asking the store.
+    /// Since when a count is running.
     asking_since: Option<Duration>,
 }
 
 impl Tally {
-    /// Whether one more fits; `answered` if the store was asked for this very request.
+    /// Whether one more fits; `answered` if the store counted for this request.
     pub(super) fn standing(&self, cap: Cap, now: Duration, answered: bool) -> Standing {
         let Some(base) = self.base else { return Standing::Ask };
         let records = self.estimate(base);
         let patience = if records < cap.records / 2 { FAR_FACTOR } else { 1 };
         let stale = now.saturating_sub(base.asked_at) >= cap.recount_after.saturating_mul(patience);
-        // While one asks, the others make do with what is known: a slow count must not be asked for by everybody.
+        // While one request counts, others use the last count: a slow count must not run several times.
         let asking = |since| now.saturating_sub(since) < cap.recount_after.saturating_mul(FAR_FACTOR);
         if stale && !answered && !self.asking_since.is_some_and(asking) {
             Standing::Ask
@@ -69,18 +69,18 @@ impl Tally {
         base.count.saturating_add(since).saturating_add(self.unsettled)
     }
 
-    /// Notes that the store is being asked; answers the mark that its count is to be taken with.
+    /// Notes that a count is running, and returns its mark.
     pub(super) fn ask(&mut self, now: Duration) -> u64 {
         self.asking_since = Some(now);
         self.settled
     }
 
-    /// Nobody is asking any more.
+    /// No count is running any more.
     pub(super) fn unanswered(&mut self) {
         self.asking_since = None;
     }
 
-    /// Takes a count over, unless a later one is known.
+    /// Stores a count, unless a later one is known.
     pub(super) fn counted(&mut self, base: Base) {
         self.asking_since = None;
         if self.base.is_none_or(|known| known.asked_at <= base.asked_at) {
@@ -88,7 +88,7 @@ impl Tally {
         }
     }
 
-    /// One more was let in.
+    /// One more was admitted.
     pub(super) fn let_in(&mut self) {
         self.unsettled += 1;
     }
@@ -101,14 +101,14 @@ impl Tally {
 }
 
 impl Tracked for Tally {
-    /// Whether an insert may be under way.
+    /// Whether an insert may be running.
     type Load = bool;
 
     fn load(&self) -> bool {
         self.unsettled > 0
     }
 
-    /// Nothing: the store is asked again.
+    /// Nothing to keep: the store counts again.
     fn raise(&mut self, _: &Self) {}
 }
 

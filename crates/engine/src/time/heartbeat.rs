@@ -1,7 +1,7 @@
-//! The heartbeat: the time that a node goes by, written into the store as it goes.
+//! The heartbeat: writes a node's time into the store.
 //!
-//! Contents: writing it, noticing what others wrote, and a person's word that the clock is right. It doubles as proof
-//! that the store takes writes. Never here: the time of a clock that is not trusted.
+//! Contents: writing the time, reading what others wrote, and an operator's confirmation of the clock. It also proves
+//! that the store accepts writes. The time of an untrusted clock is never written.
 
 use super::mark::{self, Beat, Confirmed, Mark, Stored};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
@@ -16,24 +16,24 @@ use semel_core::time::Time;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How soon a heartbeat that failed is tried again, where that is sooner than the next one: anyone who asks whether
-/// the store takes writes should not have to wait for long.
+/// How soon a failed heartbeat is retried, if that is sooner than the next one, so that the status of the store is
+/// current.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What this node knows of the mark.
+/// This node's knowledge of the mark.
 pub(crate) struct Heartbeat {
-    /// Which run of which node this is.
+    /// Identifies this run of this node.
     run: String,
     stands: Mutex<Stored>,
-    /// When, by the uptime, what is stored there was last known: not later than that.
+    /// An upper bound of the uptime at which the stored mark was last known.
     read_at: Mutex<Duration>,
     confirmations: Mutex<u64>,
-    /// When, by the uptime, somebody last tried to [get back in touch](catch_up). One does so at a time.
+    /// The uptime of the last [catch-up](catch_up). Only one runs at a time.
     caught_up: tokio::sync::Mutex<Duration>,
 }
 
 impl Heartbeat {
-    /// Reads what the store remembers. An error inside: it cannot be read.
+    /// Reads the stored mark. The inner error means that it cannot be read.
     pub(crate) async fn read(
         store: &dyn Store,
         run: String,
@@ -62,7 +62,7 @@ impl Heartbeat {
         self.read_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `mark` has a confirmation that this node has not seen yet.
+    /// A confirmation in `mark` that this node has not seen yet.
     fn news<'a>(&self, mark: &'a Mark) -> Option<&'a Confirmed> {
         let mut seen = self.confirmations.lock().unwrap_or_else(PoisonError::into_inner);
         let confirmed = mark.confirmed.as_ref().filter(|confirmed| confirmed.count > *seen)?;
@@ -71,9 +71,9 @@ impl Heartbeat {
     }
 }
 
-/// Starts the heartbeat, with a first beat now: a process that ends soon has left its mark too.
+/// Starts the heartbeat with a first beat now, so that even a short process leaves a mark.
 pub(crate) async fn begin(node: &Arc<Node>) {
-    // An error is told by the call's own event; the next beat tries again.
+    // A failed call has its own event; the next beat tries again.
     let mut last = beat(node).await.is_ok();
     let beating = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
@@ -98,7 +98,7 @@ fn pause(node: &Node, is_beaten: bool) -> Duration {
     if is_beaten { heartbeat } else { heartbeat.min(AGAIN_AFTER) }
 }
 
-/// Feeds the watch, writes the time, and takes note of what others wrote.
+/// Updates the clock watch, writes the time, and reads what others wrote.
 pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     let asked = node.clock.uptime();
     let (told, received) = node.told_time().await?;
@@ -111,11 +111,10 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     beaten.map(drop)
 }
 
-/// Learns what others wrote about the time, where that has not been heard of for too long: this process was
-/// suspended, or the store could not be reached. To be awaited before anything is dated.
+/// Reads what others wrote about the time, if the last heartbeat is too old: the process was suspended, or the store
+/// was unreachable. Await this before anything is dated.
 ///
-/// One of those who wait asks for all of them. If it is not answered, the others' own questions to the store will
-/// tell.
+/// One waiter reads for all of them. If it gets no answer, the others' own calls to the store will show the problem.
 pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     let begun = node.clock.uptime();
     if !node.time.has_to_catch_up(begun) {
@@ -130,17 +129,17 @@ pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
         *tried_at = node.clock.uptime();
         caught_up
     };
-    // A request waits for this. Anyone who comes next asks again.
-    let late = || Err(Error::new(Kind::Unavailable, "waiting to learn the time that others go by"));
+    // A request waits for this. The next one tries again.
+    let late = || Err(Error::new(Kind::Unavailable, "waiting to read the time of other nodes"));
     node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(late)
 }
 
-/// Yields whether anything was written: not by a node that does not trust its clock.
+/// Returns whether anything was written: not by a node that does not trust its clock.
 async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
     let heartbeat = &node.heartbeat;
     let mut known = heartbeat.stands().mark().ok().flatten();
     let boot = node.clock.boot();
-    // What was read before tells nothing new where this node may write nothing.
+    // A node that may not write has to read: the last known mark is not current.
     let stands = match node.time.steady_since() {
         Err(_) => mark::read(&*node.store).await?,
         Ok(_) => heartbeat.stands(),
@@ -169,11 +168,11 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
     Ok(is_written)
 }
 
-/// Another node wrote `mark` since this one last looked.
+/// Another node wrote `mark` since this node's last read.
 fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Duration) {
     let clock = &node.settings.clock;
     if node.time.is_starting() {
-        // What it confirms was confirmed before this node started.
+        // This confirmation is older than this node's start.
         node.heartbeat.news(mark);
         let boot = node.clock.boot();
         if let Some(change) = node.time.start_again(boot.as_deref(), mark, (told, asked, received)) {
@@ -182,7 +181,7 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
         return;
     }
     if let Some(confirmed) = node.heartbeat.news(mark) {
-        // Since this node last looked, and before it was answered now.
+        // Between this node's last read and this answer.
         let from = *node.heartbeat.read_at();
         let (at, before) = (confirmed.at(), mark.replaced_up_to());
         let reference = Reference { at, from, to: node.clock.uptime(), before };
@@ -190,11 +189,11 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
         return;
     }
     if node.time.steady_since().is_err() {
-        // It goes by no time that another one's could differ from.
+        // It has no time of its own that could differ.
         return;
     }
     if mark.node == node.heartbeat.run {
-        // This node's own word, of which it had not heard that it was stored.
+        // This node's own confirmation, whose answer was lost.
         return;
     }
     let now = node.time.earliest(received).at;
@@ -207,7 +206,7 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
     }
 }
 
-/// What a node that started now would think of the store's clock. Writes nothing.
+/// How a node that started now would judge the store's clock. Writes nothing.
 pub async fn examine_clock(
     store: &dyn Store,
     clock: &dyn Clock,
@@ -223,11 +222,11 @@ pub async fn examine_clock(
     Ok(time.status())
 }
 
-/// A person looked at the store's clock and found it right: every node on the store goes by it from now on. `who` and
-/// `why` are kept in the store with the time. Yields the time that was confirmed.
+/// Confirms that the store's clock is right: all nodes of the store use it from now on. `who` and `why` are stored
+/// with the time. Returns the confirmed time.
 ///
-/// Nodes that run learn of it at their next heartbeat. They judge no lease dead for a while, and nothing is expired for
-/// the length of [`ClockSettings::settle`](crate::ClockSettings::settle).
+/// Running nodes read it at their next heartbeat. For a while they judge no lease as expired, and nothing expires for
+/// [`ClockSettings::settle`](crate::ClockSettings::settle).
 pub async fn confirm_clock(
     store: &dyn Store,
     clock: &dyn Clock,
@@ -240,7 +239,7 @@ pub async fn confirm_clock(
     mark::write(store, stands, |stands| {
         let uptime = clock.uptime();
         let beat = Beat { now: told, node: who, boot: boot.as_deref(), uptime, steady_since: Some(told) };
-        // One that cannot be read is replaced: that is what a confirmation is for.
+        // An unreadable mark is replaced: this is the purpose of a confirmation.
         Ok(Some(Mark::confirmed(stands.unwrap_or(None).as_ref(), &beat, who, why)))
     })
     .await?;

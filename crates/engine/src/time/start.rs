@@ -1,4 +1,4 @@
-//! What a node makes of its clock when it starts, from what the store remembers.
+//! How a starting node judges its clock by the store's mark.
 
 use super::mark::Mark;
 use super::span::millis;
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// Why a clock is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distrust {
-    /// It is behind the last time that a node on this store went by.
+    /// It is behind the last time in the store.
     Behind(Duration),
-    /// It is further ahead of that time than a stop may have lasted.
+    /// It is further ahead of that time than a downtime may last.
     Ahead(Duration),
-    /// What the store remembers of that time cannot be read.
+    /// The last time in the store cannot be read.
     Unreadable,
 }
 
@@ -26,18 +26,18 @@ impl fmt::Display for Distrust {
             Self::Behind(by) => {
                 write!(
                     f,
-                    "the clock is {}s behind the last time that a node on this store went by",
+                    "the clock is {}s behind the last time that a node of this store used",
                     by.as_secs()
                 )
             }
             Self::Ahead(by) => {
                 write!(
                     f,
-                    "the clock is {}s ahead of the last time that a node on this store went by",
+                    "the clock is {}s ahead of the last time that a node of this store used",
                     by.as_secs()
                 )
             }
-            Self::Unreadable => f.write_str("the last time that a node on this store went by cannot be read"),
+            Self::Unreadable => f.write_str("the last time that a node of this store used cannot be read"),
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) struct Started {
     pub(super) change: Option<ClockChange>,
 }
 
-/// Why a clock that shows `told` cannot be right, `passed` after `mark` was read.
+/// Why a clock that shows `told` is wrong, `passed` after `mark` was read.
 pub(super) fn contradicts(
     settings: &ClockSettings,
     mark: &Mark,
@@ -64,7 +64,7 @@ pub(super) fn contradicts(
     (ahead > settings.downtime_max).then_some(Distrust::Ahead(ahead))
 }
 
-/// Judges the clock by what the store remembers: nothing if it is new, an error if that cannot be read.
+/// Judges the clock by the store's mark: `None` for a new store, an error if the mark cannot be read.
 pub(super) fn start(
     settings: &ClockSettings,
     boot: Option<&str>,
@@ -73,7 +73,7 @@ pub(super) fn start(
     asked: Duration,
     received: Duration,
 ) -> Started {
-    // How much longer peers are to be looked out for, where the last gap was just now.
+    // How much longer to wait for other nodes after a recent gap.
     let unseen = |mark: &Mark, now: Time| {
         let since = mark.steady_since().filter(|since| *since <= now);
         since.map_or(Duration::ZERO, |since| (since + settings.peers_seen_within()).since(now))
@@ -104,7 +104,7 @@ pub(super) fn start(
         }
         Ok(Some(mark)) => mark,
     };
-    // On one boot it is known how long the node that wrote the mark has been gone, however long that was.
+    // On the same boot, the uptime shows how long the node that wrote the mark has been gone.
     let shares_uptime = boot.is_some() && mark.boot.as_deref() == boot && mark.uptime() <= received;
     let measured = shares_uptime.then(|| {
         let allowance = settings.watch_allowance();
@@ -118,12 +118,12 @@ pub(super) fn start(
         return untrusted(why, Some(mark));
     }
     if let Some((now, watch)) = measured {
-        // As if this node had been running all the while.
+        // As if this node had been running all the time.
         let change = watch.off().map(|by| ClockChange::Moved { by_ms: clamped(by) });
         let standing = trusted(unseen(&mark, now), mark.steady_since());
         return Started { now, watch, standing, change };
     }
-    // How long nobody wrote is not known from anything but the clock itself.
+    // Only the clock itself shows how long nobody wrote.
     let silence = millis(told.since(mark.now()));
     let is_fresh = silence <= millis(settings.peers_seen_within() + settings.skew);
     let standing = if is_fresh {

@@ -1,47 +1,46 @@
-//! Whether a clock goes with the time that really passes.
+//! Detects jumps of a clock.
 //!
-//! Contents: the store's time, held against an uptime that nobody can set. Never here: reading either clock.
+//! Contents: the store's time, compared with an uptime that nobody can set. Never here: reading either clock.
 
 use super::span::{drift_max, millis, moment};
 use semel_core::time::Time;
 use std::time::Duration;
 
-/// A step forward of at most this is followed by itself, after a steady while.
+/// A jump forward of at most this is followed after a steady period.
 const FORWARD_MAX: Duration = Duration::from_hours(1);
 
-/// What one answer showed about the clock, where that is news.
+/// A change that an answer showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
-    /// The clock jumped, by so many milliseconds.
+    /// The clock jumped by this many milliseconds.
     Moved(i128),
-    /// It is back where it should be.
+    /// It is right again.
     Back,
-    /// It stayed where it had jumped to, and is followed from now on.
+    /// It stayed after the jump, and is followed from now on.
     Followed(i128),
 }
 
-/// The clock was set: where it is, and since when.
+/// A jump: how far, and since when.
 #[derive(Debug, Clone, Copy)]
 struct Away {
     offset: i128,
     since: Duration,
 }
 
-/// Holds the store's time against uptime.
+/// Compares the store's time with the uptime.
 ///
-/// Slow drift (a clock that is being slewed into place) is followed. Whatever is faster adds up, in however many
-/// small steps it comes, until it is more than the allowance. From then on the clock is not believed: time goes on
-/// from where it should be, until the clock comes back, somebody confirms it, or it has stayed at most an hour ahead
-/// for long enough.
+/// Slow drift (a clock that is being slewed) is followed. Faster changes add up, however small the steps, until they
+/// exceed the allowance. From then on the clock is not trusted: time continues without the jump until the clock
+/// returns, an operator confirms it, or it has stayed at most an hour ahead for long enough.
 ///
-/// A clock that was set far ahead is never believed by waiting: an hour later its year ahead is no less wrong.
+/// A clock that was set far ahead is never trusted just by waiting: a year ahead is still wrong an hour later.
 #[derive(Debug, Clone)]
 pub(super) struct ClockWatch {
     allowance: Duration,
     steady_for: Duration,
-    /// Wall time less uptime, in milliseconds: the same as long as both go at one pace. Not less than this.
+    /// A lower bound of wall time minus uptime in milliseconds, which is constant while both run at the same speed.
     offset: i128,
-    /// By how much it may be more: the answer that it is known from was on its way for that long.
+    /// The uncertainty: the duration of the call that it is known from.
     unsure: i128,
     /// Up to when drift has been followed.
     followed: Duration,
@@ -62,10 +61,11 @@ impl ClockWatch {
         Self { allowance, steady_for, offset, unsure, followed: received, away: None }
     }
 
-    /// Takes the store's time from an answer to a question put at `asked`. Yields the time to go by, and what is new.
+    /// Adds the store's time from an answer to a call at `asked`. Returns the time to use, and a change if there is
+    /// one.
     pub(super) fn feed(&mut self, told: Time, asked: Duration, received: Duration) -> (Time, Option<News>) {
         let clock = i128::from(told.as_millis());
-        // The store read its clock somewhere between question and answer.
+        // The store read its clock somewhere between the call and the answer.
         let (earliest, latest) = (self.offset + millis(asked), self.offset + self.unsure + millis(received));
         let off = if clock > latest { clock - latest } else { (clock - earliest).min(0) };
         let drift = drift_max(self.followed, received);
@@ -77,7 +77,7 @@ impl ClockWatch {
             }
             return (told, self.away.take().map(|_| News::Back));
         }
-        // What is not believed is not followed, nor let drift into belief.
+        // A clock that is not trusted is not followed, and drift must not make it trusted.
         self.followed = received;
         let offset = clock - millis(received);
         let took = millis(received.saturating_sub(asked));
@@ -94,19 +94,19 @@ impl ClockWatch {
         (moment(earliest), None)
     }
 
-    /// From now on the clock is right as it is.
+    /// From now on, the clock counts as right.
     pub(super) fn accept(&mut self, told: Time, asked: Duration, received: Duration) {
         *self = Self::new(self.allowance, self.steady_for, told, asked, received);
     }
 
-    /// The offset is known to lie between `low` and `high` from another answer.
+    /// Another answer shows that the offset is between `low` and `high`.
     fn narrow(&mut self, low: i128, high: i128) {
         let upper = (self.offset + self.unsure).min(high).max(self.offset);
         self.offset = self.offset.max(low).min(upper);
         self.unsure = upper - self.offset;
     }
 
-    /// By how many milliseconds the clock is off, where it is not believed.
+    /// The error of the clock in milliseconds, if it is not trusted.
     pub(super) fn off(&self) -> Option<i128> {
         self.away.map(|away| away.offset - self.offset)
     }
