@@ -1,7 +1,7 @@
 //! A request of class `local`: its handler joins it in a transaction, and the layer answers with what was recorded
 //! there.
 //!
-//! Contents: the handler's call, and what is said where it recorded nothing. Never here: a database, or a success
+//! Contents: the call of the handler, and the response if it recorded nothing. Never here: a database, or a success
 //! that was not recorded.
 
 use crate::asking::{Asking, Prepared};
@@ -22,7 +22,7 @@ use semel::local::{HandedOver, HandoverOutcome, Joinable};
 use semel::{Answer, Ran, Told};
 
 impl Asking {
-    /// Answers a request of class `local`, or hands it on to be joined and answers with what was recorded.
+    /// Answers a request of class `local`, or passes it on to be joined and answers with what was recorded.
     pub(crate) async fn joined<S, R>(
         self,
         prepared: Prepared,
@@ -52,7 +52,7 @@ impl Asking {
                 match (handover.close(), called) {
                     (HandoverOutcome::Answered(answer), called) => with_response(answer, called.ok()),
                     (HandoverOutcome::NotCommitted, Err(error)) => return Err(error),
-                    // The handler says itself why there is no outcome. The next request with the key runs it.
+                    // The handler's own refusal. The next request with the key runs it.
                     (HandoverOutcome::NotCommitted, Ok(response)) if is_refusal(&response) => {
                         self.shared.tell_about(&self.ready, What::Ran(None), Some(id), Some(&key));
                         return Ok(unrecorded(id, response));
@@ -62,7 +62,7 @@ impl Asking {
                         tracing::error!(
                             operation,
                             %id,
-                            "a handler of class local returned without a recorded outcome: join its request (Joinable) and end it \
+                            "a handler of class local returned without a recorded outcome; join its request (Joinable) and end it \
                              with succeed or refuse"
                         );
                         return Ok(self.refuse_about(not_recorded(id), None, Some(id), Some(&key)));
@@ -74,7 +74,7 @@ impl Asking {
     }
 }
 
-/// The handler's call. It has something to join with, and no attempt: there is none before it joins.
+/// The call of the handler. It gets a `Joinable` instead of an attempt: there is none before it joins.
 async fn call<S, R>(
     mut inner: S,
     mut parts: Parts,
@@ -94,8 +94,8 @@ where
     Ok(response.map(|body| Body::live(body).cleaned(Clean::All)))
 }
 
-/// What the caller is told, with the response that goes with it: the recorded one, so that a retry gets the same; the
-/// handler's own where the record has none, as one whose body was too large.
+/// The answer with its response: the recorded one, so that a retry gets the same; the handler's own if the record has
+/// none, because its body was too large.
 fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Local> {
     let Answer { operation_id, told } = answer;
     let told = match told {
@@ -125,7 +125,7 @@ fn is_refusal(response: &Response<Body>) -> bool {
     response.status().is_client_error() || response.status().is_server_error()
 }
 
-/// A handler's own word about a request of which nothing was recorded.
+/// A handler's response to a request without a record.
 fn unrecorded(id: OperationId, mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
     response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
@@ -133,7 +133,7 @@ fn unrecorded(id: OperationId, mut response: Response<Body>) -> Response<Body> {
 }
 
 fn not_recorded(id: OperationId) -> Problem {
-    let detail = "The service did not record what it did with this request, so that a retry would run again. Whoever runs the \
-                  service has to fix it.";
+    let detail = "The service did not record what it did with this request, so a retry would run it again. The operators of the \
+                  service have to fix it.";
     Problem::new(Code::StoreUnavailable, detail).with_status(500).about(id)
 }

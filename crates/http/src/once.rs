@@ -1,7 +1,7 @@
-//! A protected request: done once, and told its result.
+//! A protected request: runs once, and gets its result.
 //!
-//! Contents: the engine's call, the attempt within it, and what is asked before a replay. Never here: a call of the
-//! inner service that the engine did not ask for, but for a store that is out of reach where the terms say so.
+//! Contents: the call of the engine, the attempt within it, and the authorization before a replay. The inner service
+//! is called only by the engine, except if the store is unavailable and the terms allow it.
 
 use crate::asking::{Asking, Prepared};
 use crate::body::{Body, BoxError, Whole};
@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-/// What an attempt needs, until somebody takes it. There is one, so that a request is handed on once at most.
+/// The input of an attempt. It can be taken only once, so a request is passed on at most once.
 struct Load<S>(Arc<Mutex<Option<Loaded<S>>>>);
 
 struct Loaded<S> {
@@ -50,7 +50,7 @@ impl<S> Load<S> {
 }
 
 impl Asking {
-    /// Does what is asked for, once, and tells its result.
+    /// Runs the request once, and returns its response.
     pub(crate) async fn once<S, R>(
         self,
         prepared: Prepared,
@@ -79,7 +79,7 @@ impl Asking {
             let load = Load(Arc::clone(&load.0));
             let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
             let (form, operation) = (self.form, operation.clone());
-            // Anyone who traces the request finds its handler in there, although another task runs it.
+            // The handler runs in another task, but belongs to the trace of the request.
             let span = tracing::Span::current();
             move |attempt: Attempt| {
                 let work = async move {
@@ -88,7 +88,7 @@ impl Asking {
                     let speaker = Speaker { shared: &shared, ready: &ready, form, operation };
                     match load.take() {
                         Some(loaded) => run(loaded, &key, attempt, &speaker).await,
-                        // It was handed on already, or will never be: by this attempt nothing is sent.
+                        // It was already passed on, or never will be: this attempt sends nothing.
                         None => speaker.unsent(attempt.operation_id()),
                     }
                 };
@@ -122,7 +122,7 @@ impl Asking {
                 return Ok(self.refuse_about(telling::error(&error), None, None, Some(&asked_with)));
             }
         };
-        // Taken by the attempt, where this call ran one.
+        // The attempt has taken it, if this call ran one.
         let place = load.take().map_or_else(|| self.shared.responses.place(client), |loaded| loaded.place);
         Ok(self.answer(answer, retry, place, &scope, &asked_with, operation).await)
     }
@@ -165,7 +165,7 @@ impl Asking {
         }
     }
 
-    /// A stored outcome, where it may be had and is there, and there is room for it until its client has it.
+    /// A stored outcome, if the caller is authorized and there is memory for it.
     async fn replayed(
         &self,
         id: OperationId,
@@ -174,7 +174,7 @@ impl Asking {
         mut place: ResponsePlace,
         speaker: &Speaker<'_>,
     ) -> Result<(Response<Body>, What), NoRoom> {
-        // Before anybody is asked, and without a wait: it is in memory already.
+        // Before the authorization, and without waiting: it is already in memory.
         if let outcome::Body::Kept(data) = &replayed.outcome.body {
             place.try_grow_to(data.len())?;
         }
@@ -211,7 +211,7 @@ impl Asking {
         (speaker.not_retained(id, replayed), refused)
     }
 
-    /// Tells a refusal. `caller`: whose key was bound to another payload.
+    /// Reports a refusal. `caller`: whose key was bound to another payload.
     pub(crate) fn refuse(&self, problem: Problem, caller: Option<&Scope>) -> Response<Body> {
         self.refuse_about(problem, caller, None, None)
     }
@@ -229,7 +229,7 @@ impl Asking {
         problem.into_response(self.form, self.shared.prefix())
     }
 
-    /// Hands a request on without protection. Its response says that nothing is acknowledged.
+    /// Passes a request on without protection. Its response says that nothing is stored.
     async fn fail_open<S, R>(&self, inner: S, parts: Parts, whole: Whole) -> Result<Response<Body>, S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
@@ -242,7 +242,7 @@ impl Asking {
         Ok(response)
     }
 
-    /// It runs; where to ask for what comes of it.
+    /// It is running; the response says where to ask for its result.
     fn accepted(&self, id: OperationId) -> Response<Body> {
         self.shared.tell(&self.ready, What::Accepted);
         let mut response = Response::new(Body::from(Bytes::new()));
@@ -257,38 +257,38 @@ impl Asking {
     }
 }
 
-/// The head of a retry, which knows the operation that it is about.
+/// The head of a retry, with its operation ID.
 fn about(id: OperationId, retry: &Parts) -> Parts {
     let mut retry = retry.clone();
     retry.extensions.insert(id);
     retry
 }
 
-/// That a second is enough is a guess, and a better one than none.
+/// An estimate.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
-/// There is no room for the response.
+/// There is no memory for the response.
 pub(crate) fn busy() -> Problem {
-    let detail = "Too many responses are being sent at once, and there was no room for the one to this request. Nothing was run; \
-                  retry later, with the same key.";
+    let detail = "Too many responses are being sent at the moment, and there was no memory for this one. Nothing was run; \
+                  retry later with the same key.";
     Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
 }
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Whether the store could not be asked, and surely has no claim of this request. What it refuses, or what is shut
-/// down, is no reason to go on without it; and a claim whose answer was lost is given back as one under which nothing
-/// was sent, which must stay true.
+/// Whether the store could not be reached and certainly has no claim of this request. A refusal or a shutdown is no
+/// reason to continue without the store. A claim whose answer was lost is given back as "nothing was sent", which
+/// must stay true.
 fn is_out_of_reach(error: &Error) -> bool {
     match error {
         Error::Store(error) => error.kind() == Kind::Unavailable,
         Error::Secrets(error) => error.is_retryable(),
-        // Not where another attempt may be running, or this one may have been claimed.
+        // Not if another attempt may be running, or this one may have been claimed.
         _ => false,
     }
 }
 
-/// One attempt: the inner service's call, and what its response means.
+/// One attempt: the call of the inner service, and what its response means.
 async fn run<S, R>(loaded: Loaded<S>, key: &Key, attempt: Attempt, speaker: &Speaker<'_>) -> Ended<Local>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,

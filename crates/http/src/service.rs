@@ -1,7 +1,6 @@
-//! The service: one request's way through the layer.
+//! The service: how a request goes through the layer.
 //!
-//! Contents: which way that is. Never here: a request with a key that is handed on from here, but for terms that are
-//! not enforced.
+//! Contents: the choice of the path. Requests with a key are passed on from here only in shadow mode.
 
 use crate::asking::{Asking, Stop};
 use crate::body::{Body, BoxError};
@@ -46,7 +45,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that said it was ready goes with the request; its clone has to be asked anew.
+        // The instance that was polled ready gets the request; its clone has to be polled again.
         let next = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, next);
         let shared = Arc::clone(&self.shared);
@@ -58,7 +57,7 @@ where
         }
         let ready = shared.routes.of(target.method(), target.path());
         let Some(ready) = ready.filter(|ready| ready.terms.key != KeyRule::Off).map(Arc::clone) else {
-            // As small as can be: what is not protected should not pay for what is.
+            // Keep this future small: unprotected requests should not pay for protected ones.
             return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
         };
         let form = Form::of(&parts.headers);
@@ -81,9 +80,9 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    // By its exact spelling, as servers frame responses: a client that sends `head` waits for a body.
+    // Compare the exact spelling, as servers do: a client that sends `head` expects a body.
     let is_head = parts.method == Method::HEAD;
-    // What is rare is kept apart: a request's state is as large as the largest of its ways.
+    // Rare paths are boxed, because a future is as large as its largest path.
     let mut response = if asking.ready.terms.mode == Mode::Shadow {
         Box::pin(asking.in_shadow(inner, parts, body)).await?
     } else {
@@ -109,7 +108,7 @@ where
     Ok(response)
 }
 
-/// Hands a request on that nothing is promised about. `clean`: what its response must not say.
+/// Passes on an unprotected request. `clean`: what to remove from its response.
 pub(crate) async fn pass<S, R>(
     mut inner: S,
     parts: Parts,

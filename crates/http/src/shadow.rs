@@ -1,12 +1,11 @@
-//! Shadow mode: every request is handed on, and somebody learns what would have become of it.
+//! Shadow mode: every request is passed on, and the observer gets what would have happened.
 //!
-//! Contents: looking on, judging aside, and reporting. Never here: a request that is refused, answered, changed or
-//! held up by any of that, or a record that could ever be replayed.
+//! Contents: watching, judging in the background, and reporting. No request is refused, answered, changed or delayed,
+//! and no record can ever be replayed.
 //!
-//! Requests are judged by the engine itself, against records in a scope that no enforced request can have: what
-//! happens in shadow mode happens as often as it is asked for, and one of those times is no better than another. The
-//! work of such a record does nothing but wait for what the service says. It is marked as having no effect, so that a
-//! lost process leaves nothing behind that somebody would have to look into.
+//! The engine itself judges requests, against records in a scope that no enforced request can have, because requests
+//! in shadow mode run as often as they are sent. The work of such a record only waits for the service's response. It
+//! is marked as having no effect, so that a crash leaves no unknown outcome.
 
 use crate::asking::{Asking, Early};
 use crate::body::{Body, BoxError, Whole};
@@ -40,16 +39,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// For how long a request without a key is remembered by its payload: who repeats one on purpose takes longer.
+/// How long a request without a key is remembered by its payload. Intentional repeats take longer.
 const REPEATED_WITHIN: Duration = Duration::from_mins(10);
 
-/// A method that no request can have: no scope of an enforced route is like this.
+/// A method that no request can have, so no enforced route has this scope.
 const SHADOW: &str = "(shadow)";
 /// The same for requests without a key, which are distinguished by their payload.
 const UNKEYED: &str = "(shadow, without a key)";
 
-/// Whether a record of this operation is shadow mode's own: nobody is answered from it, and nothing hangs on its
-/// ending.
+/// Whether a record of this operation belongs to shadow mode: it is never replayed, and its ending has no
+/// consequences.
 pub fn is_shadow(operation: &str) -> bool {
     [SHADOW, UNKEYED]
         .iter()
@@ -57,7 +56,7 @@ pub fn is_shadow(operation: &str) -> bool {
 }
 
 impl Asking {
-    /// Hands a request on as if there were no layer, and has it judged aside.
+    /// Passes a request on as if there were no layer, and judges it in the background.
     pub(crate) async fn in_shadow<S, B, R>(
         self,
         mut inner: S,
@@ -106,10 +105,10 @@ impl Asking {
         Ok(response.map(|body| Body::live(watched(body)).cleaned(Clean::All)))
     }
 
-    /// The key, as far as the head tells it, and why the request would be refused by its head alone.
+    /// The key, if it is in the head, or why the request would be refused because of its head.
     fn early(&self, parts: &Parts, sight: &mut Sight) -> Result<Early, Problem> {
         let early = match self.early_key(parts) {
-            // It may be a repetition all the same, which a key would have saved.
+            // It may still be a repeat, which a key would have prevented.
             Err(problem) if problem.code() == Code::Missing => {
                 sight.refused = Some(Code::Missing);
                 Early::Unkeyed
@@ -128,12 +127,12 @@ impl Asking {
     }
 }
 
-/// What is told of a request besides what would have become of it.
+/// Details of a request for the report.
 struct Sight {
     method: Method,
     path: String,
     has_key: bool,
-    /// Why it would have been refused, whatever else is found out about it.
+    /// Why it would have been refused in any case.
     refused: Option<Code>,
 }
 
@@ -143,8 +142,7 @@ impl Sight {
         Self { method, path, has_key: false, refused: None }
     }
 
-    /// There is no key. Where it needs one it would have been refused; whether it is a repetition is found out all
-    /// the same.
+    /// There is no key. If one is required, it would have been refused; still find out whether it is a repeat.
     fn without_key(&mut self, asking: &Asking) -> Result<(), Problem> {
         match asking.unless_optional(NoKey::Absent) {
             Err(problem) if problem.code() == Code::Missing => {
@@ -163,18 +161,18 @@ impl Sight {
     }
 }
 
-/// Anyone who judges a request as soon as its body has passed.
+/// Judges a request after its body has passed.
 struct Judge {
     asking: Asking,
     head: Parts,
     early: Early,
     ended: oneshot::Receiver<Ending>,
-    /// For what is held of the request.
+    /// The memory of the request.
     permit: OwnedSemaphorePermit,
     sight: Sight,
 }
 
-/// What a request without a body is reckoned at.
+/// The assumed size of a request without a body.
 const REQUEST_KIB: u32 = 16;
 
 impl Judge {
@@ -182,14 +180,14 @@ impl Judge {
         self.sight.tell(&self.asking.shared, &self.asking.ready, would);
     }
 
-    /// Whether that many bytes more may be held.
+    /// Reserves memory for this many more bytes.
     fn may_hold(&mut self, bytes: usize) -> bool {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
         let more = Arc::clone(&self.asking.shared.judging).try_acquire_many_owned(kib);
         more.map(|more| self.permit.merge(more)).is_ok()
     }
 
-    /// What would have become of the request.
+    /// Reports what would have happened to the request.
     async fn judge(mut self, data: Bytes) {
         let would = self.would(data).await.unwrap_or_else(|problem| Would::Refuse(problem.code()));
         self.tell(would);
@@ -208,7 +206,7 @@ impl Judge {
             (Ok(Taken::Known(known, None)), _) => (known, None),
             (Ok(Taken::NoKey(NoKey::Absent)), _) => {
                 self.sight.without_key(&self.asking)?;
-                // By its payload it may be a repetition all the same.
+                // Its payload may still show that it is a repeat.
                 match self.asking.take_apart(&self.head, &operation, &whole, false).await {
                     Ok(Taken::Known(known, _)) => (known, None),
                     _ => return Ok(Would::Run),
@@ -219,7 +217,7 @@ impl Judge {
                 self.asking.unless_optional(no_key)?;
                 return Ok(Would::Run);
             }
-            // Without a key nobody asks whether it can be compared.
+            // Without a key, it need not be comparable.
             (Err(_), Early::Unkeyed) => return Ok(Would::Run),
             (Err(problem), _) => return Err(problem),
         };
@@ -245,7 +243,7 @@ impl Judge {
             };
             policy = policy.with(remembering).expect("longer than the lease");
         }
-        // Enforced requests must not be refused for what only looks on; and what needs no key mints none.
+        // Shadow mode must not use up rates of enforced requests, and requests without a key use no new key.
         let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };
         let mut intent =
             Intent::new(apart(&scope, marker), key, policy, known).measured(measure).without_effect();
@@ -255,7 +253,7 @@ impl Judge {
         if let Some(address) = shared.address_of(&self.head).filter(|_| marker == SHADOW) {
             intent = intent.from_address(address);
         }
-        // As a duplicate would; the request itself is long gone on.
+        // Wait like a duplicate; the request itself was passed on long ago.
         if let Some(wait) = ready.terms.wait {
             intent = intent.waiting(wait);
         }
@@ -276,8 +274,8 @@ impl Judge {
     }
 }
 
-/// The same caller and operation, where no enforced request can come across it; nor do its records count as the
-/// caller's.
+/// The same caller and operation in a separate scope, which no enforced request has, and whose records do not count
+/// as the caller's.
 fn apart(scope: &Scope, marker: &str) -> Scope {
     let operation = Operation::route(marker, scope.operation().to_string());
     let mut tenant = marker.as_bytes().to_vec();
@@ -288,10 +286,10 @@ fn apart(scope: &Scope, marker: &str) -> Scope {
     Scope::new(scope.caller().clone(), operation).in_tenant(tenant)
 }
 
-/// Stands in the stored status's place where the outcome would have been in doubt.
+/// Marks an outcome that would have been in doubt.
 const IN_DOUBT: &str = ":in-doubt";
 
-/// An ending without anything that could be replayed, and without a doubt that would stay.
+/// An ending without a replayable outcome and without doubt.
 fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) -> Ending {
     let status = Status::Http(200);
     match ended {
@@ -301,12 +299,13 @@ fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) ->
             Ending::FailedReplayable(Outcome { headers, ..Outcome::not_retained(status) })
         }
         Ok(ending) => ending,
-        // The client hung up, which would have cancelled nothing: the outcome would be there for its retry.
+        // The client disconnected. With enforcement that would have cancelled nothing, and a retry would get the
+        // outcome.
         Err(_) => Ending::Succeeded(Outcome::not_retained(status)),
     }
 }
 
-/// What an enforced request would have got.
+/// What would have happened with enforcement.
 fn would(told: &Told, ready: &Ready) -> Would {
     match told {
         Told::Ran(_) => Would::Run,
@@ -325,7 +324,7 @@ fn would(told: &Told, ready: &Ready) -> Would {
     }
 }
 
-/// Gathers a request's body as it passes, for the judge.
+/// Collects a request's body while it passes, for the judge.
 struct Gathering {
     judge: Option<Judge>,
     came: BytesMut,
@@ -372,7 +371,7 @@ impl Drop for Gathering {
     }
 }
 
-/// Listens to a response for what it says about its effect.
+/// Watches a response for what it says about its effect.
 struct Listening {
     ready: Arc<Ready>,
     said: Option<(response::Parts, oneshot::Sender<Ending>)>,
@@ -388,7 +387,7 @@ impl Listening {
         let endless = is_endless(&parts.headers);
         let mut listening = Self { ready: Arc::clone(ready), said: Some((parts, ending)), is_empty: true };
         if endless {
-            // Its end may never come, and would say nothing more.
+            // It may never end, and its end would add nothing.
             listening.say(None);
         }
         listening
@@ -421,7 +420,7 @@ impl Watch for Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // Not read to its end, as the answer to HEAD: its status has been said all the same. That of gRPC has not.
+        // Not read completely, such as the response to HEAD: its status still counts, except for gRPC.
         let has_said = self.said.as_ref().is_some_and(|(parts, _)| !is_grpc(&parts.headers));
         if has_said {
             self.say(None);

@@ -1,6 +1,6 @@
-//! Responses that wait for their clients, and whose goes when others need its room.
+//! Responses that wait for their clients, and which one is dropped if others need memory.
 //!
-//! Contents: who has how much waiting. Never here: a response given up while it is read from its service.
+//! Contents: how much each client has waiting. A response is never dropped while it is read from its service.
 
 use crate::held::{self, Pieces};
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ struct Waiting {
 struct Entry {
     client: Option<IpAddr>,
     pieces: Arc<Mutex<Pieces>>,
-    /// A retry gets it again.
+    /// A retry can get it again.
     is_stored: bool,
 }
 
@@ -52,8 +52,8 @@ impl UnreadResponses {
         Registered { number, all: self.clone() }
     }
 
-    /// Gives responses up until `bytes` are free for `client`: of anyone who has most waiting, as long as that is
-    /// more than this one would have, those first that a retry gets again, and of these the longest.
+    /// Drops responses until `bytes` are free for `client`: of the client with most waiting, as long as that is more
+    /// than this client would have; first those that a retry can get again, and of these the longest.
     pub(crate) fn make_room(&self, client: Option<IpAddr>, bytes: usize) {
         let waiting = self.lock();
         let left: HashMap<u64, usize> = waiting
@@ -83,14 +83,14 @@ impl UnreadResponses {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Every change is whole: a panic elsewhere leaves it usable.
+        // Every change is complete, so the state is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // After the lock is given back: dropping the pieces gives room back, and anyone who waits for that is woken.
+        // Drop it outside the lock: dropping the pieces frees memory and wakes waiters.
         let gone = self.all.lock().responses.remove(&self.number);
         drop(gone);
     }

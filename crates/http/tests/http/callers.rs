@@ -115,10 +115,10 @@ async fn whom_no_rule_can_tell_is_refused_whatever_is_asked_for_and_whom_one_mis
         server.send(request("GET", path).empty()).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
         let missed = server.send(request("GET", path).header("x-user", "7").empty()).await;
         missed.is_problem(404, "OPERATION_NOT_FOUND", false);
-        assert!(missed.text().contains("It may be one whose caller cannot be told"), "{}", missed.text());
+        assert!(missed.text().contains("It may belong to a caller that cannot be identified"), "{}", missed.text());
     }
     let both = request("GET", ABSENT).header("x-user", "7").header("x-merchant", "8").empty();
-    assert!(server.send(both).await.text().contains("\"There is no such operation of yours.\""));
+    assert!(server.send(both).await.text().contains("\"You have no such operation.\""));
 }
 
 #[tokio::test]
@@ -186,6 +186,6 @@ async fn the_specification_says_by_what_callers_are_told_apart_where_a_route_dif
     assert_eq!(own, [Some("per merchant"), Some("not at all: all are anonymous"), None]);
     let page = request("GET", "/.well-known/idempotency").header("accept", "text/html").empty();
     let page = server.send(page).await;
-    assert!(page.text().contains("<tr><th>Callers are told apart<td>per merchant"), "{}", page.text());
+    assert!(page.text().contains("<tr><th>Callers are identified<td>per merchant"), "{}", page.text());
     assert!(page.text().contains("per access token; where the table below says otherwise, as it says"));
 }

@@ -60,7 +60,7 @@ impl Told {
 async fn the_history_of_a_doubt_says_where_it_came_from() {
     for (answer, why) in [
         (Ok(502), "answered 502"),
-        (Err(Failure::Broken), "the connection broke off, or nonsense came back"),
+        (Err(Failure::Broken), "the connection closed, or the response was not valid HTTP"),
         (Err(Failure::TimedOut), "no response in time"),
         (Err(Failure::Unreachable), "no connection, nothing was sent"),
         (Ok(429), "answered 429"),
