@@ -20,13 +20,13 @@ use std::time::Duration;
 pub struct Answer<L = ()> {
     /// The public name of the command.
     pub operation_id: OperationId,
-    /// What the caller is told.
-    pub told: Told<L>,
+    /// The outcome for the caller.
+    pub outcome: RequestOutcome<L>,
 }
 
-/// The answer to a call.
+/// The outcome of a call.
 #[derive(Debug, Clone)]
-pub enum Told<L = ()> {
+pub enum RequestOutcome<L = ()> {
     /// This call ran the attempt.
     Ran(Ran<L>),
     /// The stored outcome of an earlier attempt, or of one that this call waited for.
@@ -48,7 +48,7 @@ pub enum Told<L = ()> {
     Expired,
     /// All attempts that the policy allows ended without effect.
     AttemptsExhausted,
-    /// This node cannot read the record. Answer it like [`Told::Unknown`].
+    /// This node cannot read the record. Answer it like [`RequestOutcome::Unknown`].
     Unreadable,
     /// The decision depends on the time, and the clock is not trusted. Nothing was run.
     ClockNotTrusted {
@@ -67,7 +67,7 @@ pub struct Ran<L = ()> {
     pub stored: Option<Stored>,
     /// The number of the attempt.
     pub attempt: u32,
-    /// Whether another attempt may follow if this one ended in doubt; see [`Told::Unknown`].
+    /// Whether another attempt may follow if this one ended in doubt; see [`RequestOutcome::Unknown`].
     pub repeatable: bool,
     /// What else the work returned.
     pub local: L,

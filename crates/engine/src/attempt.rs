@@ -45,11 +45,11 @@ impl Attempt {
 
     /// Starts the effect of an intent that was [reserved](crate::Intent::reserved): this is stored before the call
     /// returns. On an error, send nothing and end the attempt as not applied.
-    pub async fn start(&self) -> Result<(), NotYours> {
+    pub async fn start(&self) -> Result<(), LeaseError> {
         self.ownership.start().await.map_err(|unwritten| match unwritten {
-            Unwritten::Refused(_) => NotYours::Lost,
-            Unwritten::Store(error) => NotYours::Store(error),
-            Unwritten::Clock => NotYours::ClockNotTrusted,
+            Unwritten::Refused(_) => LeaseError::Lost,
+            Unwritten::Store(error) => LeaseError::Store(error),
+            Unwritten::Clock => LeaseError::ClockNotTrusted,
         })?;
         self.ownership.begin_deadline();
         self.check()
@@ -58,8 +58,8 @@ impl Attempt {
     /// Checks that the effect may be sent *now*. Call it right before you send, if the work does other things first;
     /// the engine itself checks before the work begins. Always fails after the attempt is over, also for clones. On
     /// an error, send nothing and end the attempt as not applied.
-    pub fn check(&self) -> Result<(), NotYours> {
-        if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }
+    pub fn check(&self) -> Result<(), LeaseError> {
+        if self.ownership.may_send() { Ok(()) } else { Err(LeaseError::Lost) }
     }
 }
 
@@ -75,7 +75,7 @@ impl fmt::Debug for Attempt {
 
 /// Why the effect must not be sent.
 #[derive(Debug)]
-pub enum NotYours {
+pub enum LeaseError {
     /// The lease has expired, or the record belongs to another attempt.
     Lost,
     /// The store did not accept the start.
@@ -84,7 +84,7 @@ pub enum NotYours {
     ClockNotTrusted,
 }
 
-impl fmt::Display for NotYours {
+impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost => f.write_str("the lease of the attempt is lost; send nothing"),
@@ -94,4 +94,4 @@ impl fmt::Display for NotYours {
     }
 }
 
-impl std::error::Error for NotYours {}
+impl std::error::Error for LeaseError {}

@@ -10,17 +10,17 @@ use std::sync::{Arc, Mutex};
 
 /// The overhead of an entry: its places in the two maps, which are at least half full, and its reference counts.
 const PLACE_BYTES: usize =
-    2 * size_of::<(CommandId, Held)>() + 2 * size_of::<(u64, CommandId)>() + 2 * size_of::<usize>();
+    2 * size_of::<(CommandId, Entry)>() + 2 * size_of::<(u64, CommandId)>() + 2 * size_of::<usize>();
 
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<Entries>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    records: HashMap<CommandId, Held>,
+struct Entries {
+    records: HashMap<CommandId, Entry>,
     /// By last use, the oldest first.
     uses: BTreeMap<u64, CommandId>,
     tick: u64,
@@ -28,7 +28,7 @@ struct Kept {
 }
 
 #[derive(Debug)]
-struct Held {
+struct Entry {
     record: Arc<Record>,
     used: u64,
     bytes: usize,
@@ -62,7 +62,7 @@ impl Cache {
         let used = kept.tick;
         kept.uses.insert(used, id);
         kept.bytes += bytes;
-        kept.records.insert(id, Held { record, used, bytes });
+        kept.records.insert(id, Entry { record, used, bytes });
     }
 
     pub(crate) fn get(&self, id: CommandId) -> Option<Arc<Record>> {
@@ -82,12 +82,12 @@ impl Cache {
         self.kept().drop_one(id);
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+    fn kept(&self) -> std::sync::MutexGuard<'_, Entries> {
         self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl Entries {
     fn drop_one(&mut self, id: CommandId) {
         if let Some(held) = self.records.remove(&id) {
             self.uses.remove(&held.used);

@@ -55,7 +55,7 @@ pub(crate) const LAPSED: &str =
     "the claim was not known to be stored before its lease was over, and nothing was sent";
 
 /// A claim whose answer was lost, and which may still arrive.
-pub(crate) struct Loose {
+pub(crate) struct LostClaim {
     id: CommandId,
     write: Box<Write>,
 }
@@ -64,11 +64,11 @@ pub(crate) struct Loose {
 pub(crate) struct Unclaimed {
     pub(crate) error: Error,
     /// Claims that may still be in the store, or arrive there later.
-    pub(crate) loose: Vec<Loose>,
+    pub(crate) loose: Vec<LostClaim>,
 }
 
 /// The result of a try that did not decide.
-enum Again {
+enum Retry {
     /// Decide again from this reading.
     From(Reading),
     /// Locate the command again.
@@ -112,7 +112,7 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
 }
 
 /// Claims the command at its current location. `None` if the location has changed meanwhile.
-async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<Option<Claim>, Error> {
+async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Result<Option<Claim>, Error> {
     let Claiming { node, recognised, .. } = by;
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
@@ -175,9 +175,9 @@ async fn claim_where_it_is(by: Claiming<'_>, loose: &mut Vec<Loose>) -> Result<O
         let put = put(by, command.id, write, run, permit, loose).await;
         match put.map_err(|error| if is_first { error } else { error.after_another() })? {
             Ok(claim) => return Ok(Some(claim)),
-            Err(Again::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
-            Err(Again::Locate) => reading = Reading::nothing(node.now()),
-            Err(Again::From(shown)) => reading = shown,
+            Err(Retry::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
+            Err(Retry::Locate) => reading = Reading::nothing(node.now()),
+            Err(Retry::From(shown)) => reading = shown,
         }
     }
     Err(contended())
@@ -224,8 +224,8 @@ async fn put(
     write: Box<Write>,
     run: bool,
     permit: Option<Permit>,
-    loose: &mut Vec<Loose>,
-) -> Result<Result<Claim, Again>, Error> {
+    loose: &mut Vec<LostClaim>,
+) -> Result<Result<Claim, Retry>, Error> {
     let written = by.node.write(id, &*write).await;
     if let (Some(permit), true) = (permit, nothing_was_written(&written)) {
         permit.refund();
@@ -236,7 +236,7 @@ async fn put(
         Ok(Written::Refused(reading)) => Ok(Err(again(reading))),
         Err(error) if error.is_ambiguous() => {
             if run {
-                loose.push(Loose { id, write });
+                loose.push(LostClaim { id, write });
             }
             let reading = by.node.get(id).await?;
             let landed = landed(by, loose, id, &reading);
@@ -260,8 +260,8 @@ fn owned(by: Claiming<'_>, id: CommandId, record: Record, now: Time) -> Claim {
     if is_held { Claim::Owned(ownership) } else { Claim::Lapsed(ownership) }
 }
 
-fn again(reading: Reading) -> Again {
-    if reading.found() == Found::Nothing { Again::Locate } else { Again::From(reading) }
+fn again(reading: Reading) -> Retry {
+    if reading.found() == Found::Nothing { Retry::Locate } else { Retry::From(reading) }
 }
 
 fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
@@ -273,7 +273,7 @@ fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
 }
 
 /// A claim whose answer was lost, if it is in the store.
-fn landed(by: Claiming<'_>, loose: &[Loose], id: CommandId, reading: &Reading) -> Option<Claim> {
+fn landed(by: Claiming<'_>, loose: &[LostClaim], id: CommandId, reading: &Reading) -> Option<Claim> {
     let mut tried = loose.iter().filter(|loose| loose.id == id);
     let record = tried.find_map(|loose| machine::claim_landed(&loose.write, reading.found()))?;
     Some(owned(by, id, Record::clone(record), reading.now))
@@ -282,7 +282,7 @@ fn landed(by: Claiming<'_>, loose: &[Loose], id: CommandId, reading: &Reading) -
 /// Gives back claims whose answer was lost and that may be in the store or still arrive: nothing was sent under them.
 /// Looks for as long as one of them may still arrive, and until the store has answered once; otherwise an existing
 /// claim would stay in doubt. Runs in a task that keeps nothing of the request and that a shutdown does not wait for.
-pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
+pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
     if loose.is_empty() {
         return;
     }
@@ -298,9 +298,9 @@ pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<Loose>) {
     }));
 }
 
-async fn give_all_back(node: &Arc<Node>, loose: Vec<Loose>) {
+async fn give_all_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
     let begun = node.clock.uptime();
-    for Loose { id, write } in loose {
+    for LostClaim { id, write } in loose {
         let give_up_at = begun.saturating_add(write.next.policy().lease);
         let Some((record, place)) = look_for(node, id, &write, give_up_at).await else { continue };
         let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());

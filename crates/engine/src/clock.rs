@@ -88,7 +88,7 @@ impl Clock for SystemClock {
     }
 
     fn alarm(&self, span: Duration) -> Sleep {
-        match alarm::Nap::of(span) {
+        match alarm::Timer::of(span) {
             Some(nap) => Box::pin(nap),
             // Better than nothing; the next call tries again.
             None => self.sleep(span),

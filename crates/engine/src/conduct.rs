@@ -3,15 +3,15 @@
 //! Contents: work, lease, deadline, shutdown and the ending, whichever comes first. Nothing here is cancelled if the
 //! caller goes away.
 
-use crate::answer::{Answer, Error, GivenUp, Ran, Told};
+use crate::answer::{Answer, Error, GivenUp, Ran, RequestOutcome};
 use crate::attempt::Attempt;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::ownership::{Finished, Ownership};
-use crate::running::{Place, Progress, Standing};
+use crate::running::{RunningEntry, Progress, StoredRecord};
 use crate::spans::span;
 use crate::tasks::Closing;
-use crate::telling::{self, Subject};
+use crate::reply::{self, Subject};
 use futures_util::FutureExt;
 use semel_core::classify::Ending;
 use semel_core::labels::Labels;
@@ -38,30 +38,30 @@ pub struct Ended<L = ()> {
     pub local: L,
     /// Why, in a few words for the record's history; empty if the state explains itself.
     pub why: Cow<'static, str>,
-    held: Held,
+    held: KeptAlive,
 }
 
 /// A value that is dropped when the ending is stored.
 #[derive(Default)]
-struct Held(Option<Box<dyn Any + Send>>);
+struct KeptAlive(Option<Box<dyn Any + Send>>);
 
-impl fmt::Debug for Held {
+impl fmt::Debug for KeptAlive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Held(something)" } else { "Held(nothing)" })
+        f.write_str(if self.0.is_some() { "KeptAlive(something)" } else { "KeptAlive(nothing)" })
     }
 }
 
 impl<L> Ended<L> {
     /// Without a reason.
     pub const fn new(ending: Ending, local: L) -> Self {
-        Self { ending, local, why: Cow::Borrowed(""), held: Held(None) }
+        Self { ending, local, why: Cow::Borrowed(""), held: KeptAlive(None) }
     }
 
     /// Keeps `held` until the ending is stored, or never will be. For memory accounting: an outcome occupies memory
     /// until then, even if its caller was answered earlier.
     #[must_use]
     pub fn holding(self, held: impl Any + Send) -> Self {
-        Self { held: Held(Some(Box::new(held))), ..self }
+        Self { held: KeptAlive(Some(Box::new(held))), ..self }
     }
 
     /// Adds a reason. Do not put parts of a request or response into it.
@@ -85,7 +85,7 @@ pub(crate) type Reply<L> = oneshot::Sender<Result<Answer<L>, Error>>;
 
 /// What ended the attempt.
 #[expect(clippy::large_enum_variant, reason = "nearly all of them end, and one is held at a time")]
-enum Came<L> {
+enum FirstEvent<L> {
     Ended(Ended<L>),
     Panicked,
     Overran,
@@ -96,15 +96,15 @@ enum Came<L> {
 pub(crate) async fn conduct<L: Send>(
     node: Arc<Node>,
     ownership: Ownership,
-    place: Place,
+    place: RunningEntry,
     work: Work<L>,
     reply: Reply<L>,
 ) {
     let ownership = Arc::new(ownership);
     let record = ownership.record();
-    place.show(Progress::Running(Standing { id: ownership.id, record: Arc::clone(&record) }));
+    place.show(Progress::Running(StoredRecord { id: ownership.id, record: Arc::clone(&record) }));
     node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
-    let begun = !telling::has_not_begun(&record);
+    let begun = !reply::has_not_begun(&record);
     ownership.begin_deadline();
     let keeping = node.renewer.keep(&ownership).await;
     let hindrance = if begun && !ownership.may_send() {
@@ -118,39 +118,39 @@ pub(crate) async fn conduct<L: Send>(
         return;
     }
     let operation_id = record.operation_id();
-    let came = came_first(&node, &ownership, work).await;
+    let event = first_event(&node, &ownership, work).await;
     // Close before the record is read: a clone of the attempt may be starting it right now.
     ownership.close();
     keeping.end().await;
     // From here on, the store may have the ending before this node knows it.
-    place.show(Progress::Unsure(Standing { id: ownership.id, record: ownership.record() }));
-    match came {
-        Came::Ended(ended) => {
+    place.show(Progress::Unsure(StoredRecord { id: ownership.id, record: ownership.record() }));
+    match event {
+        FirstEvent::Ended(ended) => {
             settle(&ownership, place, reply, ended).await;
         }
-        came if telling::has_not_begun(&ownership.record()) => {
-            let why = match came {
-                Came::Panicked => GivenUp::Panicked,
-                Came::Overran => GivenUp::Overran,
-                Came::Closing | Came::Ended(_) => GivenUp::Closing,
+        event if reply::has_not_begun(&ownership.record()) => {
+            let why = match event {
+                FirstEvent::Panicked => GivenUp::Panicked,
+                FirstEvent::Overran => GivenUp::Overran,
+                FirstEvent::Closing | FirstEvent::Ended(_) => GivenUp::Closing,
             };
             give_up(&ownership, &place, reply, why).await;
         }
         // Neither a release nor an ending: the record stays unchanged until its lease expires.
-        Came::Panicked => {
+        FirstEvent::Panicked => {
             node.observe(&Event::Panicked { operation_id, operation: record.operation() });
             drop(place);
             answer(reply, &record, unknown(&ownership));
         }
-        Came::Overran => {
+        FirstEvent::Overran => {
             node.observe(&Event::Overran { operation_id, operation: record.operation() });
             in_doubt(&ownership, &place, reply, "the work took longer than its deadline").await;
         }
-        Came::Closing => in_doubt(&ownership, &place, reply, "the process was shut down").await,
+        FirstEvent::Closing => in_doubt(&ownership, &place, reply, "the process was shut down").await,
     }
 }
 
-async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<L>) -> Came<L> {
+async fn first_event<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<L>) -> FirstEvent<L> {
     let attempt = Attempt { ownership: Arc::clone(ownership) };
     let left = || ownership.deadline().saturating_sub(node.clock.uptime());
     let mut work = pin!(AssertUnwindSafe(async move { work(attempt).await }).catch_unwind());
@@ -166,37 +166,37 @@ async fn came_first<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work<
     tokio::select! {
         biased;
         ended = work => match ended {
-            Some(Ok(ended)) => Came::Ended(ended),
-            Some(Err(_)) => Came::Panicked,
-            None => Came::Overran,
+            Some(Ok(ended)) => FirstEvent::Ended(ended),
+            Some(Err(_)) => FirstEvent::Panicked,
+            None => FirstEvent::Overran,
         },
-        () = node.tasks.closed(Closing::Now) => Came::Closing,
-        () = deadline => Came::Overran,
+        () = node.tasks.closed(Closing::Now) => FirstEvent::Closing,
+        () = deadline => FirstEvent::Overran,
     }
 }
 
 /// Stores the ending. Answers the caller as soon as it is stored or the wait is over, and keeps trying.
-async fn settle<L>(ownership: &Ownership, place: Place, reply: Reply<L>, ended: Ended<L>) {
+async fn settle<L>(ownership: &Ownership, place: RunningEntry, reply: Reply<L>, ended: Ended<L>) {
     let Ended { mut ending, local, why, held: _held } = ended;
     if let Some((stored, _)) = ownership.stored_elsewhere() {
         ending = stored;
     }
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
-    let repeatable = || telling::is_repeatable(node, &ownership.record());
+    let repeatable = || reply::is_repeatable(node, &ownership.record());
     let kept = node.sealed_ending(ownership, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
     let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
         let told =
-            Told::Ran(Ran { ending: ending.clone(), stored: None, attempt, repeatable: repeatable(), local });
+            RequestOutcome::Ran(Ran { ending: ending.clone(), stored: None, attempt, repeatable: repeatable(), local });
         answer(reply, &ownership.record(), told);
         let finished = finish.await;
-        let _: Told = concluded(ownership, &place, &kept, finished, |_| None);
+        let _: RequestOutcome = concluded(ownership, &place, &kept, finished, |_| None);
         return;
     };
     let ran = |stored| {
         let (ending, repeatable) = (ending.clone(), repeatable());
-        Some(Told::Ran(Ran { ending, stored: Some(stored), attempt, repeatable, local }))
+        Some(RequestOutcome::Ran(Ran { ending, stored: Some(stored), attempt, repeatable, local }))
     };
     let told = concluded(ownership, &place, &kept, finished, ran);
     // Before the answer: a caller that retries immediately must not find its own last attempt running.
@@ -207,18 +207,18 @@ async fn settle<L>(ownership: &Ownership, place: Place, reply: Reply<L>, ended: 
 /// Reports the result of storing the ending. `ran` answers the caller if it is stored.
 fn concluded<L>(
     ownership: &Ownership,
-    place: &Place,
+    place: &RunningEntry,
     ending: &Ending,
     finished: Finished,
-    ran: impl FnOnce(crate::answer::Stored) -> Option<Told<L>>,
-) -> Told<L> {
+    ran: impl FnOnce(crate::answer::Stored) -> Option<RequestOutcome<L>>,
+) -> RequestOutcome<L> {
     let node = &ownership.node;
     match finished {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             node.cache.keep(ownership.id, &record);
-            let stored = telling::stored(node, &record);
-            place.show(Progress::Ended(Standing { id: ownership.id, record }));
+            let stored = reply::stored(node, &record);
+            place.show(Progress::Ended(StoredRecord { id: ownership.id, record }));
             ran(stored).unwrap_or_else(|| unknown(ownership))
         }
         Finished::Overtaken(reading) => overtaken(ownership, ending, &reading),
@@ -227,7 +227,7 @@ fn concluded<L>(
 }
 
 /// The finish was refused for good: the caller gets what is stored, never the attempt's own answer.
-pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Reading) -> Told<L> {
+pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Reading) -> RequestOutcome<L> {
     let node = &ownership.node;
     let record = ownership.record();
     let (found, operation_id, operation) = (reading.found(), record.operation_id(), record.operation());
@@ -242,29 +242,29 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
         node.observe(&Event::RecordLost { operation_id, operation });
     }
     let subject = Subject { id: ownership.id, operation_id, operation, caller: record.caller_hash() };
-    telling::told(node, &subject, found, machine::overtaken(&record, found))
+    reply::told(node, &subject, found, machine::overtaken(&record, found))
 }
 
-async fn in_doubt<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: &str) {
+async fn in_doubt<L>(ownership: &Ownership, place: &RunningEntry, reply: Reply<L>, why: &str) {
     // The caller need not wait until it is stored: the answer is the same either way.
     answer(reply, &ownership.record(), unknown(ownership));
     let finished = ownership.finish(Ending::InDoubt, why).await;
-    let _: Told = concluded(ownership, place, &Ending::InDoubt, finished, |_| None);
+    let _: RequestOutcome = concluded(ownership, place, &Ending::InDoubt, finished, |_| None);
 }
 
 /// Nothing was sent: give the attempt back, so that the next request is the next attempt.
-async fn give_up<L>(ownership: &Ownership, place: &Place, reply: Reply<L>, why: GivenUp) {
+async fn give_up<L>(ownership: &Ownership, place: &RunningEntry, reply: Reply<L>, why: GivenUp) {
     drop(reply.send(Err(Error::GivenUp(why))));
     let finished = ownership.abandon(why.reason()).await;
-    let _: Told = concluded(ownership, place, &Ending::NotApplied(None), finished, |_| None);
+    let _: RequestOutcome = concluded(ownership, place, &Ending::NotApplied(None), finished, |_| None);
 }
 
 /// The outcome of the attempt is unknown.
-pub(crate) fn unknown<L>(ownership: &Ownership) -> Told<L> {
-    Told::Unknown { repeatable: telling::is_repeatable(&ownership.node, &ownership.record()) }
+pub(crate) fn unknown<L>(ownership: &Ownership) -> RequestOutcome<L> {
+    RequestOutcome::Unknown { repeatable: reply::is_repeatable(&ownership.node, &ownership.record()) }
 }
 
 /// Answers the caller, who may have gone away.
-fn answer<L>(reply: Reply<L>, record: &Record, told: Told<L>) {
-    drop(reply.send(Ok(Answer { operation_id: record.operation_id(), told })));
+fn answer<L>(reply: Reply<L>, record: &Record, told: RequestOutcome<L>) {
+    drop(reply.send(Ok(Answer { operation_id: record.operation_id(), outcome: told })));
 }

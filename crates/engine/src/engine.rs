@@ -3,7 +3,7 @@
 //! Contents: how a call runs through the engine, and how the engine is shut down. Never here: a rule about what a
 //! state means.
 
-use crate::answer::{Answer, Error, GivenUp, Told};
+use crate::answer::{Answer, Error, GivenUp, RequestOutcome};
 use crate::attempt::Attempt;
 use crate::builder::Builder;
 use crate::claim::{self, Claim};
@@ -12,14 +12,14 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Call;
 use crate::recognise::Recognised;
-use crate::running::Place;
+use crate::running::RunningEntry;
 use crate::spans::span;
-use crate::sweep::{self, Swept};
+use crate::sweep::{self, SweepReport};
 use crate::tasks::Closing;
-use crate::telling::{self, Subject};
+use crate::reply::{self, Subject};
 use crate::time::{self, ClockStatus};
 use crate::wait::{self, Waited};
-use crate::writable::Refusing;
+use crate::writable::WriteRefusal;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
 use semel_core::record::Token;
@@ -53,7 +53,7 @@ impl Drop for Handle {
 
 /// What was still running when the engine was shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Farewell {
+pub struct ShutdownReport {
     /// How many attempts were running when the shutdown began.
     pub running: usize,
     /// How many of them were cancelled at the deadline. Their records are `UNKNOWN`, or `FAILED_NOT_REPLAYABLE` if
@@ -125,7 +125,7 @@ impl Engine {
 
     /// Accepts no new work and waits for running attempts, at most until `deadline`. Then it cancels the rest and
     /// stores what is known in each record.
-    pub async fn shutdown(&self, deadline: Duration) -> Farewell {
+    pub async fn shutdown(&self, deadline: Duration) -> ShutdownReport {
         let node = &self.node;
         node.tasks.close(Closing::Draining);
         let running = node.tasks.under_way();
@@ -140,17 +140,17 @@ impl Engine {
             // Best effort: the others remove a silent node anyway.
             in_time(node, node.settings.finish_wait, async { drop(node.secrets.leave().await) }).await;
         }
-        Farewell { running, cut_off, unstored }
+        ShutdownReport { running, cut_off, unstored }
     }
 
     /// Runs one sweep now.
-    pub async fn sweep(&self) -> Result<Swept, store::Error> {
-        sweep::sweep(&self.node, sweep::Reach::All).await
+    pub async fn sweep(&self) -> Result<SweepReport, store::Error> {
+        sweep::sweep(&self.node, sweep::SweepScope::All).await
     }
 
     /// How long the store has refused writes, and why; `None` while it accepts them. Derived from regular writes, of
     /// which the heartbeat makes enough, so this call is cheap.
-    pub fn refuses_writes(&self) -> Option<Refusing> {
+    pub fn refuses_writes(&self) -> Option<WriteRefusal> {
         self.node.writes.refusing(self.node.clock.uptime())
     }
 
@@ -199,7 +199,7 @@ impl Engine {
         let decision =
             machine::decide(found, &command, ticket, Stamp::new(node.now_at_the_latest(), &node.name, ""));
         if let Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) = decision {
-            return Some(telling::answer(node, &Subject::under(id, &command), found, reply));
+            return Some(reply::answer(node, &Subject::under(id, &command), found, reply));
         }
         // Expired: the store decides what happens next.
         node.cache.forget(id);
@@ -210,7 +210,7 @@ impl Engine {
     async fn claim_and_conduct<L: Send + 'static>(
         &self,
         recognised: Recognised,
-        place: Place,
+        place: RunningEntry,
         work: Work<L>,
     ) -> Result<Conducted<L>, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
@@ -231,7 +231,7 @@ impl Engine {
             Err(_) => Ok(match in_progress.await {
                 Ok((shown, place)) => Conducted::InProgress(shown, place),
                 Err(_) => {
-                    Conducted::Answered(Answer { operation_id, told: Told::Unknown { repeatable: false } })
+                    Conducted::Answered(Answer { operation_id, outcome: RequestOutcome::Unknown { repeatable: false } })
                 }
             }),
         }
@@ -241,11 +241,11 @@ impl Engine {
     async fn attempt<L: Send>(
         &self,
         recognised: &Recognised,
-        place: Place,
+        place: RunningEntry,
         work: Work<L>,
         reply: conduct::Reply<L>,
-        aside: oneshot::Sender<(Shown, Place)>,
-    ) -> Vec<claim::Loose> {
+        aside: oneshot::Sender<(Shown, RunningEntry)>,
+    ) -> Vec<claim::LostClaim> {
         let node = &self.node;
         let command = recognised.command();
         match claim::claim(node, recognised).instrument(span!("claim")).await {
@@ -262,11 +262,11 @@ impl Engine {
                 wait::show_end(Some(&place), id, &reading, judged);
                 self.keep(id, &reading);
                 let subject = Subject::under(id, &command);
-                drop(reply.send(Ok(telling::answer(node, &subject, reading.found(), judged))));
+                drop(reply.send(Ok(reply::answer(node, &subject, reading.found(), judged))));
             }
             Ok(Claim::MarkedUnknown(id)) => {
                 let subject = Subject::under(id, &command);
-                drop(reply.send(Ok(telling::answer(node, &subject, Found::Nothing, Reply::Unknown))));
+                drop(reply.send(Ok(reply::answer(node, &subject, Found::Nothing, Reply::Unknown))));
             }
             Ok(Claim::Lapsed(ownership)) => {
                 drop((place, work));
@@ -283,7 +283,7 @@ impl Engine {
     }
 
     fn keep(&self, id: CommandId, reading: &Reading) {
-        if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
+        if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
             self.node.cache.keep(id, record);
         }
     }
@@ -304,7 +304,7 @@ type Shown = (CommandId, Reading);
 
 enum Conducted<L> {
     Answered(Answer<L>),
-    InProgress(Shown, Place),
+    InProgress(Shown, RunningEntry),
 }
 
 /// Whether `ends` completed within `span`.

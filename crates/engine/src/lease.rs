@@ -3,19 +3,19 @@
 //! Contents: claim, start, renew, finish and give back, one call each. A silent worker's claim stays until its lease
 //! expires, and is then judged like any other.
 
-use crate::answer::{Answer, Error, GivenUp, Stored, Told};
-use crate::attempt::NotYours;
+use crate::answer::{Answer, Error, GivenUp, Stored, RequestOutcome};
+use crate::attempt::LeaseError;
 use crate::claim::{self, Claim};
 use crate::conduct::{overtaken, unknown};
 use crate::engine::{Engine, judged};
 use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Event;
-use crate::operator::Looked;
+use crate::operator::FoundRecord;
 use crate::ownership::{Finished, Ownership, Unwritten};
 use crate::recognise::Recognised;
 use crate::sealing::Seal;
-use crate::telling::{self, Subject};
+use crate::reply::{self, Subject};
 use crate::wait;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
@@ -39,9 +39,9 @@ pub struct Lease {
 #[expect(clippy::large_enum_variant, reason = "each is matched once and not kept")]
 pub enum Claimed {
     /// You own the attempt.
-    Yours(Lease),
+    Leased(Lease),
     /// There is nothing to run; this is the answer.
-    Told(Answer),
+    Answered(Answer),
 }
 
 impl Engine {
@@ -83,8 +83,8 @@ impl Engine {
     }
 
     /// The same for a record that was just looked up.
-    pub fn lease_of(&self, looked: &Looked, token: Token) -> Option<Lease> {
-        let Looked { id, record, .. } = looked;
+    pub fn lease_of(&self, looked: &FoundRecord, token: Token) -> Option<Lease> {
+        let FoundRecord { id, record, .. } = looked;
         let now = self.node.now_at_the_latest().at;
         (record.token() == token).then(|| self.lease_on(*id, record, self.node.clock.uptime(), now))
     }
@@ -105,24 +105,24 @@ async fn claim_by_hand(
     node: &Arc<Node>,
     recognised: &Recognised,
     reply: oneshot::Sender<Result<Claimed, Error>>,
-) -> Vec<claim::Loose> {
+) -> Vec<claim::LostClaim> {
     let command = recognised.command();
-    let told = |id, found, reply| telling::answer(node, &Subject::under(id, &command), found, reply);
+    let told = |id, found, reply| reply::answer(node, &Subject::under(id, &command), found, reply);
     match claim::claim(node, recognised).await {
         Ok(Claim::Owned(ownership)) => {
             let record = ownership.record();
             node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
             let lease = Lease { ownership: Arc::new(ownership) };
-            if let Err(Ok(Claimed::Yours(lease))) = reply.send(Ok(Claimed::Yours(lease))) {
+            if let Err(Ok(Claimed::Leased(lease))) = reply.send(Ok(Claimed::Leased(lease))) {
                 lease.ownership.abandon("nobody was there to take the claim, and nothing was sent").await;
             }
         }
         Ok(Claim::Judged(id, reading)) => {
             let judged = judged(node, &command, &reading);
-            drop(reply.send(Ok(Claimed::Told(told(id, reading.found(), judged)))));
+            drop(reply.send(Ok(Claimed::Answered(told(id, reading.found(), judged)))));
         }
         Ok(Claim::MarkedUnknown(id)) => {
-            drop(reply.send(Ok(Claimed::Told(told(id, Found::Nothing, Reply::Unknown)))));
+            drop(reply.send(Ok(Claimed::Answered(told(id, Found::Nothing, Reply::Unknown)))));
         }
         Ok(Claim::Lapsed(ownership)) => {
             drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
@@ -173,24 +173,24 @@ impl Lease {
     }
 
     /// Extends the lease from now.
-    pub async fn renew(&self) -> Result<(), NotYours> {
+    pub async fn renew(&self) -> Result<(), LeaseError> {
         self.ownership.renew().await.map(drop).map_err(not_yours)
     }
 
     /// The effect of a [reserved](Intent::reserved) intent is about to begin.
-    pub async fn start(&self) -> Result<(), NotYours> {
+    pub async fn start(&self) -> Result<(), LeaseError> {
         self.ownership.start().await.map_err(not_yours)?;
         self.check()
     }
 
     /// Checks that the effect may be sent now. Call it right before you send.
-    pub fn check(&self) -> Result<(), NotYours> {
-        if self.ownership.may_send() { Ok(()) } else { Err(NotYours::Lost) }
+    pub fn check(&self) -> Result<(), LeaseError> {
+        if self.ownership.may_send() { Ok(()) } else { Err(LeaseError::Lost) }
     }
 
     /// Stores how the attempt ended, and keeps trying until it is stored, even if the caller goes away. If the record
     /// no longer belongs to this attempt, returns what the record says now.
-    pub async fn finish(self, ending: Ending) -> Result<Stored, Told> {
+    pub async fn finish(self, ending: Ending) -> Result<Stored, RequestOutcome> {
         let ownership = self.ownership;
         ownership.close();
         let spawn = Arc::clone(&ownership.node.spawn);
@@ -205,19 +205,19 @@ impl Lease {
     }
 
     /// Gives the attempt back: nothing was sent.
-    pub async fn give_back(self) -> Result<Stored, Told> {
+    pub async fn give_back(self) -> Result<Stored, RequestOutcome> {
         self.finish(Ending::NotApplied(None)).await
     }
 }
 
-async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Told> {
+async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, RequestOutcome> {
     let node = &ownership.node;
     let ending = node.sealed_ending(ownership, ending);
     match ownership.finish(ending.clone(), "").await {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             node.cache.keep(ownership.id, &record);
-            Ok(telling::stored(node, &record))
+            Ok(reply::stored(node, &record))
         }
         Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),
         Finished::Never => Err(unknown(ownership)),
@@ -230,10 +230,10 @@ impl fmt::Debug for Lease {
     }
 }
 
-fn not_yours(unwritten: Unwritten) -> NotYours {
+fn not_yours(unwritten: Unwritten) -> LeaseError {
     match unwritten {
-        Unwritten::Refused(_) => NotYours::Lost,
-        Unwritten::Store(error) => NotYours::Store(error),
-        Unwritten::Clock => NotYours::ClockNotTrusted,
+        Unwritten::Refused(_) => LeaseError::Lost,
+        Unwritten::Store(error) => LeaseError::Store(error),
+        Unwritten::Clock => LeaseError::ClockNotTrusted,
     }
 }

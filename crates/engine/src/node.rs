@@ -20,7 +20,7 @@ use crate::spawn::Spawn;
 use crate::store_id::StoreId;
 use crate::tasks::Tasks;
 use crate::time::{ClockChange, Heartbeat, TrustedTime};
-use crate::writable::{News, WriteWatch};
+use crate::writable::{StatusChange, WriteWatch};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Command, Stamp, Verdict};
@@ -183,7 +183,7 @@ impl Node {
     }
 
     /// The store's clock, trusted or not, and the uptime of the answer.
-    pub(crate) async fn told_time(&self) -> Result<(Time, Duration), store::Error> {
+    pub(crate) async fn clock_time(&self) -> Result<(Time, Duration), store::Error> {
         let nothing = CommandId::from_bytes([0; 32]);
         let mut told = None;
         let noting = Box::pin(async {
@@ -221,8 +221,8 @@ impl Node {
     /// Records the result of a write that began at the uptime `asked`.
     pub(crate) fn wrote(&self, asked: Duration, result: Result<(), &store::Error>) {
         match (self.writes.note(asked, result), result) {
-            (Some(News::Refuses), Err(error)) => self.observe(&Event::StoreRefuses { error }),
-            (Some(News::Writes), _) => self.observe(&Event::StoreWrites),
+            (Some(StatusChange::Refuses), Err(error)) => self.observe(&Event::StoreRefuses { error }),
+            (Some(StatusChange::Writes), _) => self.observe(&Event::StoreWrites),
             _ => {}
         }
     }

@@ -223,7 +223,7 @@ pub enum Event<'a> {
         at: Time,
     },
     /// The sweeper has finished a round.
-    Swept(&'a crate::sweep::Swept),
+    Swept(&'a crate::sweep::SweepReport),
     /// The status of the store's clock has changed.
     Clock(ClockChange),
     /// The store refuses writes, or refuses them for another reason than before. Alarm.

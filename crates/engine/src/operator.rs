@@ -22,7 +22,7 @@ pub(crate) const REDATED: &str = "a wrong clock had dated it in the future";
 
 /// A record that was looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Looked {
+pub struct FoundRecord {
     /// Its command ID.
     pub id: CommandId,
     /// The record.
@@ -34,7 +34,7 @@ pub struct Looked {
 /// Why an operator's action changed nothing.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum NotDone {
+pub enum OperatorError {
     /// There is no such operation.
     NotFound,
     /// This node cannot read the record. It is unchanged.
@@ -45,7 +45,7 @@ pub enum NotDone {
     Store(store::Error),
 }
 
-impl fmt::Display for NotDone {
+impl fmt::Display for OperatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound => f.write_str("there is no such operation"),
@@ -56,9 +56,9 @@ impl fmt::Display for NotDone {
     }
 }
 
-impl std::error::Error for NotDone {}
+impl std::error::Error for OperatorError {}
 
-impl From<store::Error> for NotDone {
+impl From<store::Error> for OperatorError {
     fn from(error: store::Error) -> Self {
         Self::Store(error)
     }
@@ -66,11 +66,11 @@ impl From<store::Error> for NotDone {
 
 impl Engine {
     /// The record of an operation.
-    pub async fn look_up(&self, operation_id: OperationId) -> Result<Looked, NotDone> {
+    pub async fn look_up(&self, operation_id: OperationId) -> Result<FoundRecord, OperatorError> {
         let (now, item) = self.node.find(operation_id).await?;
-        let item = item.ok_or(NotDone::NotFound)?;
-        let record = item.record().cloned().ok_or(NotDone::Unreadable)?;
-        Ok(Looked { id: item.id, record, now: self.node.at(now) })
+        let item = item.ok_or(OperatorError::NotFound)?;
+        let record = item.record().cloned().ok_or(OperatorError::Unreadable)?;
+        Ok(FoundRecord { id: item.id, record, now: self.node.at(now) })
     }
 
     /// The engine's current time, and how far it is trusted.
@@ -80,7 +80,7 @@ impl Engine {
 
     /// The outcome of a record, unsealed: the replayed one, or the answer of the last attempt without effect. An
     /// outcome that cannot be unsealed counts as not retained.
-    pub fn outcome(&self, looked: &Looked) -> Option<Outcome> {
+    pub fn outcome(&self, looked: &FoundRecord) -> Option<Outcome> {
         let outcome = match looked.record.state() {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } => Some(outcome),
             State::FailedNotReplayable { outcome, .. } => outcome.as_ref(),
@@ -107,25 +107,25 @@ impl Engine {
         verdict: Verdict,
         who: &str,
         why: &str,
-    ) -> Result<Record, NotDone> {
+    ) -> Result<Record, OperatorError> {
         let looked = self.look_up(operation_id).await?;
         let verdict = self.node.sealed_verdict(looked.id, verdict);
         self.by_hand(looked, who, why, |record, stamp| machine::resolve(record, verdict.clone(), stamp)).await
     }
 
     /// Releases a key whose attempts had no effect: the next request with it is the next attempt, with any payload.
-    pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, NotDone> {
+    pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, OperatorError> {
         let looked = self.look_up(operation_id).await?;
         self.by_hand(looked, who, why, machine::release).await
     }
 
     async fn by_hand(
         &self,
-        mut looked: Looked,
+        mut looked: FoundRecord,
         who: &str,
         why: &str,
         transition: impl Fn(&Record, Stamp<'_>) -> Result<Write, Refusal>,
-    ) -> Result<Record, NotDone> {
+    ) -> Result<Record, OperatorError> {
         let mut tried: Vec<Write> = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let stamp = Stamp::new(looked.now, who, why);
@@ -133,7 +133,7 @@ impl Engine {
             let redated = machine::redate(&looked.record, Stamp { why: REDATED, ..stamp });
             let (write, is_done) = match redated {
                 Ok(write) => (write, false),
-                Err(_) => (transition(&looked.record, stamp).map_err(NotDone::Refused)?, true),
+                Err(_) => (transition(&looked.record, stamp).map_err(OperatorError::Refused)?, true),
             };
             let reading = match self.node.write(looked.id, &write).await {
                 Ok(Written::Done { .. }) if is_done => return Ok(write.next),
@@ -150,8 +150,8 @@ impl Engine {
             let landed = tried.iter().any(|write| machine::landed(write, reading.found()));
             looked.now = self.node.at(reading.now);
             looked.record = match reading.entry {
-                None => return Err(NotDone::NotFound),
-                Some(_) => reading.record().cloned().ok_or(NotDone::Unreadable)?,
+                None => return Err(OperatorError::NotFound),
+                Some(_) => reading.record().cloned().ok_or(OperatorError::Unreadable)?,
             };
             if landed {
                 return Ok(looked.record);

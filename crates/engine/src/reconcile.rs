@@ -5,7 +5,7 @@
 
 use crate::node::Node;
 use crate::observe::Event;
-use crate::questions::{Question, Questions};
+use crate::probe_queue::{Probing, ProbeQueue};
 use crate::settings::Probe;
 use crate::tasks::Closing;
 use semel_core::id::{CommandId, OperationId};
@@ -75,7 +75,7 @@ pub(crate) struct Reconcilers {
     by_operation: BTreeMap<String, Arc<dyn Reconcile>>,
     /// Consulted for each probe, because its result may change.
     directory: Option<Box<Directory>>,
-    questions: Mutex<Questions>,
+    questions: Mutex<ProbeQueue>,
     wake: Notify,
 }
 
@@ -113,17 +113,17 @@ impl Reconcilers {
         true
     }
 
-    fn next(&self, bounds: &Probe) -> Option<Question> {
+    fn next(&self, bounds: &Probe) -> Option<Probing> {
         self.questions().next(bounds)
     }
 
     /// Makes room for the next one.
-    fn answered(&self, question: &Question) {
+    fn answered(&self, question: &Probing) {
         self.questions().answered(question);
         self.wake.notify_one();
     }
 
-    fn questions(&self) -> std::sync::MutexGuard<'_, Questions> {
+    fn questions(&self) -> std::sync::MutexGuard<'_, ProbeQueue> {
         self.questions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
 /// A running probe. Dropped also if the reconciler panics, so that the probe is repeated.
 struct Open {
     node: Arc<Node>,
-    question: Question,
+    question: Probing,
 }
 
 impl Drop for Open {

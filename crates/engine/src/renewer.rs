@@ -120,10 +120,10 @@ impl Renewer {
     }
 
     /// Renews the lease from now on; immediately if a third of it has passed, as after a slow claim.
-    pub(crate) async fn keep(&self, ownership: &Arc<Ownership>) -> Keeping {
+    pub(crate) async fn keep(&self, ownership: &Arc<Ownership>) -> Renewal {
         let due_at = ownership.node.clock.uptime().saturating_add(ownership.renewal_due_in());
         let (due, is_sooner) = self.shared.enter(due_at, Arc::clone(ownership));
-        let keeping = Keeping { due: Some(due), ownership: Arc::clone(ownership) };
+        let keeping = Renewal { due: Some(due), ownership: Arc::clone(ownership) };
         if is_sooner {
             self.shared.sooner.notify_one();
             // Tokio may schedule a task that is woken here on this thread only, and the work that runs next may block
@@ -147,12 +147,12 @@ impl Drop for Renewer {
 }
 
 /// Renews a lease until it is dropped.
-pub(crate) struct Keeping {
+pub(crate) struct Renewal {
     due: Option<Due>,
     ownership: Arc<Ownership>,
 }
 
-impl Keeping {
+impl Renewal {
     /// Stops the renewals. No renewal is sent after this returns.
     pub(crate) async fn end(mut self) {
         if self.stop() {
@@ -172,7 +172,7 @@ impl Keeping {
     }
 }
 
-impl Drop for Keeping {
+impl Drop for Renewal {
     fn drop(&mut self) {
         self.stop();
     }

@@ -17,19 +17,19 @@ pub(crate) enum Progress {
     /// A transaction of this process runs it. The store has nothing of it until the transaction ends.
     Transaction,
     /// It runs here; contains the claimed record.
-    Running(Standing),
+    Running(StoredRecord),
     /// It runs on another node, or its ending is on its way to the store; contains the last known record. Only the
     /// store knows whether that is current.
-    Unsure(Standing),
+    Unsure(StoredRecord),
     /// It has ended; contains the stored record.
-    Ended(Standing),
+    Ended(StoredRecord),
     /// It is no longer ours, or could not be claimed: ask the store.
     Left,
 }
 
 /// A record and its command ID.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct StoredRecord {
     pub(crate) id: CommandId,
     pub(crate) record: Arc<Record>,
 }
@@ -69,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An entry in [`Running`], removed on drop. Waiting duplicates are notified immediately.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RunningEntry {
     id: CommandId,
     running: Arc<Running>,
     slot: Arc<Mutex<Slot>>,
@@ -77,14 +77,14 @@ pub(crate) struct Place {
 
 impl Running {
     /// Adds the command, or returns the running duplicate's progress.
-    pub(crate) fn enter(self: &Arc<Self>, id: CommandId) -> Result<Place, watch::Receiver<Progress>> {
+    pub(crate) fn enter(self: &Arc<Self>, id: CommandId) -> Result<RunningEntry, watch::Receiver<Progress>> {
         let mut slots = lock(&self.slots);
         if let Some(twin) = slots.get(&id) {
             return Err(lock(twin).watch());
         }
         let slot = Arc::new(Mutex::new(Slot { progress: Progress::Claiming, twins: None }));
         slots.insert(id, Arc::clone(&slot));
-        Ok(Place { id, running: Arc::clone(self), slot })
+        Ok(RunningEntry { id, running: Arc::clone(self), slot })
     }
 
     /// How many attempts are running.
@@ -93,13 +93,13 @@ impl Running {
     }
 }
 
-impl Place {
+impl RunningEntry {
     pub(crate) fn show(&self, progress: Progress) {
         lock(&self.slot).show(progress);
     }
 }
 
-impl Drop for Place {
+impl Drop for RunningEntry {
     fn drop(&mut self) {
         lock(&self.running.slots).remove(&self.id);
         let mut slot = lock(&self.slot);

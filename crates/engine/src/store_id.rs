@@ -53,9 +53,9 @@ async fn learn(node: &Node) -> Result<StoreId, store::Error> {
     // Reading needs no lock, so it works while the caller has an open transaction on the store's file.
     let settings = node.within(node.settings.store_timeout, node.store.settings()).await;
     if let Some(Ok(settings)) = settings
-        && let Some((_, stands)) = settings.into_iter().find(|(name, _)| name == NAME)
+        && let Some((_, stored)) = settings.into_iter().find(|(name, _)| name == NAME)
     {
-        return known(&stands);
+        return known(&stored);
     }
     let drawn = node.random.bits().to_be_bytes();
     let mut tries = 0;
@@ -67,7 +67,7 @@ async fn learn(node: &Node) -> Result<StoreId, store::Error> {
         });
         match set {
             Ok(Setting::Done) => return Ok(StoreId(drawn)),
-            Ok(Setting::Refused(Some(stands))) => return known(&stands),
+            Ok(Setting::Refused(Some(stored))) => return known(&stored),
             // Removed by hand at this moment, or the answer was lost: read again.
             Ok(Setting::Refused(None)) if tries < TRIES => {}
             Err(error) if error.is_ambiguous() && tries < TRIES => {}
@@ -80,8 +80,8 @@ async fn learn(node: &Node) -> Result<StoreId, store::Error> {
     }
 }
 
-fn known(stands: &[u8]) -> Result<StoreId, store::Error> {
-    StoreId::from_setting(stands).ok_or_else(|| {
+fn known(stored: &[u8]) -> Result<StoreId, store::Error> {
+    StoreId::from_setting(stored).ok_or_else(|| {
         let cause = format!("the setting `{NAME}` was changed by hand");
         store::Error::new(Kind::Unfit, "reading the store's ID").because(cause)
     })

@@ -31,7 +31,7 @@ const ROUNDS_LEFT_TO_ITS_NODE: u32 = 3;
 
 /// Which records a round handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum SweepScope {
     /// This node's share of expiry and removal, and everything else.
     Share,
     /// Everything that is due.
@@ -43,7 +43,7 @@ const UNSETTLED: [StateName; 3] = [StateName::Claimed, StateName::Processing, St
 
 /// The result of one sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Swept {
+pub struct SweepReport {
     /// How many records it looked at.
     pub seen: u64,
     /// Expired leases marked.
@@ -85,7 +85,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
-                swept = sweep(&node, Reach::Share) => {
+                swept = sweep(&node, SweepScope::Share) => {
                     // Every failed call has its own event.
                     if let Ok(swept) = swept {
                         node.observe(&Event::Swept(&swept));
@@ -96,9 +96,9 @@ pub(crate) fn begin(node: &Arc<Node>) {
     }));
 }
 
-/// Handles every due record within `reach` once.
-pub(crate) async fn sweep(node: &Arc<Node>, reach: Reach) -> Result<Swept, store::Error> {
-    let mut swept = Swept::default();
+/// Handles every due record within `scope` once.
+pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepReport, store::Error> {
+    let mut swept = SweepReport::default();
     time::catch_up(node).await?;
     let now = node.at(node.now());
     if !now.can_judge_leases() {
@@ -115,12 +115,12 @@ pub(crate) async fn sweep(node: &Arc<Node>, reach: Reach) -> Result<Swept, store
             node.time.no_dates_are_ahead(replaced_up_to, node.clock.uptime());
         }
     }
-    sweep_due(node, reach, &mut swept).await?;
+    sweep_due(node, scope, &mut swept).await?;
     Ok(swept)
 }
 
 /// Handles what the store reports as due, the longest overdue first.
-async fn sweep_due(node: &Arc<Node>, reach: Reach, swept: &mut Swept) -> Result<(), store::Error> {
+async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport) -> Result<(), store::Error> {
     let mut after: Option<Cursor> = None;
     loop {
         let begun = node.clock.uptime();
@@ -129,7 +129,7 @@ async fn sweep_due(node: &Arc<Node>, reach: Reach, swept: &mut Swept) -> Result<
         let last = page.items.last().and_then(Item::record).and_then(Record::due_at);
         // A clock that is not trusted reports too much as due.
         let is_ahead = last.is_some_and(|due_at| due_at > page.now);
-        if reach == Reach::Share {
+        if scope == SweepScope::Share {
             page.items.retain(|item| is_within_share(node, item, page.now));
         }
         chunk(node, &page, swept).await;
@@ -151,7 +151,7 @@ fn is_within_share(node: &Node, item: &Item, now: Time) -> bool {
 
 /// Handles every unresolved record: one that a wrong clock dated in the future is due long before the store reports
 /// it. Returns whether no record is left that has to wait.
-async fn sweep_unsettled(node: &Arc<Node>, swept: &mut Swept) -> Result<bool, store::Error> {
+async fn sweep_unsettled(node: &Arc<Node>, swept: &mut SweepReport) -> Result<bool, store::Error> {
     let mut all_settled = true;
     for state in UNSETTLED {
         all_settled &= sweep_state(node, state, swept).await?;
@@ -159,7 +159,7 @@ async fn sweep_unsettled(node: &Arc<Node>, swept: &mut Swept) -> Result<bool, st
     Ok(all_settled)
 }
 
-async fn sweep_state(node: &Arc<Node>, state: StateName, swept: &mut Swept) -> Result<bool, store::Error> {
+async fn sweep_state(node: &Arc<Node>, state: StateName, swept: &mut SweepReport) -> Result<bool, store::Error> {
     let filter = Filter { state: Some(state), ..Filter::default() };
     let mut all_settled = true;
     let mut after: Option<Cursor> = None;
@@ -199,7 +199,7 @@ async fn archived(node: &Node, page: &Page) -> bool {
 }
 
 /// Handles the records of one chunk concurrently, so that a store with group commits writes them together.
-async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut Swept) {
+async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) {
     let now = page.now;
     swept.at = Some(now);
     let may_go = archived(node, page).await;
@@ -257,18 +257,18 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
         Due::Expire | Due::Purge if !may_go => Done::Failed,
         Due::Expire => {
             let Ok(write) = machine::expire(record, stamp) else { return Done::SomebodyElse };
-            told(node, record, swap(node, item.id, &write, Done::Expired).await)
+            report_expired(node, record, swap(node, item.id, &write, Done::Expired).await)
         }
         Due::Purge => {
             let Ok(expect) = machine::purge(record, stamp.now) else { return Done::SomebodyElse };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
-            told(node, record, settled(&node.write(item.id, Change::Remove(expect)).await, done))
+            report_expired(node, record, settled(&node.write(item.id, Change::Remove(expect)).await, done))
         }
     }
 }
 
 /// Reports an expired outcome.
-fn told(node: &Node, record: &Record, done: Done) -> Done {
+fn report_expired(node: &Node, record: &Record, done: Done) -> Done {
     if matches!(done, Done::Expired) {
         node.observe(&Event::Expired { operation: record.operation() });
     }

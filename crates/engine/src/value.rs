@@ -3,8 +3,8 @@
 //! Contents: [`Engine::run`], and the conversion between values and outcomes. `0`, `""`, `[]`, `false` and `None` are
 //! outcomes like any other.
 
-use crate::answer::{Answer, Error, Told};
-use crate::attempt::{Attempt, NotYours};
+use crate::answer::{Answer, Error, RequestOutcome};
+use crate::attempt::{Attempt, LeaseError};
 use crate::conduct::Ended;
 use crate::engine::Engine;
 use crate::intent::Intent;
@@ -27,8 +27,8 @@ pub enum Failed {
     InDoubt(String),
 }
 
-impl From<NotYours> for Failed {
-    fn from(error: NotYours) -> Self {
+impl From<LeaseError> for Failed {
+    fn from(error: LeaseError) -> Self {
         Self::NotApplied(error.to_string())
     }
 }
@@ -62,16 +62,16 @@ pub struct Done<T> {
 /// Why a call got no value.
 #[derive(Debug)]
 pub struct RunError {
-    /// The operation ID, which an operator needs to find the record. `None` if nothing was run ([`NoValue::NotRun`]).
+    /// The operation ID, which an operator needs to find the record. `None` if nothing was run ([`RunErrorReason::NotRun`]).
     pub operation_id: Option<OperationId>,
     /// Why.
-    pub reason: NoValue,
+    pub reason: RunErrorReason,
 }
 
 /// Why a call got no value.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum NoValue {
+pub enum RunErrorReason {
     /// The work failed, in this call or in an earlier one.
     Failed(Failed),
     /// Another attempt is running; try again later.
@@ -103,7 +103,7 @@ impl fmt::Display for RunError {
     }
 }
 
-impl fmt::Display for NoValue {
+impl fmt::Display for RunErrorReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(failed) => failed.fmt(f),
@@ -129,9 +129,9 @@ impl fmt::Display for NoValue {
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.reason {
-            NoValue::Failed(failed) => Some(failed),
-            NoValue::NotThisType(error) => Some(error),
-            NoValue::NotRun(error) => Some(error),
+            RunErrorReason::Failed(failed) => Some(failed),
+            RunErrorReason::NotThisType(error) => Some(error),
+            RunErrorReason::NotRun(error) => Some(error),
             _ => None,
         }
     }
@@ -172,8 +172,8 @@ impl Engine {
     {
         let work = |attempt| async move { ended(work(attempt).await) };
         let answer = self.execute(intent, work).await;
-        let Answer { operation_id, told } =
-            answer.map_err(|error| RunError { operation_id: None, reason: NoValue::NotRun(error) })?;
+        let Answer { operation_id, outcome: told } =
+            answer.map_err(|error| RunError { operation_id: None, reason: RunErrorReason::NotRun(error) })?;
         let (value, replayed, stored) =
             value(told).map_err(|reason| RunError { operation_id: Some(operation_id), reason })?;
         Ok(Done { value, operation_id, replayed, stored })
@@ -181,25 +181,25 @@ impl Engine {
 }
 
 /// The value in an answer, whether it is replayed, and whether it is stored.
-fn value<T: DeserializeOwned>(told: Told<Result<T, Failed>>) -> Result<(T, bool, bool), NoValue> {
+fn value<T: DeserializeOwned>(told: RequestOutcome<Result<T, Failed>>) -> Result<(T, bool, bool), RunErrorReason> {
     match told {
-        Told::Ran(ran) => {
+        RequestOutcome::Ran(ran) => {
             let stored = ran.stored.is_some();
             let in_doubt = ran.stored.is_some_and(|stored| stored.state == StateName::Unknown);
             let value = ran.local.map_err(|failed| match failed {
                 // This attempt took no effect, but an earlier one may have.
-                Failed::NotApplied(_) if in_doubt => NoValue::Unknown,
-                failed => NoValue::Failed(failed),
+                Failed::NotApplied(_) if in_doubt => RunErrorReason::Unknown,
+                failed => RunErrorReason::Failed(failed),
             })?;
             Ok((value, false, stored))
         }
-        Told::Replayed(replayed) => Ok((read(&replayed.outcome, replayed.stored.state)?, true, true)),
-        Told::InProgress { .. } => Err(NoValue::InProgress),
-        Told::Unknown { .. } | Told::Unreadable => Err(NoValue::Unknown),
-        Told::Mismatch => Err(NoValue::Mismatch),
-        Told::Expired => Err(NoValue::Expired),
-        Told::AttemptsExhausted => Err(NoValue::AttemptsExhausted),
-        Told::ClockNotTrusted { .. } => Err(NoValue::ClockNotTrusted),
+        RequestOutcome::Replayed(replayed) => Ok((read(&replayed.outcome, replayed.stored.state)?, true, true)),
+        RequestOutcome::InProgress { .. } => Err(RunErrorReason::InProgress),
+        RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => Err(RunErrorReason::Unknown),
+        RequestOutcome::Mismatch => Err(RunErrorReason::Mismatch),
+        RequestOutcome::Expired => Err(RunErrorReason::Expired),
+        RequestOutcome::AttemptsExhausted => Err(RunErrorReason::AttemptsExhausted),
+        RequestOutcome::ClockNotTrusted { .. } => Err(RunErrorReason::ClockNotTrusted),
     }
 }
 
@@ -220,7 +220,7 @@ fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
 }
 
 /// The value of a stored outcome, or the failure.
-fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, NoValue> {
+fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, RunErrorReason> {
     let body = match &outcome.body {
         Body::Kept(body) => Some(body),
         Body::Sealed(_) | Body::NotRetained => None,
@@ -228,9 +228,9 @@ fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, N
     let text =
         || body.map_or("(the reason was not retained)".into(), |body| String::from_utf8_lossy(body).into_owned());
     match (state, body) {
-        (StateName::FailedReplayable, _) => Err(NoValue::Failed(Failed::Refused(text()))),
-        (StateName::FailedNotReplayable, _) => Err(NoValue::Failed(Failed::NotApplied(text()))),
-        (_, None) => Err(NoValue::NotRetained),
-        (_, Some(body)) => serde_json::from_slice(body).map_err(NoValue::NotThisType),
+        (StateName::FailedReplayable, _) => Err(RunErrorReason::Failed(Failed::Refused(text()))),
+        (StateName::FailedNotReplayable, _) => Err(RunErrorReason::Failed(Failed::NotApplied(text()))),
+        (_, None) => Err(RunErrorReason::NotRetained),
+        (_, Some(body)) => serde_json::from_slice(body).map_err(RunErrorReason::NotThisType),
     }
 }

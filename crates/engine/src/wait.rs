@@ -6,8 +6,8 @@
 use crate::answer::Answer;
 use crate::backoff::Backoff;
 use crate::node::Node;
-use crate::running::{Place, Progress, Standing};
-use crate::telling::{self, Subject};
+use crate::running::{RunningEntry, Progress, StoredRecord};
+use crate::reply::{self, Subject};
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::Record;
@@ -49,7 +49,7 @@ pub(crate) async fn for_local<L>(
             // faster and stored its outcome.
             Progress::Transaction if node.clock.uptime() >= until => return Waited::AskTheStore,
             Progress::Claiming | Progress::Transaction => {}
-            Progress::Running(Standing { id, record }) | Progress::Unsure(Standing { id, record }) => {
+            Progress::Running(StoredRecord { id, record }) | Progress::Unsure(StoredRecord { id, record }) => {
                 ran = true;
                 // Judged at its last write: while it runs, its owner is alive.
                 let reply = machine::attend(Found::Record(record), command, record.updated_at());
@@ -64,10 +64,10 @@ pub(crate) async fn for_local<L>(
                     (_, false) => return Waited::AskTheStore,
                 }
             }
-            Progress::Ended(Standing { id, record }) => {
+            Progress::Ended(StoredRecord { id, record }) => {
                 // Only a final outcome that has not expired is certainly still stored: the process may have been
                 // suspended after the write.
-                if telling::is_kept(record) {
+                if reply::is_kept(record) {
                     let reply = machine::attend(Found::Record(record), command, node.now_at_the_latest());
                     if matches!(reply, Reply::Replay(_) | Reply::Mismatch) {
                         return Waited::Answered(answer(node, command, *id, record, reply));
@@ -94,7 +94,7 @@ pub(crate) async fn for_remote<L>(
     node: &Node,
     command: &Command<'_>,
     (id, mut reading): (CommandId, Reading),
-    place: Option<&Place>,
+    place: Option<&RunningEntry>,
     until: Duration,
 ) -> Result<Answer<L>, store::Error> {
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
@@ -109,10 +109,10 @@ pub(crate) async fn for_remote<L>(
         let reply = machine::attend(reading.found(), command, node.at(reading.now));
         if reply != Reply::InProgress || node.clock.uptime() >= until {
             show_end(place, id, &reading, reply);
-            return Ok(telling::answer(node, &Subject::under(id, command), reading.found(), reply));
+            return Ok(reply::answer(node, &Subject::under(id, command), reading.found(), reply));
         }
         if let (Some(place), Some(record)) = (place, reading.record()) {
-            place.show(Progress::Unsure(Standing { id, record: Arc::new(record.clone()) }));
+            place.show(Progress::Unsure(StoredRecord { id, record: Arc::new(record.clone()) }));
         }
         let left = until.saturating_sub(node.clock.uptime());
         // With notifications, polling is only a safety net.
@@ -137,9 +137,9 @@ pub(crate) async fn for_remote<L>(
 }
 
 /// Notifies waiting duplicates in this process of a final outcome.
-pub(crate) fn show_end(place: Option<&Place>, id: CommandId, reading: &Reading, reply: Reply<'_>) {
+pub(crate) fn show_end(place: Option<&RunningEntry>, id: CommandId, reading: &Reading, reply: Reply<'_>) {
     if let (Some(place), Reply::Replay(_), Some(record)) = (place, reply, reading.record()) {
-        place.show(Progress::Ended(Standing { id, record: Arc::new(record.clone()) }));
+        place.show(Progress::Ended(StoredRecord { id, record: Arc::new(record.clone()) }));
     }
 }
 
@@ -150,5 +150,5 @@ fn answer<L>(
     record: &Record,
     reply: Reply<'_>,
 ) -> Answer<L> {
-    telling::answer(node, &Subject::under(id, command), Found::Record(record), reply)
+    reply::answer(node, &Subject::under(id, command), Found::Record(record), reply)
 }

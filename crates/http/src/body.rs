@@ -3,9 +3,9 @@
 //! Contents: the body type of this crate. Bytes are never changed, and no body is kept beyond its limit.
 
 use crate::clean::Clean;
-use crate::held::Held;
+use crate::waiting_bytes::WaitingBytes;
 use crate::response_room::{self, ResponsePlace};
-use crate::room::{NoRoom, Place};
+use crate::room::{NoRoom, BodyMemory};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -25,14 +25,14 @@ pub struct Body(Kind);
 enum Kind {
     Whole(Whole),
     /// A complete response, counted until its client has read it.
-    Held(Held, Option<HeaderMap>),
+    WaitingBytes(WaitingBytes, Option<HeaderMap>),
     Live(Live),
 }
 
 /// A streamed body.
 struct Live {
     /// What has arrived already.
-    came: Held,
+    came: WaitingBytes,
     rest: UnsyncBoxBody<Bytes, BoxError>,
     /// What to remove from its trailers.
     clean: Option<Clean>,
@@ -44,7 +44,7 @@ pub(crate) struct Whole {
     pub(crate) data: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
     /// Its share of the memory.
-    pub(crate) place: Option<Arc<Place>>,
+    pub(crate) place: Option<Arc<BodyMemory>>,
 }
 
 /// The result of reading a body.
@@ -89,7 +89,7 @@ impl Body {
     pub(crate) fn cleaned(mut self, clean: Clean) -> Self {
         match &mut self.0 {
             Kind::Whole(whole) => whole.clean(clean),
-            Kind::Held(_, trailers) => clean_trailers(trailers, clean),
+            Kind::WaitingBytes(_, trailers) => clean_trailers(trailers, clean),
             Kind::Live(live) => live.clean = Some(clean),
         }
         self
@@ -102,7 +102,7 @@ impl Body {
     /// A complete response, counted in `place`.
     pub(crate) fn held(Whole { data, trailers, .. }: Whole, mut place: ResponsePlace) -> Self {
         place.shrink_to(data.len());
-        Self(Kind::Held(Held::counted([data], place, true), trailers))
+        Self(Kind::WaitingBytes(WaitingBytes::counted([data], place, true), trailers))
     }
 
     /// The same, counted in `place` until its client has read it. A streamed body is not counted. Fails if there is
@@ -117,12 +117,12 @@ impl Body {
     pub(crate) fn data(&self) -> Option<Bytes> {
         match &self.0 {
             Kind::Whole(whole) => Some(whole.data.clone()),
-            Kind::Held(held, _) => held.data(),
+            Kind::WaitingBytes(held, _) => held.data(),
             Kind::Live(_) => None,
         }
     }
 
-    fn resumed<B>(came: Held, rest: B) -> Self
+    fn resumed<B>(came: WaitingBytes, rest: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -138,20 +138,20 @@ impl From<Bytes> for Body {
 }
 
 /// Reads `body` completely, unless it is longer than `max` bytes, or does not fit in `place`.
-pub(crate) async fn read<B>(body: B, max: usize, mut place: Option<Place>) -> Read
+pub(crate) async fn read<B>(body: B, max: usize, mut place: Option<BodyMemory>) -> Read
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let mut body = Box::pin(body);
-    let mut came = Came::default();
+    let mut came = Received::default();
     let mut trailers: Option<HeaderMap> = None;
     loop {
         let frame = match &place {
             None => body.frame().await,
             Some(place) => tokio::select! {
                 biased;
-                () = place.told_to_go() => return Read::Broken(NoRoom.into()),
+                () = place.revoked() => return Read::Broken(NoRoom.into()),
                 frame = body.frame() => frame,
             },
         };
@@ -180,7 +180,7 @@ where
             break;
         }
     }
-    if let Some(Err(no_room)) = place.as_ref().map(Place::stay) {
+    if let Some(Err(no_room)) = place.as_ref().map(BodyMemory::stay) {
         return Read::Broken(no_room.into());
     }
     Read::Whole(Whole { data: came.into_bytes(), trailers, place: place.map(Arc::new) })
@@ -197,7 +197,7 @@ where
     // while it waits.
     let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let announced = announced.filter(|bytes| *bytes <= max).unwrap_or_default();
-    let (mut came, mut capacity, mut patience) = (Came::default(), 0, place.patience());
+    let (mut came, mut capacity, mut patience) = (Received::default(), 0, place.patience());
     let mut trailers: Option<HeaderMap> = None;
     while let Some(frame) = body.frame().await.map(|frame| frame.map_err(Into::into)) {
         let frame = match frame {
@@ -220,7 +220,7 @@ where
                 };
                 if let Some(why) = why {
                     place.shrink_to(came.len());
-                    let held = Held::counted([came.into_bytes(), data], place, false);
+                    let held = WaitingBytes::counted([came.into_bytes(), data], place, false);
                     return ReadResponse::Over(Body::resumed(held, body).cleaned(Clean::All), why);
                 }
                 came.push(data, capacity);
@@ -257,12 +257,12 @@ fn clean_trailers(trailers: &mut Option<HeaderMap>, clean: Clean) {
 
 /// The bytes so far. A body of one piece is not copied.
 #[derive(Default)]
-struct Came {
+struct Received {
     first: Bytes,
     joined: BytesMut,
 }
 
-impl Came {
+impl Received {
     fn len(&self) -> usize {
         self.first.len() + self.joined.len()
     }
@@ -295,7 +295,7 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let piece = match &mut self.0 {
             Kind::Whole(Whole { data, .. }) => (!data.is_empty()).then(|| Ok(std::mem::take(data))),
-            Kind::Held(held, _) => held.next_piece(),
+            Kind::WaitingBytes(held, _) => held.next_piece(),
             Kind::Live(Live { came, .. }) => came.next_piece(),
         };
         if let Some(piece) = piece {
@@ -309,7 +309,7 @@ impl http_body::Body for Body {
                     (frame, _) => frame,
                 });
             }
-            Kind::Whole(Whole { trailers, .. }) | Kind::Held(_, trailers) => trailers,
+            Kind::Whole(Whole { trailers, .. }) | Kind::WaitingBytes(_, trailers) => trailers,
         };
         Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
@@ -317,7 +317,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Whole(Whole { data, trailers, .. }) => data.is_empty() && trailers.is_none(),
-            Kind::Held(held, trailers) => held.is_empty() && trailers.is_none(),
+            Kind::WaitingBytes(held, trailers) => held.is_empty() && trailers.is_none(),
             Kind::Live(Live { came, rest, .. }) => came.is_empty() && rest.is_end_stream(),
         }
     }
@@ -325,7 +325,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Whole(Whole { data, trailers, .. }) => whole_hint(data.len(), trailers.is_some()),
-            Kind::Held(held, trailers) => whole_hint(held.len(), trailers.is_some()),
+            Kind::WaitingBytes(held, trailers) => whole_hint(held.len(), trailers.is_some()),
             Kind::Live(Live { came, rest, .. }) => {
                 let (rest, came) = (rest.size_hint(), came.len() as u64);
                 let mut hint = SizeHint::new();
@@ -354,7 +354,7 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Whole(whole) => write!(f, "Body({} bytes)", whole.data.len()),
-            Kind::Held(held, _) => write!(f, "Body({} bytes)", held.len()),
+            Kind::WaitingBytes(held, _) => write!(f, "Body({} bytes)", held.len()),
             Kind::Live(_) => f.write_str("Body(live)"),
         }
     }

@@ -215,7 +215,7 @@ impl Share {
     }
 
     /// Completes when it is revoked.
-    pub(crate) async fn told_to_go(&self) {
+    pub(crate) async fn revoked(&self) {
         while !self.goes() {
             self.signal.notify.notified().await;
         }
@@ -269,7 +269,7 @@ mod tests {
         let (small, large) = (share(&budget, 1, 35).await, share(&budget, 1, 45).await);
         let mut new = budget.share(Some(client(3)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
-            large.told_to_go().await;
+            large.revoked().await;
             drop(large);
         });
         assert_eq!(grown, Ok(()));
@@ -288,7 +288,7 @@ mod tests {
         assert!(!more.goes() && !stays.goes());
         let mut new = budget.share(Some(client(2)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
-            more.told_to_go().await;
+            more.revoked().await;
             assert_eq!(more.stay(), Err(NoRoom), "too late");
             drop(more);
         });

@@ -143,7 +143,7 @@ impl Callers {
     }
 
     /// How callers are identified, as text for the published specification.
-    pub fn told_apart(&self) -> &str {
+    pub fn description(&self) -> &str {
         self.words.as_deref().unwrap_or(match &self.kind {
             Kind::Authorization => "per access token",
             Kind::Anonymous => "not at all: all are anonymous",

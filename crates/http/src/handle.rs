@@ -34,12 +34,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Handle {
     attempt: Attempt,
-    said: Arc<Mutex<Said>>,
+    said: Arc<Mutex<Report>>,
 }
 
 /// What a handler has reported so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
+pub(crate) struct Report {
     pub(crate) steer: Option<Steer>,
     pub(crate) resource: Option<String>,
 }
@@ -82,11 +82,11 @@ impl Handle {
     }
 
     /// What was reported so far.
-    pub(crate) fn heard(&self) -> Said {
+    pub(crate) fn heard(&self) -> Report {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn said(&self, say: impl FnOnce(&mut Said)) {
+    fn said(&self, say: impl FnOnce(&mut Report)) {
         say(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -3,7 +3,7 @@
 //! Contents: how a service is wrapped. Settings of single routes are [`Terms`](crate::Terms).
 
 use crate::caller::{Callers, NotIdentified, TenantOf};
-use crate::observe::{Event, Observer, Seen, Unobserved, What, Would};
+use crate::observe::{Event, Observer, ShadowDetails, Unobserved, EventKind, ShadowOutcome};
 use crate::problem::{Code, Problem};
 use crate::response_room::ResponseRoom;
 use crate::room::Room;
@@ -237,7 +237,7 @@ impl Shared {
     }
 
     /// Reports the result of a request to the observer, and to the log if an operator should look at it.
-    pub(crate) fn tell(&self, ready: &Ready, what: What) {
+    pub(crate) fn tell(&self, ready: &Ready, what: EventKind) {
         self.tell_about(ready, what, None, None);
     }
 
@@ -245,21 +245,21 @@ impl Shared {
     pub(crate) fn tell_about(
         &self,
         ready: &Ready,
-        what: What,
+        what: EventKind,
         operation_id: Option<OperationId>,
         key: Option<&Key>,
     ) {
         let operation = ready.label.as_str();
         match what {
-            What::OddWord => tracing::warn!(
+            EventKind::OddWord => tracing::warn!(
                 operation,
                 "the handler answered with a success, but reported that nothing took effect; the next request will run again"
             ),
-            What::FailedOpen => tracing::warn!(
+            EventKind::FailedOpen => tracing::warn!(
                 operation,
                 "the store is unavailable; the request is passed on without protection, as configured"
             ),
-            What::WeakKey(weakness) => tracing::warn!(operation, "a weak key was accepted: {weakness}"),
+            EventKind::WeakKey(weakness) => tracing::warn!(operation, "a weak key was accepted: {weakness}"),
             _ => {}
         }
         let key = key.and_then(|key| self.engine.key_hashes(key).ok()?.first().copied());
@@ -267,7 +267,7 @@ impl Shared {
     }
 
     /// Reports to the observer what would have happened to a request.
-    pub(crate) fn tell_shadow(&self, ready: &Ready, would: Would, seen: Seen<'_>) {
+    pub(crate) fn tell_shadow(&self, ready: &Ready, would: ShadowOutcome, seen: ShadowDetails<'_>) {
         self.observer.observe(&Event::in_shadow(&ready.label, would, seen));
     }
 

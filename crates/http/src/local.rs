@@ -4,24 +4,24 @@
 //! Contents: the call of the handler, and the response if it recorded nothing. Never here: a database, or a success
 //! that was not recorded.
 
-use crate::asking::{Asking, Prepared};
+use crate::prepare::{ProtectedRequest, Prepared};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::names;
-use crate::observe::{UnderWay, What};
+use crate::observe::{UnderWay, EventKind};
 use crate::once::busy;
 use crate::problem::{Code, Problem};
 use crate::response::Local;
-use crate::{replay, telling};
+use crate::{replay, answer};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use semel::core::classify::Ending;
 use semel::core::id::OperationId;
 use semel::local::{HandedOver, HandoverOutcome, Joinable};
-use semel::{Answer, Ran, Told};
+use semel::{Answer, Ran, RequestOutcome};
 
-impl Asking {
+impl ProtectedRequest {
     /// Answers a request of class `local`, or passes it on to be joined and answers with what was recorded.
     pub(crate) async fn joined<S, R>(
         self,
@@ -41,7 +41,7 @@ impl Asking {
         };
         let retry = self.ready.terms.authorize.is_some().then(|| parts.clone());
         let answer = match self.shared.engine.hand_over(intent).await {
-            Err(error) => return Ok(self.refuse_about(telling::error(&error), None, None, Some(&key))),
+            Err(error) => return Ok(self.refuse_about(answer::error(&error), None, None, Some(&key))),
             Ok(HandedOver::Answered(answer)) => with_response(answer, None),
             Ok(HandedOver::Mine(handover)) => {
                 let id = handover.operation_id();
@@ -54,7 +54,7 @@ impl Asking {
                     (HandoverOutcome::NotCommitted, Err(error)) => return Err(error),
                     // The handler's own refusal. The next request with the key runs it.
                     (HandoverOutcome::NotCommitted, Ok(response)) if is_refusal(&response) => {
-                        self.shared.tell_about(&self.ready, What::Ran(None), Some(id), Some(&key));
+                        self.shared.tell_about(&self.ready, EventKind::Ran(None), Some(id), Some(&key));
                         return Ok(unrecorded(id, response));
                     }
                     (HandoverOutcome::NotCommitted | HandoverOutcome::NeverJoined, _) => {
@@ -97,9 +97,9 @@ where
 /// The answer with its response: the recorded one, so that a retry gets the same; the handler's own if the record has
 /// none, because its body was too large.
 fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Local> {
-    let Answer { operation_id, told } = answer;
+    let Answer { operation_id, outcome: told } = answer;
     let told = match told {
-        Told::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
+        RequestOutcome::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
             let recorded = match &ending {
                 Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => replay::response(outcome),
                 _ => None,
@@ -107,18 +107,18 @@ fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Loc
             let mut response =
                 recorded.or(handlers).unwrap_or_else(|| Response::new(Body::from(Bytes::new())));
             names::strip(response.headers_mut());
-            Told::Ran(Ran { ending, stored, attempt, repeatable, local: Local::Response(Box::new(response)) })
+            RequestOutcome::Ran(Ran { ending, stored, attempt, repeatable, local: Local::Response(Box::new(response)) })
         }
-        Told::Replayed(replayed) => Told::Replayed(replayed),
-        Told::InProgress { retry_after } => Told::InProgress { retry_after },
-        Told::Unknown { repeatable } => Told::Unknown { repeatable },
-        Told::Mismatch => Told::Mismatch,
-        Told::Expired => Told::Expired,
-        Told::AttemptsExhausted => Told::AttemptsExhausted,
-        Told::Unreadable => Told::Unreadable,
-        Told::ClockNotTrusted { retry_after } => Told::ClockNotTrusted { retry_after },
+        RequestOutcome::Replayed(replayed) => RequestOutcome::Replayed(replayed),
+        RequestOutcome::InProgress { retry_after } => RequestOutcome::InProgress { retry_after },
+        RequestOutcome::Unknown { repeatable } => RequestOutcome::Unknown { repeatable },
+        RequestOutcome::Mismatch => RequestOutcome::Mismatch,
+        RequestOutcome::Expired => RequestOutcome::Expired,
+        RequestOutcome::AttemptsExhausted => RequestOutcome::AttemptsExhausted,
+        RequestOutcome::Unreadable => RequestOutcome::Unreadable,
+        RequestOutcome::ClockNotTrusted { retry_after } => RequestOutcome::ClockNotTrusted { retry_after },
     };
-    Answer { operation_id, told }
+    Answer { operation_id, outcome: told }
 }
 
 fn is_refusal(response: &Response<Body>) -> bool {

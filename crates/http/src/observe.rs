@@ -42,9 +42,9 @@ pub struct Event<'a> {
     /// The operation's label: its name, otherwise its route's template, otherwise `other`. At most one per route.
     pub operation: &'a str,
     /// The result.
-    pub what: What,
-    /// Details of a request in shadow mode; only with [`What::Shadow`].
-    pub seen: Option<Seen<'a>>,
+    pub what: EventKind,
+    /// Details of a request in shadow mode; only with [`EventKind::Shadow`].
+    pub seen: Option<ShadowDetails<'a>>,
     /// The operation ID, if it is known.
     pub operation_id: Option<OperationId>,
     /// The hash of its key, if it got no outcome or an outcome in doubt.
@@ -52,19 +52,19 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    pub(crate) fn new(operation: &'a str, what: What) -> Self {
+    pub(crate) fn new(operation: &'a str, what: EventKind) -> Self {
         Self { operation, what, operation_id: None, key: None, seen: None }
     }
 
-    pub(crate) fn in_shadow(operation: &'a str, would: Would, seen: Seen<'a>) -> Self {
-        Self { seen: Some(seen), ..Self::new(operation, What::Shadow(would)) }
+    pub(crate) fn in_shadow(operation: &'a str, would: ShadowOutcome, seen: ShadowDetails<'a>) -> Self {
+        Self { seen: Some(seen), ..Self::new(operation, EventKind::Shadow(would)) }
     }
 }
 
 /// Details of a request in shadow mode: enough to find routes that should be protected, even if none is configured
 /// yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen<'a> {
+pub struct ShadowDetails<'a> {
     /// The method.
     pub method: &'a str,
     /// The path as a template: segments that look like IDs are `{id}`. Their number is not limited.
@@ -80,7 +80,7 @@ pub struct Seen<'a> {
 /// come in addition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// It had no key and needed none: it is not protected.
     Unprotected,
     /// It ran. With the resulting state, if that was stored in time.
@@ -105,7 +105,7 @@ pub enum What {
     /// The store was unavailable, and the request was passed on without protection, as configured.
     FailedOpen,
     /// It was passed on in shadow mode; contains what would have happened.
-    Shadow(Would),
+    Shadow(ShadowOutcome),
     /// The handler reported a success as "not applied". That is honoured: the next request runs again.
     OddWord,
     /// Its weak key was accepted.
@@ -115,7 +115,7 @@ pub enum What {
 /// What would have happened to a request in shadow mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Would {
+pub enum ShadowOutcome {
     /// It would have run, as it did.
     Run,
     /// It would have got a stored outcome instead.

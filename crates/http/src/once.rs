@@ -3,18 +3,18 @@
 //! Contents: the call of the engine, the attempt within it, and the authorization before a replay. The inner service
 //! is called only by the engine, except if the store is unavailable and the terms allow it.
 
-use crate::asking::{Asking, Prepared};
+use crate::prepare::{ProtectedRequest, Prepared};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::observe::{UnderWay, What};
+use crate::observe::{UnderWay, EventKind};
 use crate::problem::{Code, Problem};
 use crate::response::{self, Local};
 use crate::response_room::ResponsePlace;
 use crate::room::NoRoom;
 use crate::service::pass;
-use crate::telling::{self, Speaker};
+use crate::answer::{self, Responder};
 use crate::terms::StoreDown;
 use crate::{names, rebuild, request};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use semel::core::outcome;
 use semel::core::record::StateName;
 use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
-use semel::{Answer, Attempt, Ended, Error, Replayed, Told};
+use semel::{Answer, Attempt, Ended, Error, Replayed, RequestOutcome};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -49,7 +49,7 @@ impl<S> Load<S> {
     }
 }
 
-impl Asking {
+impl ProtectedRequest {
     /// Runs the request once, and returns its response.
     pub(crate) async fn once<S, R>(
         self,
@@ -85,11 +85,11 @@ impl Asking {
                 let work = async move {
                     let _under_way = UnderWay::new(&shared, &ready);
                     let _ = begun.send(attempt.operation_id());
-                    let speaker = Speaker { shared: &shared, ready: &ready, form, operation };
+                    let responder = Responder { shared: &shared, ready: &ready, form, operation };
                     match load.take() {
-                        Some(loaded) => run(loaded, &key, attempt, &speaker).await,
+                        Some(loaded) => run(loaded, &key, attempt, &responder).await,
                         // It was already passed on, or never will be: this attempt sends nothing.
-                        None => speaker.unsent(attempt.operation_id()),
+                        None => responder.unsent(attempt.operation_id()),
                     }
                 };
                 work.instrument(span)
@@ -101,7 +101,7 @@ impl Asking {
                 biased;
                 Ok(id) = began => return Ok(self.accepted(id)),
                 answered = answered => match answered {
-                    Ok(Answer { operation_id, told: Told::InProgress { .. } }) => {
+                    Ok(Answer { operation_id, outcome: RequestOutcome::InProgress { .. } }) => {
                         return Ok(self.accepted(operation_id));
                     }
                     answered => answered,
@@ -119,7 +119,7 @@ impl Asking {
                 {
                     return Box::pin(self.fail_open(inner, parts, whole)).await;
                 }
-                return Ok(self.refuse_about(telling::error(&error), None, None, Some(&asked_with)));
+                return Ok(self.refuse_about(answer::error(&error), None, None, Some(&asked_with)));
             }
         };
         // The attempt has taken it, if this call ran one.
@@ -127,8 +127,8 @@ impl Asking {
         Ok(self.answer(answer, retry, place, &scope, &asked_with, operation).await)
     }
 
-    fn speaker(&self, operation: Operation) -> Speaker<'_> {
-        Speaker { shared: &self.shared, ready: &self.ready, form: self.form, operation }
+    fn responder(&self, operation: Operation) -> Responder<'_> {
+        Responder { shared: &self.shared, ready: &self.ready, form: self.form, operation }
     }
 
     pub(crate) async fn answer(
@@ -140,16 +140,16 @@ impl Asking {
         key: &Key,
         operation: Operation,
     ) -> Response<Body> {
-        let (id, speaker) = (answer.operation_id, self.speaker(operation));
-        match answer.told {
-            Told::Ran(ran) => {
+        let (id, responder) = (answer.operation_id, self.responder(operation));
+        match answer.outcome {
+            RequestOutcome::Ran(ran) => {
                 let state = ran.stored.map(|stored| stored.state);
                 let in_doubt = state.is_none_or(|state| state == StateName::Unknown).then_some(key);
-                self.shared.tell_about(&self.ready, What::Ran(state), Some(id), in_doubt);
-                speaker.ran(id, ran)
+                self.shared.tell_about(&self.ready, EventKind::Ran(state), Some(id), in_doubt);
+                responder.ran(id, ran)
             }
-            Told::Replayed(replayed) => {
-                match Box::pin(self.replayed(id, &replayed, retry, place, &speaker)).await {
+            RequestOutcome::Replayed(replayed) => {
+                match Box::pin(self.replayed(id, &replayed, retry, place, &responder)).await {
                     Ok((response, what)) => {
                         self.shared.tell_about(&self.ready, what, Some(id), None);
                         response
@@ -158,8 +158,8 @@ impl Asking {
                 }
             }
             told => {
-                let problem = speaker.refusal(id, &told);
-                let is_mismatch = matches!(told, Told::Mismatch);
+                let problem = responder.refusal(id, &told);
+                let is_mismatch = matches!(told, RequestOutcome::Mismatch);
                 self.refuse_about(problem, is_mismatch.then_some(scope), Some(id), Some(key))
             }
         }
@@ -172,13 +172,13 @@ impl Asking {
         replayed: &Replayed,
         retry: Option<Parts>,
         mut place: ResponsePlace,
-        speaker: &Speaker<'_>,
-    ) -> Result<(Response<Body>, What), NoRoom> {
+        responder: &Responder<'_>,
+    ) -> Result<(Response<Body>, EventKind), NoRoom> {
         // Before the authorization, and without waiting: it is already in memory.
         if let outcome::Body::Kept(data) = &replayed.outcome.body {
             place.try_grow_to(data.len())?;
         }
-        let (response, what) = self.replayed_uncounted(id, replayed, retry, speaker).await;
+        let (response, what) = self.replayed_uncounted(id, replayed, retry, responder).await;
         let (parts, body) = response.into_parts();
         Ok((Response::from_parts(parts, body.held_in(place)?), what))
     }
@@ -188,27 +188,27 @@ impl Asking {
         id: OperationId,
         replayed: &Replayed,
         retry: Option<Parts>,
-        speaker: &Speaker<'_>,
-    ) -> (Response<Body>, What) {
+        responder: &Responder<'_>,
+    ) -> (Response<Body>, EventKind) {
         let terms = &self.ready.terms;
         if let (Some(authorize), Some(retry)) = (&terms.authorize, &retry)
             && let Err(mut refusal) = authorize.ask(about(id, retry)).await
         {
             names::strip(refusal.headers_mut());
             refusal.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
-            return (refusal, What::NotAuthorized);
+            return (refusal, EventKind::NotAuthorized);
         }
-        if let Some(response) = telling::replayed(id, replayed) {
+        if let Some(response) = answer::replayed(id, replayed) {
             let is_found = rebuild::is_found(&replayed.outcome);
-            return (response, if is_found { What::Rebuilt } else { What::Replayed });
+            return (response, if is_found { EventKind::Rebuilt } else { EventKind::Replayed });
         }
         if let (Some(rebuild), Some(retry)) = (terms.retain.rebuild(), retry)
             && let Some(response) = rebuild::response(&**rebuild, id, &replayed.outcome, retry).await
         {
-            return (telling::rebuilt(id, replayed, response), What::Rebuilt);
+            return (answer::rebuilt(id, replayed, response), EventKind::Rebuilt);
         }
-        let refused = What::Refused { code: Code::NotRetained, caller: None };
-        (speaker.not_retained(id, replayed), refused)
+        let refused = EventKind::Refused { code: Code::NotRetained, caller: None };
+        (responder.not_retained(id, replayed), refused)
     }
 
     /// Reports a refusal. `caller`: whose key was bound to another payload.
@@ -224,7 +224,7 @@ impl Asking {
         key: Option<&Key>,
     ) -> Response<Body> {
         let caller = caller.and_then(|scope| self.shared.engine.caller_hash(scope));
-        let what = What::Refused { code: problem.code(), caller };
+        let what = EventKind::Refused { code: problem.code(), caller };
         self.shared.tell_about(&self.ready, what, id, key);
         problem.into_response(self.form, self.shared.prefix())
     }
@@ -236,7 +236,7 @@ impl Asking {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        self.shared.tell(&self.ready, What::FailedOpen);
+        self.shared.tell(&self.ready, EventKind::FailedOpen);
         let mut response = pass(inner, parts, Body::whole(whole), Clean::All).await?;
         response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
         Ok(response)
@@ -244,7 +244,7 @@ impl Asking {
 
     /// It is running; the response says where to ask for its result.
     fn accepted(&self, id: OperationId) -> Response<Body> {
-        self.shared.tell(&self.ready, What::Accepted);
+        self.shared.tell(&self.ready, EventKind::Accepted);
         let mut response = Response::new(Body::from(Bytes::new()));
         *response.status_mut() = StatusCode::ACCEPTED;
         let headers = response.headers_mut();
@@ -289,7 +289,7 @@ fn is_out_of_reach(error: &Error) -> bool {
 }
 
 /// One attempt: the call of the inner service, and what its response means.
-async fn run<S, R>(loaded: Loaded<S>, key: &Key, attempt: Attempt, speaker: &Speaker<'_>) -> Ended<Local>
+async fn run<S, R>(loaded: Loaded<S>, key: &Key, attempt: Attempt, responder: &Responder<'_>) -> Ended<Local>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,
     S::Error: Into<BoxError>,
@@ -304,8 +304,8 @@ where
     let request = request::hand_on(parts, whole, key, class, &handle);
     let called = inner.call(request).await.map_err(|error| Failure::told_by(&*error.into()));
     match called {
-        Ok(response) => response::ended(response, &method, &handle, place, speaker).await,
-        Err(failure) if failure.nothing_was_sent() => speaker.unreachable(failure, id),
+        Ok(response) => response::ended(response, &method, &handle, place, responder).await,
+        Err(failure) if failure.nothing_was_sent() => responder.unreachable(failure, id),
         Err(failure) => response::failed(failure),
     }
 }

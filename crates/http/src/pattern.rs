@@ -322,8 +322,8 @@ mod tests {
     #[test]
     fn what_no_request_matches_is_refused_with_what_to_write() {
         for (text, found, remedy) in [
-            ("", "begins with a slash", "write `/`"),
-            ("charges", "begins with a slash", "write `/charges`"),
+            ("", "begin with a slash", "write `/`"),
+            ("charges", "begin with a slash", "write `/charges`"),
             ("/users/:id", "`:id` matches only itself", "write `/users/{id}`"),
             ("/users/:id/x", "`:id`", "write `/users/{id}/x`"),
             ("/users/:", "`:`", "write `/users/{name}`"),
@@ -334,7 +334,7 @@ mod tests {
             ("/users/<int:id>", "`<int:id>`", "write `/users/{id}`"),
             ("/files/<path:rest>", "`<path:rest>`", "write `/files/{*rest}`"),
             ("/users/[id]", "`[id]`", "write `/users/{id}`"),
-            ("/pay?now", "`?now` is a query", "write `/pay`; a rule holds for every query"),
+            ("/pay?now", "`?now` is a query", "write `/pay`; a rule applies to every query"),
             ("/pay?", "`?` is a query", "write `/pay`"),
             ("/c#d", "`#d` is a fragment", "write `/c`"),
             ("/x y", "white space", "write `/x%20y`"),
@@ -344,20 +344,20 @@ mod tests {
             ("/a%2", "a `%`", "write `/a%252`"),
             ("/a|b", "`|`, which clients send escaped", "write `/a%7Cb`"),
             ("/a<b", "`<`", "write `/a%3Cb`"),
-            ("/x/{a}{b}", "`{a}{b}` is not one parameter", "write `/x/{a}`"),
-            ("/a{b}", "`a{b}` is not one parameter", "write `/{b}`"),
-            ("/{a", "not one parameter", "write `/{a}`"),
-            ("/a}", "not one parameter", "write `/{name}`"),
+            ("/x/{a}{b}", "`{a}{b}` is not a parameter", "write `/x/{a}`"),
+            ("/a{b}", "`a{b}` is not a parameter", "write `/{b}`"),
+            ("/{a", "not a parameter", "write `/{a}`"),
+            ("/a}", "not a parameter", "write `/{name}`"),
             ("/{}", "`{}` is not a parameter", "write `/{name}`"),
             ("/{id:int}", "`{id:int}` is not a parameter", "write `/{id}`"),
             ("/users/{id?}", "`{id?}` is not a parameter", "write `/users/{id}`"),
-            ("/{*all}/b", "more follow it", "write `/{all}/b`"),
-            ("/a/{*rest}/", "more follow it", "write `/a/{rest}/`"),
+            ("/{*all}/b", "is not the last one", "write `/{all}/b`"),
+            ("/a/{*rest}/", "is not the last one", "write `/a/{rest}/`"),
         ] {
             let error = RoutePattern::parse(text).expect_err(text);
-            let told = error.to_string();
-            assert!(told.starts_with(&format!("`{text}` is not a route pattern: ")), "{told}");
-            assert!(told.contains(found) && error.remedy().starts_with(remedy), "{told}");
+            let text_of_error = error.to_string();
+            assert!(text_of_error.starts_with(&format!("`{text}` is not a route pattern: ")), "{text_of_error}");
+            assert!(text_of_error.contains(found) && error.remedy().starts_with(remedy), "{text_of_error}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! Contents: the owned form of [`fingerprint::Request`](semel::core::fingerprint::Request).
 
 use crate::body::Whole;
-use crate::room::{Place, Turn};
+use crate::room::{BodyMemory, Turn};
 use crate::route::Ready;
 use crate::source::NoKey;
 use crate::target::Target;
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
     headers: HeaderMap,
     body: Bytes,
     /// The memory of the body, which is kept as long as another fingerprint may be needed.
-    _place: Option<Arc<Place>>,
+    _place: Option<Arc<BodyMemory>>,
     limits: Limits,
 }
 

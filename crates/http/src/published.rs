@@ -23,7 +23,7 @@ use semel::core::key::{Key, Rules, Treatment};
 use semel::core::outcome::{self, Outcome, Status};
 use semel::core::record::StateName;
 use semel::core::scope::{Caller, Operation, Scope};
-use semel::{NotDone, Own};
+use semel::{OperatorError, CallerOperation};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -149,13 +149,13 @@ impl<'s> Askers<'s> {
     }
 }
 
-fn refused(not_done: &NotDone, id: OperationId, askers: &Askers<'_>) -> Problem {
+fn refused(not_done: &OperatorError, id: OperationId, askers: &Askers<'_>) -> Problem {
     match not_done {
-        NotDone::Store(_) => {
+        OperatorError::Store(_) => {
             Problem::new(Code::StoreUnavailable, "The operation cannot be looked up at the moment.")
                 .retryable_after(Duration::from_secs(1))
         }
-        NotDone::Unreadable => {
+        OperatorError::Unreadable => {
             Problem::new(Code::Unknown, "The record of the operation cannot be read.").about(id)
         }
         _ => askers.not_theirs(),
@@ -169,7 +169,7 @@ fn key(parts: &Parts) -> Option<Key> {
     Key::from_header(lines, &rules).ok().map(|parsed| parsed.key)
 }
 
-fn described(own: &Own, may_see: bool) -> Value {
+fn described(own: &CallerOperation, may_see: bool) -> Value {
     let record = &own.record;
     let expires_at = record.expires_at();
     let state = if own.is_expired { StateName::Expired } else { record.state_name() };

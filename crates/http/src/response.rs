@@ -7,11 +7,11 @@ use crate::body::{self, Body, BoxError, ReadResponse, Whole, Why};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::observe::What;
+use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, is_grpc};
 use crate::rebuild::{self, Retain};
 use crate::response_room::ResponsePlace;
-use crate::telling::Speaker;
+use crate::answer::Responder;
 use crate::terms::Terms;
 use crate::{names, steer};
 use bytes::Bytes;
@@ -37,13 +37,13 @@ pub(crate) async fn ended<R>(
     method: &Method,
     handle: &Handle,
     place: ResponsePlace,
-    speaker: &Speaker<'_>,
+    responder: &Responder<'_>,
 ) -> Ended<Local>
 where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let (terms, class) = (&speaker.ready.terms, handle.attempt().class());
+    let (terms, class) = (&responder.ready.terms, handle.attempt().class());
     let (mut parts, body) = response.into_parts();
     let read = if is_endless(&parts.headers) {
         ReadResponse::Over(Body::live(body).cleaned(Clean::All), Why::TooLong)
@@ -51,9 +51,9 @@ where
         body::read_response(body, terms.response_bytes_max, place).await
     };
     let said = |whole| {
-        let saying = Saying::new(&parts, whole, handle.heard().steer);
+        let saying = Statement::new(&parts, whole, handle.heard().steer);
         if saying.is_odd() {
-            speaker.shared.tell(speaker.ready, What::OddWord);
+            responder.shared.tell(responder.ready, EventKind::OddWord);
         }
         saying
     };
@@ -73,7 +73,7 @@ where
         }
         ReadResponse::Over(body, why) => {
             if why == Why::NoRoom {
-                let (operation, id) = (speaker.ready.label.as_str(), handle.operation_id());
+                let (operation, id) = (responder.ready.label.as_str(), handle.operation_id());
                 tracing::warn!(operation, %id, "there is no memory for a response; it is passed on and not stored");
             }
             let unkept = |status| unkept(&parts, status, handle, terms);
@@ -156,7 +156,7 @@ fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outc
 }
 
 /// What a response says about its effect.
-pub(crate) struct Saying {
+pub(crate) struct Statement {
     /// None if the response does not say how it ended, such as an incomplete gRPC response.
     status: Option<Status>,
     retry_after: bool,
@@ -165,7 +165,7 @@ pub(crate) struct Saying {
     is_endless: bool,
 }
 
-impl Saying {
+impl Statement {
     /// What a response with this head says, and with this body if it is complete. `heard`: what the handler reported.
     pub(crate) fn new(parts: &Parts, whole: Option<&Whole>, heard: Option<Steer>) -> Self {
         let trailers = whole.and_then(|whole| whole.trailers.as_ref());

@@ -31,7 +31,7 @@ pub(crate) struct Room {
 #[derive(Debug)]
 pub(crate) struct Turn {
     _turn: OwnedSemaphorePermit,
-    _place: Place,
+    _place: BodyMemory,
 }
 
 impl Room {
@@ -55,15 +55,15 @@ impl Room {
         Ok(Turn { _turn: turn, _place: place })
     }
 
-    /// An empty place for one body of `client`. It may be revoked until it [stays](Place::stay).
-    pub(crate) fn place(&self, client: Option<IpAddr>) -> Place {
-        Place { share: self.budget.share(client), kib_max: self.budget.kib_max, wait: self.wait }
+    /// An empty place for one body of `client`. It may be revoked until it [stays](BodyMemory::stay).
+    pub(crate) fn place(&self, client: Option<IpAddr>) -> BodyMemory {
+        BodyMemory { share: self.budget.share(client), kib_max: self.budget.kib_max, wait: self.wait }
     }
 }
 
 /// The memory of one body, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct BodyMemory {
     share: Share,
     kib_max: u32,
     wait: Duration,
@@ -81,15 +81,15 @@ impl fmt::Display for NoRoom {
 
 impl std::error::Error for NoRoom {}
 
-impl Place {
+impl BodyMemory {
     /// Grows it to `bytes`, which may take a while. A body larger than the whole budget takes all of it.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         self.share.grow_to(kib(bytes).min(self.kib_max), MOMENT, self.wait).await
     }
 
     /// Completes when it is revoked.
-    pub(crate) async fn told_to_go(&self) {
-        self.share.told_to_go().await;
+    pub(crate) async fn revoked(&self) {
+        self.share.revoked().await;
     }
 
     /// The body has been read: from now on it cannot be revoked. Fails if it was.

@@ -2,11 +2,11 @@
 //!
 //! Contents: the choice of the path. Requests with a key are passed on from here only in shadow mode.
 
-use crate::asking::{Asking, Stop};
+use crate::prepare::{ProtectedRequest, Stop};
 use crate::body::{Body, BoxError};
 use crate::clean::Clean;
 use crate::layer::Shared;
-use crate::observe::What;
+use crate::observe::EventKind;
 use crate::problem::Form;
 use crate::target::Target;
 use crate::terms::{KeyRule, Mode};
@@ -61,12 +61,12 @@ where
             return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
         };
         let form = Form::of(&parts.headers);
-        Box::pin(serve(Asking { shared, ready, target, form }, inner, parts, body))
+        Box::pin(serve(ProtectedRequest { shared, ready, target, form }, inner, parts, body))
     }
 }
 
 async fn serve<S, B, R>(
-    asking: Asking,
+    asking: ProtectedRequest,
     inner: S,
     mut parts: Parts,
     body: B,
@@ -93,11 +93,11 @@ where
             Ok(prepared) => asking.once(prepared, inner, parts).await?,
             Err(Stop::Refused(problem)) => asking.refuse(problem, None),
             Err(Stop::Unread(why)) => {
-                asking.shared.tell(&asking.ready, What::Unread(why));
+                asking.shared.tell(&asking.ready, EventKind::Unread(why));
                 why.response(asking.form)
             }
             Err(Stop::Unprotected(body)) => {
-                asking.shared.tell(&asking.ready, What::Unprotected);
+                asking.shared.tell(&asking.ready, EventKind::Unprotected);
                 pass(inner, parts, body, Clean::All).await?
             }
         }

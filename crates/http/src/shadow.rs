@@ -7,21 +7,21 @@
 //! in shadow mode run as often as they are sent. The work of such a record only waits for the service's response. It
 //! is marked as having no effect, so that a crash leaves no unknown outcome.
 
-use crate::asking::{Asking, Early};
+use crate::prepare::{ProtectedRequest, Early};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::layer::Shared;
-use crate::observe::{Seen, Would};
+use crate::observe::{ShadowDetails, ShadowOutcome};
 use crate::payload::Taken;
 use crate::problem::{Code, Problem, is_grpc};
 use crate::request;
-use crate::response::{Saying, is_endless};
+use crate::response::{Statement, is_endless};
 use crate::route::Ready;
 use crate::service::pass;
 use crate::source::NoKey;
 use crate::target::Target;
-use crate::telling;
+use crate::answer;
 use crate::template;
 use crate::watched::{End, Watch, Watched};
 use bytes::{Bytes, BytesMut};
@@ -33,7 +33,7 @@ use semel::core::outcome::{Fields, Outcome, Status};
 use semel::core::policy::{AfterExpiry, Class, PolicySettings};
 use semel::core::scope::{Operation, Scope};
 use semel::quota::Measure;
-use semel::{Attempt, Ended, Intent, Told};
+use semel::{Attempt, Ended, Intent, RequestOutcome};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub fn is_shadow(operation: &str) -> bool {
         .any(|marker| operation.strip_prefix(marker).is_some_and(|rest| rest.starts_with(' ')))
 }
 
-impl Asking {
+impl ProtectedRequest {
     /// Passes a request on as if there were no layer, and judges it in the background.
     pub(crate) async fn in_shadow<S, B, R>(
         self,
@@ -72,21 +72,21 @@ impl Asking {
         R::Error: Into<BoxError>,
     {
         let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
-        let mut sight = Sight::of(&self.target);
-        let early = match self.early(&parts, &mut sight) {
+        let mut details = RequestDetails::of(&self.target);
+        let early = match self.early(&parts, &mut details) {
             Ok(early) => early,
             Err(problem) => {
-                sight.tell(&shared, &ready, Would::Refuse(problem.code()));
+                details.tell(&shared, &ready, ShadowOutcome::Refuse(problem.code()));
                 return pass(inner, parts, Body::live(body), Clean::All).await;
             }
         };
         let max = self.ready.terms.request_bytes_max;
         let Ok(permit) = Arc::clone(&shared.judging).try_acquire_many_owned(REQUEST_KIB) else {
-            sight.tell(&shared, &ready, Would::NotJudged);
+            details.tell(&shared, &ready, ShadowOutcome::NotJudged);
             return pass(inner, parts, Body::live(body), Clean::All).await;
         };
         let (ending, ended) = oneshot::channel();
-        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit, sight };
+        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit, details };
         let gathering = Gathering { judge: Some(judge), came: BytesMut::new(), max };
         let body = Body::live(Watched::new(Box::pin(body), gathering)).cleaned(Clean::All);
         let mut response = match inner.call(Request::from_parts(parts, body)).await {
@@ -106,15 +106,15 @@ impl Asking {
     }
 
     /// The key, if it is in the head, or why the request would be refused because of its head.
-    fn early(&self, parts: &Parts, sight: &mut Sight) -> Result<Early, Problem> {
+    fn early(&self, parts: &Parts, details: &mut RequestDetails) -> Result<Early, Problem> {
         let early = match self.early_key(parts) {
             // It may still be a repeat, which a key would have prevented.
             Err(problem) if problem.code() == Code::Missing => {
-                sight.refused = Some(Code::Missing);
+                details.refused = Some(Code::Missing);
                 Early::Unkeyed
             }
             early => {
-                sight.has_key = !matches!(early, Ok(Early::Unkeyed | Early::InBody));
+                details.has_key = !matches!(early, Ok(Early::Unkeyed | Early::InBody));
                 early?
             }
         };
@@ -128,7 +128,7 @@ impl Asking {
 }
 
 /// Details of a request for the report.
-struct Sight {
+struct RequestDetails {
     method: Method,
     path: String,
     has_key: bool,
@@ -136,14 +136,14 @@ struct Sight {
     refused: Option<Code>,
 }
 
-impl Sight {
+impl RequestDetails {
     fn of(target: &Target) -> Self {
         let (method, path) = (target.method().clone(), template::of(target.path()));
         Self { method, path, has_key: false, refused: None }
     }
 
     /// There is no key. If one is required, it would have been refused; still find out whether it is a repeat.
-    fn without_key(&mut self, asking: &Asking) -> Result<(), Problem> {
+    fn without_key(&mut self, asking: &ProtectedRequest) -> Result<(), Problem> {
         match asking.unless_optional(NoKey::Absent) {
             Err(problem) if problem.code() == Code::Missing => {
                 self.refused = Some(Code::Missing);
@@ -153,31 +153,31 @@ impl Sight {
         }
     }
 
-    fn tell(&self, shared: &Shared, ready: &Ready, would: Would) {
-        let is_repeat = would == Would::RunAgain;
-        let would = self.refused.map_or(would, Would::Refuse);
+    fn tell(&self, shared: &Shared, ready: &Ready, would: ShadowOutcome) {
+        let is_repeat = would == ShadowOutcome::RunAgain;
+        let would = self.refused.map_or(would, ShadowOutcome::Refuse);
         let (method, path) = (self.method.as_str(), self.path.as_str());
-        shared.tell_shadow(ready, would, Seen { method, path, has_key: self.has_key, is_repeat });
+        shared.tell_shadow(ready, would, ShadowDetails { method, path, has_key: self.has_key, is_repeat });
     }
 }
 
 /// Judges a request after its body has passed.
 struct Judge {
-    asking: Asking,
+    asking: ProtectedRequest,
     head: Parts,
     early: Early,
     ended: oneshot::Receiver<Ending>,
     /// The memory of the request.
     permit: OwnedSemaphorePermit,
-    sight: Sight,
+    details: RequestDetails,
 }
 
 /// The assumed size of a request without a body.
 const REQUEST_KIB: u32 = 16;
 
 impl Judge {
-    fn tell(&self, would: Would) {
-        self.sight.tell(&self.asking.shared, &self.asking.ready, would);
+    fn tell(&self, would: ShadowOutcome) {
+        self.details.tell(&self.asking.shared, &self.asking.ready, would);
     }
 
     /// Reserves memory for this many more bytes.
@@ -189,12 +189,12 @@ impl Judge {
 
     /// Reports what would have happened to the request.
     async fn judge(mut self, data: Bytes) {
-        let would = self.would(data).await.unwrap_or_else(|problem| Would::Refuse(problem.code()));
+        let would = self.would(data).await.unwrap_or_else(|problem| ShadowOutcome::Refuse(problem.code()));
         self.tell(would);
     }
 
-    async fn would(&mut self, data: Bytes) -> Result<Would, Problem> {
-        let Asking { shared, ready, target, .. } = &self.asking;
+    async fn would(&mut self, data: Bytes) -> Result<ShadowOutcome, Problem> {
+        let ProtectedRequest { shared, ready, target, .. } = &self.asking;
         let operation = ready.operation(target);
         let whole = Whole { data, ..Whole::default() };
         let for_key = matches!(self.early, Early::InBody);
@@ -205,29 +205,29 @@ impl Judge {
             (Ok(Taken::Known(known, None)), Early::Key(early)) => (known, Some(early)),
             (Ok(Taken::Known(known, None)), _) => (known, None),
             (Ok(Taken::NoKey(NoKey::Absent)), _) => {
-                self.sight.without_key(&self.asking)?;
+                self.details.without_key(&self.asking)?;
                 // Its payload may still show that it is a repeat.
                 match self.asking.take_apart(&self.head, &operation, &whole, false).await {
                     Ok(Taken::Known(known, _)) => (known, None),
-                    _ => return Ok(Would::Run),
+                    _ => return Ok(ShadowOutcome::Run),
                 }
             }
             (Ok(Taken::NoKey(no_key)), _) => {
-                self.sight.has_key = true;
+                self.details.has_key = true;
                 self.asking.unless_optional(no_key)?;
-                return Ok(Would::Run);
+                return Ok(ShadowOutcome::Run);
             }
             // Without a key, it need not be comparable.
-            (Err(_), Early::Unkeyed) => return Ok(Would::Run),
+            (Err(_), Early::Unkeyed) => return Ok(ShadowOutcome::Run),
             (Err(problem), _) => return Err(problem),
         };
         if key.is_some() {
-            self.sight.has_key = true;
+            self.details.has_key = true;
             request::refuse_streams(&self.head)?;
         }
         let scope = match (shared.scope(ready, &self.head, operation), &key) {
             (Ok(scope), _) => scope,
-            (Err(_), None) => return Ok(Would::Run),
+            (Err(_), None) => return Ok(ShadowOutcome::Run),
             (Err(problem), Some(_)) => return Err(problem),
         };
         let (marker, key) = match key {
@@ -262,14 +262,14 @@ impl Judge {
         let class = ready.terms.policy.class;
         let work = move |_: Attempt| async move { Ended::from(remembered(ended.await, class)) };
         Ok(match shared.engine.execute(intent, work).await {
-            Ok(answer) if marker == UNKEYED => match answer.told {
-                Told::Replayed(_) | Told::InProgress { .. } => Would::RunAgain,
-                _ => Would::Run,
+            Ok(answer) if marker == UNKEYED => match answer.outcome {
+                RequestOutcome::Replayed(_) | RequestOutcome::InProgress { .. } => ShadowOutcome::RunAgain,
+                _ => ShadowOutcome::Run,
             },
-            Ok(answer) => would(&answer.told, ready),
-            Err(_) if marker == UNKEYED => Would::NotJudged,
-            Err(semel::Error::Closing) => Would::NotJudged,
-            Err(error) => Would::Refuse(telling::error(&error).code()),
+            Ok(answer) => would(&answer.outcome, ready),
+            Err(_) if marker == UNKEYED => ShadowOutcome::NotJudged,
+            Err(semel::Error::Closing) => ShadowOutcome::NotJudged,
+            Err(error) => ShadowOutcome::Refuse(answer::error(&error).code()),
         })
     }
 }
@@ -306,21 +306,21 @@ fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) ->
 }
 
 /// What would have happened with enforcement.
-fn would(told: &Told, ready: &Ready) -> Would {
+fn would(told: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
     match told {
-        Told::Ran(_) => Would::Run,
-        Told::Replayed(replayed) => {
+        RequestOutcome::Ran(_) => ShadowOutcome::Run,
+        RequestOutcome::Replayed(replayed) => {
             let is_in_doubt = replayed.outcome.headers.iter().any(|(name, _)| name == IN_DOUBT.as_bytes());
-            if is_in_doubt { Would::Refuse(Code::Unknown) } else { Would::Replay }
+            if is_in_doubt { ShadowOutcome::Refuse(Code::Unknown) } else { ShadowOutcome::Replay }
         }
-        Told::InProgress { .. } => Would::Refuse(Code::InProgress),
-        Told::Mismatch => Would::Refuse(Code::Mismatch),
-        Told::Expired => Would::Refuse(Code::Expired),
-        Told::ClockNotTrusted { .. } => Would::Refuse(Code::ClockNotTrusted),
-        Told::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
-            Would::Refuse(Code::AttemptsExhausted)
+        RequestOutcome::InProgress { .. } => ShadowOutcome::Refuse(Code::InProgress),
+        RequestOutcome::Mismatch => ShadowOutcome::Refuse(Code::Mismatch),
+        RequestOutcome::Expired => ShadowOutcome::Refuse(Code::Expired),
+        RequestOutcome::ClockNotTrusted { .. } => ShadowOutcome::Refuse(Code::ClockNotTrusted),
+        RequestOutcome::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
+            ShadowOutcome::Refuse(Code::AttemptsExhausted)
         }
-        Told::AttemptsExhausted | Told::Unknown { .. } | Told::Unreadable => Would::NotJudged,
+        RequestOutcome::AttemptsExhausted | RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => ShadowOutcome::NotJudged,
     }
 }
 
@@ -338,12 +338,12 @@ impl Watch for Gathering {
         }
         let would = if self.came.len() + data.len() > self.max {
             let is_unkeyed = matches!(self.judge, Some(Judge { early: Early::Unkeyed, .. }));
-            if is_unkeyed { Would::Run } else { Would::Refuse(Code::TooLarge) }
+            if is_unkeyed { ShadowOutcome::Run } else { ShadowOutcome::Refuse(Code::TooLarge) }
         } else if self.judge.as_mut().is_some_and(|judge| judge.may_hold(data.len())) {
             self.came.extend_from_slice(data);
             return;
         } else {
-            Would::NotJudged
+            ShadowOutcome::NotJudged
         };
         self.came = BytesMut::new();
         if let Some(judge) = self.judge.take() {
@@ -356,9 +356,9 @@ impl Watch for Gathering {
         match end {
             End::Whole(_) => match tokio::runtime::Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn(judge.judge(std::mem::take(&mut self.came).freeze()))),
-                Err(_) => judge.tell(Would::NotJudged),
+                Err(_) => judge.tell(ShadowOutcome::NotJudged),
             },
-            End::Broken => judge.tell(Would::NotJudged),
+            End::Broken => judge.tell(ShadowOutcome::NotJudged),
         }
     }
 }
@@ -366,7 +366,7 @@ impl Watch for Gathering {
 impl Drop for Gathering {
     fn drop(&mut self) {
         if let Some(judge) = self.judge.take() {
-            judge.tell(Would::NotJudged);
+            judge.tell(ShadowOutcome::NotJudged);
         }
     }
 }
@@ -395,7 +395,7 @@ impl Listening {
 
     fn say(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
         let Some((parts, ending)) = self.said.take() else { return };
-        let saying = Saying::of_end(&parts, end, None);
+        let saying = Statement::of_end(&parts, end, None);
         let terms = &self.ready.terms;
         drop(ending.send(saying.ending(terms.policy.class, terms, Outcome::not_retained)));
     }

@@ -56,7 +56,7 @@ fn document(shared: &Shared) -> Value {
     json!({
         "operations": operations,
         "errors": errors,
-        "callers": shared.callers.told_apart(),
+        "callers": shared.callers.description(),
         "status": format!("{}/operations/{{id}}", shared.prefix()),
     })
 }

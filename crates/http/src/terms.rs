@@ -4,7 +4,7 @@
 
 use crate::authorize::Authorize;
 use crate::caller::Callers;
-use crate::kept::Kept;
+use crate::stored_headers::Kept;
 use crate::method::check_method;
 use crate::pattern::RoutePatternError;
 use crate::rebuild::Retain;

@@ -2,7 +2,7 @@
 //!
 //! Contents: how much each client has waiting. A response is never dropped while it is read from its service.
 
-use crate::held::{self, Pieces};
+use crate::waiting_bytes::{self, Pieces};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ impl UnreadResponses {
         let left: HashMap<u64, usize> = waiting
             .responses
             .iter()
-            .map(|(number, entry)| (*number, held::lock(&entry.pieces).len()))
+            .map(|(number, entry)| (*number, waiting_bytes::lock(&entry.pieces).len()))
             .collect();
         let mut totals: HashMap<Option<IpAddr>, usize> = HashMap::new();
         for (number, entry) in &waiting.responses {
@@ -78,7 +78,7 @@ impl UnreadResponses {
             }
             *total -= left[number];
             given_up += left[number];
-            held::lock(&entry.pieces).give_up();
+            waiting_bytes::lock(&entry.pieces).give_up();
         }
     }
 
@@ -98,7 +98,7 @@ impl Drop for Registered {
 
 #[cfg(test)]
 mod tests {
-    use crate::held::{GivenUp, Held};
+    use crate::waiting_bytes::{GivenUp, WaitingBytes};
     use crate::response_room::ResponseRoom;
     use bytes::Bytes;
     use std::net::IpAddr;
@@ -109,13 +109,13 @@ mod tests {
         IpAddr::from([192, 0, 2, number])
     }
 
-    fn unread(room: &ResponseRoom, of: u8, mib: usize, is_stored: bool) -> Held {
+    fn unread(room: &ResponseRoom, of: u8, mib: usize, is_stored: bool) -> WaitingBytes {
         let mut place = room.place(Some(client(of)));
         place.try_grow_to(mib * MIB).expect("room");
-        Held::counted([Bytes::from(vec![0; mib * MIB])], place, is_stored)
+        WaitingBytes::counted([Bytes::from(vec![0; mib * MIB])], place, is_stored)
     }
 
-    fn is_given_up(held: &mut Held) -> bool {
+    fn is_given_up(held: &mut WaitingBytes) -> bool {
         matches!(held.next_piece(), Some(Err(GivenUp)))
     }
 

@@ -1,4 +1,4 @@
-//! A client without opinions: it sends what it is told, once, on a connection of its own.
+//! A simple client: sends each request once, on its own connection.
 
 use crate::Reply;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// A request to be.
+/// A request under construction.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is sent before `send`"]
 pub struct Ask {
@@ -90,7 +90,7 @@ impl Ask {
         Reply::read(response).await.map_err(io::Error::other)
     }
 
-    /// The bytes of it, for anyone who goes away in the middle of them.
+    /// Its bytes, for tests that disconnect halfway.
     pub fn raw(&self) -> Vec<u8> {
         let mut raw = format!("{} {} HTTP/1.1\r\nhost: test\r\n", self.method, self.path).into_bytes();
         for (name, value) in &self.headers {

@@ -1,4 +1,4 @@
-//! Whether a secret shows in what a type prints of itself.
+//! Checks that debug output does not show a secret.
 
 use std::fmt::Debug;
 

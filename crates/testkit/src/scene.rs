@@ -1,6 +1,6 @@
-//! The commands, records and moments that the promises are shown with.
+//! The commands, records and moments of the suite.
 //!
-//! Contents: short ways to real commands and real transitions. Never here: a record that the machine did not make.
+//! Contents: helpers for real commands and transitions. Every record is made by the machine.
 
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;

@@ -1,6 +1,6 @@
 //! An archive that is a file of JSON lines.
 
-use super::{Archive, Archived, Error, Keeping, line};
+use super::{Archive, Archived, Error, ArchiveFuture, line};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl FileArchive {
 }
 
 impl Archive for FileArchive {
-    fn keep<'a>(&'a self, batch: &'a [Archived<'a>]) -> Keeping<'a> {
+    fn keep<'a>(&'a self, batch: &'a [Archived<'a>]) -> ArchiveFuture<'a> {
         Box::pin(async move {
             if batch.is_empty() {
                 return Ok(());

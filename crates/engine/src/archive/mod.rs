@@ -31,13 +31,13 @@ pub struct Archived<'a> {
 }
 
 /// The future of an archive's answer.
-pub type Keeping<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
+pub type ArchiveFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
 /// An archive.
 pub trait Archive: Send + Sync + 'static {
     /// Archives all records of `batch`. `Ok` means that all of them are durable. On an error, the sweeper deletes
     /// none of them and tries again later.
-    fn keep<'a>(&'a self, batch: &'a [Archived<'a>]) -> Keeping<'a>;
+    fn keep<'a>(&'a self, batch: &'a [Archived<'a>]) -> ArchiveFuture<'a>;
 }
 
 /// Why records could not be archived. None of them may be deleted.

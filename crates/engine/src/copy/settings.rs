@@ -97,8 +97,8 @@ pub(super) async fn open_gate(
             continue;
         }
         let value = if name == time::MARK { time::carried_over(value, now) } else { value.to_vec() };
-        let stands = there.0.get(name).map(|value| &value[..]);
-        match set(target, name, stands, &value).await? {
+        let stored = there.0.get(name).map(|value| &value[..]);
+        match set(target, name, stored, &value).await? {
             Setting::Done => copied.push(name.clone()),
             Setting::Refused(_) => return Err(Error::TargetUsed),
         }
@@ -118,7 +118,7 @@ async fn set(target: &dyn Store, name: &str, expect: Option<&[u8]>, next: &[u8])
         tries -= 1;
         match target.set(name, expect, Some(next)).await {
             // Already written by this call, whose answer was lost, or by another copy of the same source.
-            Ok(Setting::Refused(Some(stands))) if *stands == *next => return Ok(Setting::Done),
+            Ok(Setting::Refused(Some(stored))) if *stored == *next => return Ok(Setting::Done),
             Err(error) if error.is_ambiguous() && tries > 0 => {}
             set => return set.map_err(Error::Target),
         }

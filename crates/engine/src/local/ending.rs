@@ -2,12 +2,12 @@
 
 use super::judge::Marker;
 use super::{LocalAttempt, LocalCommand};
-use crate::answer::{Answer, Ran, Told};
+use crate::answer::{Answer, Ran, RequestOutcome};
 use crate::observe::Event;
 use crate::quota::Permit;
-use crate::running::{Progress, Standing};
+use crate::running::{Progress, StoredRecord};
 use crate::sealing::Seal;
-use crate::telling;
+use crate::reply;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Expect, Found, LocalEnding, Refusal, Unchanged, Write};
@@ -86,8 +86,8 @@ impl LocalCommand {
         node.observe(&Event::Claimed { operation, attempt: record.attempt() });
         node.observe(&Event::Finished { operation, state: record.state_name() });
         node.cache.keep(writes.id, &record);
-        let stored = telling::stored(node, &record);
-        self.place.show(Progress::Ended(Standing { id: writes.id, record: Arc::clone(&record) }));
+        let stored = reply::stored(node, &record);
+        self.place.show(Progress::Ended(StoredRecord { id: writes.id, record: Arc::clone(&record) }));
         // Waiters of other nodes watch the ID whose lock they take.
         node.store.wake(self.arbiter());
         if writes.id != self.arbiter() {
@@ -99,7 +99,7 @@ impl LocalCommand {
         };
         let (attempt, repeatable) = (record.attempt(), record.policy().class == Class::Local);
         let ran = Ran { ending, stored: Some(stored), attempt, repeatable, local: () };
-        let answer = Answer { operation_id: record.operation_id(), told: Told::Ran(ran) };
+        let answer = Answer { operation_id: record.operation_id(), outcome: RequestOutcome::Ran(ran) };
         self.answered(&answer);
         answer
     }

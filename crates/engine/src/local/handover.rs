@@ -5,7 +5,7 @@
 //! layer has answered.
 
 use super::{Entered, LocalCommand, LocalJudgement, Waiting};
-use crate::answer::{Answer, Error, Told};
+use crate::answer::{Answer, Error, RequestOutcome};
 use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::observe::Event;
@@ -144,7 +144,7 @@ impl Shared {
     /// Records the answer to the handler that joined. A committed answer is not overwritten.
     pub(super) fn answered(&self, answer: &Answer) {
         let mut state = self.state();
-        let has_committed = matches!(&*state, State::Ended(Answer { told: Told::Ran(_), .. }));
+        let has_committed = matches!(&*state, State::Ended(Answer { outcome: RequestOutcome::Ran(_), .. }));
         if !has_committed && !matches!(&*state, State::Closed) {
             *state = State::Ended(answer.clone());
         }

@@ -4,7 +4,7 @@ use super::{Local, LocalCommand};
 use crate::answer::{Answer, Error};
 use crate::observe::{Call, Event};
 use crate::quota::Permit;
-use crate::telling::{self, Subject};
+use crate::reply::{self, Subject};
 use crate::{time, wait};
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{
@@ -153,11 +153,11 @@ impl LocalCommand {
             self.node.get(command.id).await.map_err(Error::LostSight)?;
         }
         wait::show_end(Some(&self.place), command.id, &reading, reply);
-        if let Some(record) = reading.record().filter(|record| telling::is_kept(record)) {
+        if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
             self.node.cache.keep(command.id, &Arc::new(record.clone()));
         }
         let subject = Subject::under(command.id, command);
-        let answer = telling::answer(&self.node, &subject, reading.found(), reply);
+        let answer = reply::answer(&self.node, &subject, reading.found(), reply);
         self.answered(&answer);
         Ok(LocalJudgement::Answered(answer))
     }

@@ -24,11 +24,11 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::recognise::Recognised;
-use crate::running::{Place, Progress};
+use crate::running::{RunningEntry, Progress};
 use crate::secrets::View;
 use crate::spans::span;
 use crate::tasks::Closing;
-use crate::telling::{self, Subject};
+use crate::reply::{self, Subject};
 use crate::wait::{self, Waited};
 use crate::{claim, time};
 use semel_core::id::{CommandId, OperationId};
@@ -79,7 +79,7 @@ pub enum Interrupted {
 pub struct LocalCommand {
     node: Arc<Node>,
     recognised: Recognised,
-    place: Place,
+    place: RunningEntry,
     wait_until: Duration,
     backoff: Backoff,
     /// The layer that gets its result, if it was handed over.
@@ -270,7 +270,7 @@ impl LocalCommand {
     pub fn in_progress(&self) -> Answer {
         let command = self.recognised.command();
         let subject = Subject::under(command.id, &command);
-        let answer = telling::answer(&self.node, &subject, Found::Nothing, Reply::InProgress);
+        let answer = reply::answer(&self.node, &subject, Found::Nothing, Reply::InProgress);
         self.answered(&answer);
         answer
     }

@@ -4,7 +4,7 @@
 //! store, so they go through the same codec. The order of listings is the same in every run.
 
 mod backend;
-mod shelf;
+mod index;
 
 pub use backend::Backend;
 
@@ -18,7 +18,7 @@ use semel_core::store::{
     Item, Kind, Order, PAGE_BYTES_MAX, Page, Pending, Reading, Setting, Severity, Sharing, Written,
 };
 use semel_core::time::Time;
-use shelf::{Place, Shelf};
+use index::{IndexKeys, Index};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,12 +37,12 @@ const PAGE_WORK_MAX: usize = 1_000;
 /// ```
 pub struct Store {
     clock: Arc<dyn Clock>,
-    held: Mutex<Held>,
+    held: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Held {
-    shelf: Shelf,
+struct State {
+    index: Index,
     settings: BTreeMap<String, Bytes>,
 }
 
@@ -58,15 +58,15 @@ impl Store {
     }
 
     /// The lock is never held across an await. After a panic under it, the store cannot be trusted.
-    fn held(&self) -> Result<MutexGuard<'_, Held>, Error> {
+    fn held(&self) -> Result<MutexGuard<'_, State>, Error> {
         let unfit =
             |_| Error::new(Kind::Unfit, "opening the memory store after a panic in the middle of a write");
         self.held.lock().map_err(unfit)
     }
 
     /// The time is read under the lock, so that it matches the entry.
-    fn reading(&self, shelf: &Shelf, id: CommandId) -> Reading {
-        Reading { now: self.clock.now(), entry: shelf.bytes(id).map(codec::decode) }
+    fn reading(&self, index: &Index, id: CommandId) -> Reading {
+        Reading { now: self.clock.now(), entry: index.bytes(id).map(codec::decode) }
     }
 }
 
@@ -89,7 +89,7 @@ impl Store {
     /// Replaces the bytes of the entry under `id`, like damage on a disk: the indexes are unchanged. Returns whether
     /// there was an entry.
     pub fn overwrite(&self, id: CommandId, bytes: impl Into<Bytes>) -> Result<bool, Error> {
-        Ok(self.held()?.shelf.overwrite(id, bytes.into()))
+        Ok(self.held()?.index.overwrite(id, bytes.into()))
     }
 }
 
@@ -124,52 +124,52 @@ impl store::Store for Store {
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
             // Encode before taking the lock.
-            let encoded = change.map(|record| (Place::of(record), Bytes::from(codec::encode_record(record))));
+            let encoded = change.map(|record| (IndexKeys::of(record), Bytes::from(codec::encode_record(record))));
             let mut held = self.held()?;
-            let reading = self.reading(&held.shelf, id);
+            let reading = self.reading(&held.index, id);
             if !change.is_met_by(reading.found()) {
                 return Ok(Written::Refused(reading));
             }
             match encoded {
                 Change::Insert((place, bytes)) | Change::Replace(_, (place, bytes)) => {
-                    held.shelf.put(id, place, bytes);
+                    held.index.put(id, place, bytes);
                 }
                 Change::InsertMarker => {
-                    held.shelf.put(id, Place::Marker, codec::encode(&Entry::Moved).into());
+                    held.index.put(id, IndexKeys::Marker, codec::encode(&Entry::Moved).into());
                 }
-                Change::Remove(_) | Change::RemoveMarker => held.shelf.take(id),
+                Change::Remove(_) | Change::RemoveMarker => held.index.take(id),
             }
             Ok(Written::Done { now: reading.now })
         })
     }
 
     fn get(&self, id: CommandId) -> Pending<'_, Reading> {
-        Box::pin(async move { Ok(self.reading(&self.held()?.shelf, id)) })
+        Box::pin(async move { Ok(self.reading(&self.held()?.index, id)) })
     }
 
     fn find(&self, operation_id: OperationId) -> Pending<'_, (Time, Option<Item>)> {
         Box::pin(async move {
             let held = self.held()?;
-            Ok((self.clock.now(), held.shelf.named(operation_id).map(|id| held.shelf.item(id))))
+            Ok((self.clock.now(), held.index.named(operation_id).map(|id| held.index.item(id))))
         })
     }
 
     fn page<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
         Box::pin(async move {
-            let after = after.map(shelf::read_cursor).transpose()?;
+            let after = after.map(index::read_cursor).transpose()?;
             let held = self.held()?;
             let (mut items, mut next, mut bytes) = (Vec::new(), None, 0);
-            for (looked_at, (position, id)) in held.shelf.by_age(after, filter.newest_first).enumerate() {
+            for (looked_at, (position, id)) in held.index.by_age(after, filter.newest_first).enumerate() {
                 if looked_at == PAGE_WORK_MAX || items.len() == limit || bytes >= PAGE_BYTES_MAX {
-                    next = next.or_else(|| after.map(shelf::cursor));
+                    next = next.or_else(|| after.map(index::cursor));
                     return Ok(Page { now: self.clock.now(), items, next });
                 }
-                let item = held.shelf.item(id);
+                let item = held.index.item(id);
                 if filter.shows(&item) {
                     items.push(item);
-                    bytes += held.shelf.bytes(id).map_or(0, Bytes::len);
+                    bytes += held.index.bytes(id).map_or(0, Bytes::len);
                 }
-                next = Some(shelf::cursor((position, id)));
+                next = Some(index::cursor((position, id)));
             }
             Ok(Page { now: self.clock.now(), items, next: None })
         })
@@ -177,24 +177,24 @@ impl store::Store for Store {
 
     fn due<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
         Box::pin(async move {
-            let after = after.map(shelf::read_cursor).transpose()?;
+            let after = after.map(index::read_cursor).transpose()?;
             let held = self.held()?;
             let now = self.clock.now();
-            Ok(held.shelf.chunk(now, held.shelf.longest_overdue_first(after, now), limit))
+            Ok(held.index.chunk(now, held.index.longest_overdue_first(after, now), limit))
         })
     }
 
     fn markers<'a>(&'a self, after: Option<&'a Cursor>, limit: usize) -> Pending<'a, Page> {
         Box::pin(async move {
-            let after = after.map(shelf::read_cursor).transpose()?;
+            let after = after.map(index::read_cursor).transpose()?;
             let held = self.held()?;
-            Ok(held.shelf.chunk(self.clock.now(), held.shelf.markers(after), limit))
+            Ok(held.index.chunk(self.clock.now(), held.index.markers(after), limit))
         })
     }
 
     fn count(&self, what: Count, at_most: u64) -> Pending<'_, Counted> {
         Box::pin(async move {
-            let count = self.held()?.shelf.count(what).min(at_most);
+            let count = self.held()?.index.count(what).min(at_most);
             Ok(Counted { now: self.clock.now(), count })
         })
     }

@@ -5,7 +5,7 @@
 use super::bucket::{Bucket, Price, Taken};
 use super::config::Quotas;
 use super::table::Table;
-use super::tally::{Base, Cap, Standing, Tally};
+use super::tally::{Base, Cap, CapDecision, Tally};
 use super::window::{Span, Window};
 use super::{Answer, Exceeded, Limit, Question};
 use semel_core::id::CallerHash;
@@ -109,10 +109,10 @@ impl Ledger {
             return Judged::Refused(exceeded);
         }
         match self.standings(caller, now, answers) {
-            Some((which, Standing::Full, _)) => {
+            Some((which, CapDecision::Full, _)) => {
                 Judged::Refused(Exceeded { which, retry_after: CAP_RETRY, is_of_operation: false })
             }
-            Some((_, Standing::Ask, (what, at_most))) => Judged::Ask(what, at_most),
+            Some((_, CapDecision::Ask, (what, at_most))) => Judged::Ask(what, at_most),
             _ => Judged::Room,
         }
     }
@@ -156,7 +156,7 @@ impl Ledger {
         caller: CallerHash,
         now: Duration,
         answers: &[Answer],
-    ) -> Option<(Limit, Standing, (Count, u64))> {
+    ) -> Option<(Limit, CapDecision, (Count, u64))> {
         let answered = |what| answers.iter().any(|answer| answer.question.what == what);
         let of_caller = self.terms.caller_records.map(|cap| {
             let what = Count::Caller(caller);
@@ -171,10 +171,10 @@ impl Ledger {
                 (what, cap.records),
             )
         });
-        let urgency = |(_, standing, _): &(_, Standing, _)| match standing {
-            Standing::Full => 0,
-            Standing::Ask => 1,
-            Standing::Room => 2,
+        let urgency = |(_, standing, _): &(_, CapDecision, _)| match standing {
+            CapDecision::Full => 0,
+            CapDecision::Ask => 1,
+            CapDecision::Room => 2,
         };
         of_caller.into_iter().chain(of_all).min_by_key(urgency)
     }

@@ -196,10 +196,10 @@ impl std::error::Error for Denied {
 
 /// Permission to insert one new key. After a drop it stays charged, because the key may be in the store.
 #[must_use = "a permit that is dropped stays charged; refund it where nothing was inserted"]
-pub struct Permit(Vec<Held>);
+pub struct Permit(Vec<Charge>);
 
 /// What a permit was charged, and where.
-struct Held {
+struct Charge {
     ledger: Arc<Mutex<Ledger>>,
     charges: Charges,
 }
@@ -233,7 +233,7 @@ impl fmt::Debug for Permit {
 pub struct QuotaKeeper {
     /// `None` if nothing is limited. The lock is held only for a few map operations, never across an await.
     ledger: Option<Arc<Mutex<Ledger>>>,
-    /// Held while the store counts all records, which can take long: requests that arrive meanwhile use the same
+    /// Charge while the store counts all records, which can take long: requests that arrive meanwhile use the same
     /// answer.
     counting_all: tokio::sync::Mutex<()>,
 }
@@ -290,7 +290,7 @@ impl QuotaKeeper {
         }
         let held = own.into_iter().chain(further).map(|(ledger, mut locked)| {
             let charges = locked.charge(caller, network, now);
-            Held { ledger: Arc::clone(ledger), charges }
+            Charge { ledger: Arc::clone(ledger), charges }
         });
         Admission::Granted(Permit(held.collect()))
     }

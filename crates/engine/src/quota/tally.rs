@@ -27,7 +27,7 @@ pub(super) struct Base {
 
 /// Whether one more record fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum CapDecision {
     Room,
     Full,
     /// The store has to count first.
@@ -48,19 +48,19 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Whether one more fits; `answered` if the store counted for this request.
-    pub(super) fn standing(&self, cap: Cap, now: Duration, answered: bool) -> Standing {
-        let Some(base) = self.base else { return Standing::Ask };
+    pub(super) fn standing(&self, cap: Cap, now: Duration, answered: bool) -> CapDecision {
+        let Some(base) = self.base else { return CapDecision::Ask };
         let records = self.estimate(base);
         let patience = if records < cap.records / 2 { FAR_FACTOR } else { 1 };
         let stale = now.saturating_sub(base.asked_at) >= cap.recount_after.saturating_mul(patience);
         // While one request counts, others use the last count: a slow count must not run several times.
         let asking = |since| now.saturating_sub(since) < cap.recount_after.saturating_mul(FAR_FACTOR);
         if stale && !answered && !self.asking_since.is_some_and(asking) {
-            Standing::Ask
+            CapDecision::Ask
         } else if records < cap.records {
-            Standing::Room
+            CapDecision::Room
         } else {
-            Standing::Full
+            CapDecision::Full
         }
     }
 
@@ -128,36 +128,36 @@ mod tests {
 
     #[test]
     fn what_was_never_counted_is_asked_for() {
-        assert_eq!(Tally::default().standing(CAP, S(0), false), Standing::Ask);
+        assert_eq!(Tally::default().standing(CAP, S(0), false), CapDecision::Ask);
     }
 
     #[test]
     fn a_fresh_count_is_not_asked_for_again_and_an_old_one_is() {
-        assert_eq!(counted(9, 5).standing(CAP, S(5), false), Standing::Room);
-        assert_eq!(counted(9, 5).standing(CAP, S(6), false), Standing::Ask);
-        assert_eq!(counted(10, 5).standing(CAP, S(5), false), Standing::Full);
-        assert_eq!(counted(10, 5).standing(CAP, S(6), false), Standing::Ask);
-        assert_eq!(counted(10, 5).standing(CAP, S(6), true), Standing::Full);
+        assert_eq!(counted(9, 5).standing(CAP, S(5), false), CapDecision::Room);
+        assert_eq!(counted(9, 5).standing(CAP, S(6), false), CapDecision::Ask);
+        assert_eq!(counted(10, 5).standing(CAP, S(5), false), CapDecision::Full);
+        assert_eq!(counted(10, 5).standing(CAP, S(6), false), CapDecision::Ask);
+        assert_eq!(counted(10, 5).standing(CAP, S(6), true), CapDecision::Full);
     }
 
     #[test]
     fn far_below_the_cap_a_count_may_be_older_but_not_for_ever() {
-        assert_eq!(counted(4, 5).standing(CAP, S(14), false), Standing::Room);
-        assert_eq!(counted(4, 5).standing(CAP, S(15), false), Standing::Ask);
-        assert_eq!(counted(5, 5).standing(CAP, S(14), false), Standing::Ask);
+        assert_eq!(counted(4, 5).standing(CAP, S(14), false), CapDecision::Room);
+        assert_eq!(counted(4, 5).standing(CAP, S(15), false), CapDecision::Ask);
+        assert_eq!(counted(5, 5).standing(CAP, S(14), false), CapDecision::Ask);
     }
 
     #[test]
     fn what_was_let_in_since_is_added() {
         let mut tally = counted(8, 5);
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Room);
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room);
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Full);
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
         tally.settle(false);
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Full);
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
         tally.settle(true);
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Room, "nothing was inserted after all");
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room, "nothing was inserted after all");
     }
 
     #[test]
@@ -172,26 +172,26 @@ mod tests {
         tally.settle(false);
         // The store saw the first key; whether it saw the second or the third is not known.
         tally.counted(Base { count: 7, mark, asked_at: S(5) });
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Room, "7 + 2 < 10");
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Room, "7 + 2 < 10");
         tally.let_in();
-        assert_eq!(tally.standing(CAP, S(5), false), Standing::Full);
+        assert_eq!(tally.standing(CAP, S(5), false), CapDecision::Full);
     }
 
     #[test]
     fn while_one_asks_the_others_make_do_unless_the_question_got_lost() {
         let mut tally = counted(9, 5);
         tally.ask(S(6));
-        assert_eq!(tally.standing(CAP, S(15), false), Standing::Room);
-        assert_eq!(tally.standing(CAP, S(16), false), Standing::Ask);
+        assert_eq!(tally.standing(CAP, S(15), false), CapDecision::Room);
+        assert_eq!(tally.standing(CAP, S(16), false), CapDecision::Ask);
         tally.ask(S(16));
         tally.unanswered();
-        assert_eq!(tally.standing(CAP, S(16), false), Standing::Ask);
+        assert_eq!(tally.standing(CAP, S(16), false), CapDecision::Ask);
     }
 
     #[test]
     fn an_answer_that_was_overtaken_changes_nothing() {
         let mut tally = counted(10, 7);
         tally.counted(Base { count: 0, mark: 0, asked_at: S(6) });
-        assert_eq!(tally.standing(CAP, S(7), false), Standing::Full);
+        assert_eq!(tally.standing(CAP, S(7), false), CapDecision::Full);
     }
 }

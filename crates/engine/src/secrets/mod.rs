@@ -30,7 +30,7 @@ use semel_core::store::{Filter, Page, Store};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use stored::{Kept, Settings, State};
+use stored::{StoredSecret, Settings, State};
 
 /// The phase of the store's rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,8 +93,8 @@ pub async fn open(
         known.push(Known { id: secret.id().to_string(), secret: Arc::new(secret) });
     }
     let first = match configured.secret {
-        Some(bytes) => Kept::configured(bytes)?,
-        None => Kept::generated(drawn(random))?,
+        Some(bytes) => StoredSecret::configured(bytes)?,
+        None => StoredSecret::generated(drawn(random))?,
     };
     let asked = Bounded::by_the_caller(&*store);
     let state = patiently(&*clock, || learn(asked, State::first(first.clone()))).await?;

@@ -66,12 +66,12 @@ pub struct Secrets {
     missing: RwLock<Option<String>>,
     /// This node's index among the registered nodes in the upper half, and their number in the lower half.
     share: AtomicU64,
-    course: tokio::sync::Mutex<Course>,
+    course: tokio::sync::Mutex<RefreshState>,
 }
 
 /// What a refresh has to know about earlier ones.
 #[derive(Default)]
-struct Course {
+struct RefreshState {
     /// This node has left.
     left: bool,
     beat: u64,
@@ -86,7 +86,7 @@ struct Course {
     silent: BTreeMap<String, (Bytes, Duration)>,
 }
 
-impl Course {
+impl RefreshState {
     /// Whether the store has lost writes: it has an earlier epoch again, or the same epoch with another secret, which
     /// a node gave to a store that it found empty.
     fn has_gone_back(&self, state: &State) -> bool {
@@ -169,7 +169,7 @@ impl Secrets {
         refreshed
     }
 
-    async fn refresh_along(&self, course: &mut Course) -> Result<(), Error> {
+    async fn refresh_along(&self, course: &mut RefreshState) -> Result<(), Error> {
         for _ in 0..ROUNDS {
             // Before the call: the store handles the registration after this moment.
             let asked = self.clock.uptime();
@@ -198,7 +198,7 @@ impl Secrets {
     /// Adopts `state`. `false` if this node was removed meanwhile.
     async fn keep_up(
         &self,
-        course: &mut Course,
+        course: &mut RefreshState,
         state: &State,
         registered: &Bytes,
         asked: Duration,
@@ -224,7 +224,7 @@ impl Secrets {
     }
 
     /// Renews the registration. `false` if it was changed: this node was removed.
-    async fn register(&self, course: &mut Course, from: Option<&Bytes>) -> Result<bool, Error> {
+    async fn register(&self, course: &mut RefreshState, from: Option<&Bytes>) -> Result<bool, Error> {
         course.beat += 1;
         let lapse = self.terms.lapse();
         let next = Registration::new(&self.name, course.beat, course.confirmed, lapse).encode();
@@ -261,19 +261,19 @@ impl Secrets {
     /// clocks are not compared.
     async fn strike_off_the_silent(
         &self,
-        course: &mut Course,
+        course: &mut RefreshState,
         settings: &Settings,
         asked: Duration,
         answered: Duration,
     ) {
         course.silent.retain(|key, (stood, _)| settings.nodes.get(key) == Some(stood));
-        for (key, stands) in settings.nodes.iter().filter(|(key, _)| **key != self.key) {
+        for (key, stored) in settings.nodes.iter().filter(|(key, _)| **key != self.key) {
             // First seen at the answer, judged at the question, so the measured silence is never too long.
-            let (_, since) = course.silent.entry(key.clone()).or_insert_with(|| (stands.clone(), answered));
-            let lapse = Registration::decode(stands).map_or(Duration::MAX, |node| node.lapse());
+            let (_, since) = course.silent.entry(key.clone()).or_insert_with(|| (stored.clone(), answered));
+            let lapse = Registration::decode(stored).map_or(Duration::MAX, |node| node.lapse());
             if asked.saturating_sub(*since) >= lapse {
                 // Refused if the node is alive; if the answer is lost, the next refresh tries again.
-                let _ = self.store.set(key, Some(stands), None).await;
+                let _ = self.store.set(key, Some(stored), None).await;
             }
         }
     }
@@ -314,9 +314,9 @@ impl Secrets {
         course.left = true;
         self.publish(None);
         let settings = Settings::read(Bounded::by_the_caller(&*self.store)).await?;
-        if let Some(stands) = settings.nodes.get(&self.key) {
+        if let Some(stored) = settings.nodes.get(&self.key) {
             // If it is refused, somebody else has removed or replaced it: leave the stored value alone.
-            let (Setting::Done | Setting::Refused(_)) = self.store.set(&self.key, Some(stands), None).await?;
+            let (Setting::Done | Setting::Refused(_)) = self.store.set(&self.key, Some(stored), None).await?;
         }
         drop(course);
         Ok(())

@@ -10,7 +10,7 @@
 //!
 //! Every call to the store has a timeout ([`Bounded`]). A step that fails halfway can be repeated.
 
-use super::stored::{Kept, Registration, Rotation, Settings, State, swap};
+use super::stored::{StoredSecret, Registration, Rotation, Settings, State, swap};
 use super::{Bounded, Error, Phase, drawn};
 use crate::random::Random;
 use semel_core::store::{Count, Filter, Page, Written};
@@ -60,8 +60,8 @@ pub async fn announce(store: Bounded<'_>, next: Next<'_>, random: &dyn Random) -
     let state = state(store).await?;
     let Rotation::Steady = state.rotation else { return Err(Error::Phase(state.phase())) };
     let next = match next {
-        Next::Configured(bytes) => Kept::configured(bytes)?,
-        Next::Generated => Kept::generated(drawn(random))?,
+        Next::Configured(bytes) => StoredSecret::configured(bytes)?,
+        Next::Generated => StoredSecret::generated(drawn(random))?,
     };
     if next.id == state.secret.id {
         return Err(Error::Same);

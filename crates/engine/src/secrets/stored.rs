@@ -28,7 +28,7 @@ pub(super) struct State {
     /// How many secrets this store had before `secret`.
     pub(super) generation: u32,
     /// The secret that decides: in use, or being replaced.
-    pub(super) secret: Kept,
+    pub(super) secret: StoredSecret,
     pub(super) rotation: Rotation,
 }
 
@@ -38,9 +38,9 @@ pub(super) enum Rotation {
     /// No rotation.
     Steady,
     /// All nodes have to learn the next secret.
-    Announced { next: Kept },
+    Announced { next: StoredSecret },
     /// Claims move to the next secret.
-    Moving { next: Kept },
+    Moving { next: StoredSecret },
     /// `secret` is already the new one; markers of the old one may be left.
     Settled,
 }
@@ -48,20 +48,20 @@ pub(super) enum Rotation {
 /// A stored secret: its ID, and its bytes unless they are configured on every node.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
+pub(super) struct StoredSecret {
     pub(super) id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<String>,
 }
 
 /// Shows the ID only.
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for StoredSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Kept({})", self.id)
+        write!(f, "StoredSecret({})", self.id)
     }
 }
 
-impl Kept {
+impl StoredSecret {
     /// A secret that every node is configured with: only its id.
     pub(super) fn configured(bytes: &[u8]) -> Result<Self, Error> {
         Ok(Self { id: Secret::from_bytes(bytes)?.id().to_string(), bytes: None })
@@ -90,7 +90,7 @@ impl Kept {
 }
 
 impl State {
-    pub(super) fn first(secret: Kept) -> Self {
+    pub(super) fn first(secret: StoredSecret) -> Self {
         Self { format: FORMAT, epoch: 1, generation: 0, secret, rotation: Rotation::Steady }
     }
 
@@ -208,7 +208,7 @@ pub(super) async fn swap(store: Bounded<'_>, from: Option<&State>, to: &State) -
         match store.set(STATE, expect.as_deref(), Some(&next)).await {
             Ok(Setting::Done) => return Ok(()),
             // Refused because of our own write, whose answer was lost.
-            Ok(Setting::Refused(Some(stands))) if *stands == *next => return Ok(()),
+            Ok(Setting::Refused(Some(stored))) if *stored == *next => return Ok(()),
             Ok(Setting::Refused(_)) => return Err(Error::Changed),
             Err(error) if error.is_ambiguous() && tries > 0 => {}
             Err(error) => return Err(error.into()),

@@ -24,7 +24,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct Heartbeat {
     /// Identifies this run of this node.
     run: String,
-    stands: Mutex<Stored>,
+    stored: Mutex<Stored>,
     /// An upper bound of the uptime at which the stored mark was last known.
     read_at: Mutex<Duration>,
     confirmations: Mutex<u64>,
@@ -39,23 +39,23 @@ impl Heartbeat {
         run: String,
         asked: Duration,
     ) -> Result<(Self, Result<Option<Mark>, ()>), Error> {
-        let stands = mark::read(store).await?;
-        let remembered = stands.mark().map_err(drop);
+        let stored = mark::read(store).await?;
+        let remembered = stored.mark().map_err(drop);
         let confirmations = remembered.as_ref().ok().and_then(Option::as_ref).map_or(0, Mark::confirmations);
-        let (stands, confirmations) = (Mutex::new(stands), Mutex::new(confirmations));
+        let (stored, confirmations) = (Mutex::new(stored), Mutex::new(confirmations));
         let read_at = Mutex::new(asked);
         Ok((
-            Self { run, stands, read_at, confirmations, caught_up: tokio::sync::Mutex::default() },
+            Self { run, stored, read_at, confirmations, caught_up: tokio::sync::Mutex::default() },
             remembered,
         ))
     }
 
-    fn stands(&self) -> Stored {
-        self.stands.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn stored(&self) -> Stored {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn learn(&self, stands: Stored) {
-        *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = stands;
+    fn learn(&self, stored: Stored) {
+        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = stored;
     }
 
     fn read_at(&self) -> MutexGuard<'_, Duration> {
@@ -101,8 +101,8 @@ fn pause(node: &Node, is_beaten: bool) -> Duration {
 /// Updates the clock watch, writes the time, and reads what others wrote.
 pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     let asked = node.clock.uptime();
-    let (told, received) = node.told_time().await?;
-    let beaten = node.bounded(Call::Beat, beat_at(node, told, asked, received)).await;
+    let (shown, received) = node.clock_time().await?;
+    let beaten = node.bounded(Call::Beat, beat_at(node, shown, asked, received)).await;
     match &beaten {
         Ok(true) => node.wrote(received, Ok(())),
         Ok(false) => {}
@@ -135,21 +135,21 @@ pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
 }
 
 /// Returns whether anything was written: not by a node that does not trust its clock.
-async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
+async fn beat_at(node: &Node, shown: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
     let heartbeat = &node.heartbeat;
-    let mut known = heartbeat.stands().mark().ok().flatten();
+    let mut known = heartbeat.stored().mark().ok().flatten();
     let boot = node.clock.boot();
     // A node that may not write has to read: the last known mark is not current.
-    let stands = match node.time.steady_since() {
+    let stored = match node.time.steady_since() {
         Err(_) => mark::read(&*node.store).await?,
-        Ok(_) => heartbeat.stands(),
+        Ok(_) => heartbeat.stored(),
     };
-    let written = mark::write(&*node.store, stands, |stands| {
-        let mark = stands.unwrap_or(None);
+    let written = mark::write(&*node.store, stored, |stored| {
+        let mark = stored.unwrap_or(None);
         if let Some(mark) = &mark
             && known.as_ref() != Some(mark)
         {
-            notice(node, mark, told, asked, received);
+            notice(node, mark, shown, asked, received);
             known = Some(mark.clone());
         }
         let Ok(steady_since) = node.time.steady_since() else { return Ok(None) };
@@ -161,21 +161,21 @@ async fn beat_at(node: &Node, told: Time, asked: Duration, received: Duration) -
     let written = written.await?;
     *heartbeat.read_at() = asked;
     let is_written = written.is_some();
-    if let Some(stands) = written {
-        heartbeat.learn(stands);
+    if let Some(stored) = written {
+        heartbeat.learn(stored);
         node.time.beaten(asked);
     }
     Ok(is_written)
 }
 
 /// Another node wrote `mark` since this node's last read.
-fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Duration) {
+fn notice(node: &Node, mark: &Mark, shown: Time, asked: Duration, received: Duration) {
     let clock = &node.settings.clock;
     if node.time.is_starting() {
         // This confirmation is older than this node's start.
         node.heartbeat.news(mark);
         let boot = node.clock.boot();
-        if let Some(change) = node.time.start_again(boot.as_deref(), mark, (told, asked, received)) {
+        if let Some(change) = node.time.start_again(boot.as_deref(), mark, (shown, asked, received)) {
             node.clock_changed(change);
         }
         return;
@@ -185,7 +185,7 @@ fn notice(node: &Node, mark: &Mark, told: Time, asked: Duration, received: Durat
         let from = *node.heartbeat.read_at();
         let (at, before) = (confirmed.at(), mark.replaced_up_to());
         let reference = Reference { at, from, to: node.clock.uptime(), before };
-        node.clock_changed(node.time.refer_to(reference, told, asked, received));
+        node.clock_changed(node.time.refer_to(reference, shown, asked, received));
         return;
     }
     if node.time.steady_since().is_err() {
@@ -214,10 +214,10 @@ pub async fn examine_clock(
 ) -> Result<ClockStatus, Error> {
     let remembered = mark::read(store).await?.mark().map_err(drop);
     let asked = clock.uptime();
-    let told = store.get(CommandId::from_bytes([0; 32])).await?.now;
+    let shown = store.get(CommandId::from_bytes([0; 32])).await?.now;
     let received = clock.uptime();
     let boot = clock.boot();
-    let answer = (told, asked, received);
+    let answer = (shown, asked, received);
     let (time, _) = TrustedTime::start(settings.clone(), boot.as_deref(), remembered, answer);
     Ok(time.status())
 }
@@ -233,15 +233,15 @@ pub async fn confirm_clock(
     who: &str,
     why: &str,
 ) -> Result<Time, Error> {
-    let told = store.get(CommandId::from_bytes([0; 32])).await?.now;
+    let shown = store.get(CommandId::from_bytes([0; 32])).await?.now;
     let boot = clock.boot();
-    let stands = mark::read(store).await?;
-    mark::write(store, stands, |stands| {
+    let stored = mark::read(store).await?;
+    mark::write(store, stored, |stored| {
         let uptime = clock.uptime();
-        let beat = Beat { now: told, node: who, boot: boot.as_deref(), uptime, steady_since: Some(told) };
+        let beat = Beat { now: shown, node: who, boot: boot.as_deref(), uptime, steady_since: Some(shown) };
         // An unreadable mark is replaced: this is the purpose of a confirmation.
-        Ok(Some(Mark::confirmed(stands.unwrap_or(None).as_ref(), &beat, who, why)))
+        Ok(Some(Mark::confirmed(stored.unwrap_or(None).as_ref(), &beat, who, why)))
     })
     .await?;
-    Ok(told)
+    Ok(shown)
 }

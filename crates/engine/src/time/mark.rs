@@ -186,15 +186,15 @@ pub(super) async fn read(store: &dyn Store) -> Result<Stored, Error> {
 /// changes nothing.
 pub(super) async fn write(
     store: &dyn Store,
-    mut stands: Stored,
+    mut stored: Stored,
     mut next: impl FnMut(Result<Option<Mark>, Error>) -> Result<Option<Mark>, Error>,
 ) -> Result<Option<Stored>, Error> {
     for _ in 0..TRIES {
-        let Some(mark) = next(stands.mark())? else { return Ok(None) };
+        let Some(mark) = next(stored.mark())? else { return Ok(None) };
         let bytes = mark.encode();
-        match store.set(NAME, stands.bytes.as_deref(), Some(&bytes)).await? {
+        match store.set(NAME, stored.bytes.as_deref(), Some(&bytes)).await? {
             Setting::Done => return Ok(Some(Stored { bytes: Some(bytes.into()) })),
-            Setting::Refused(others) => stands = Stored { bytes: others },
+            Setting::Refused(others) => stored = Stored { bytes: others },
         }
     }
     Err(Error::new(Kind::Unavailable, "writing the time, which others keep changing"))

@@ -25,7 +25,7 @@ use semel_core::time::{Now, Time, Trust};
 use span::millis;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use watch::{ClockWatch, News};
+use watch::{ClockWatch, WatchEvent};
 
 /// The status of the clock, for people and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Sample {
 
 /// How far the clock is trusted. Deadlines are uptimes, so that no clock can move them.
 #[derive(Debug, Clone)]
-enum Standing {
+enum TrustState {
     Untrusted {
         why: Distrust,
         /// The mark that the clock must not contradict; `None` if it cannot be read.
@@ -134,20 +134,20 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// The error in milliseconds of a clock that showed `told` at some moment between `asked` and `received`, at any
+    /// The error in milliseconds of a clock that showed `shown` at some moment between `asked` and `received`, at any
     /// time after the confirmation. Zero if it is right.
-    fn off(&self, told: Time, asked: Duration, received: Duration) -> i128 {
-        let (told, at) = (i128::from(told.as_millis()), i128::from(self.at.as_millis()));
+    fn off(&self, shown: Time, asked: Duration, received: Duration) -> i128 {
+        let (shown, at) = (i128::from(shown.as_millis()), i128::from(self.at.as_millis()));
         let earliest = at + millis(asked) - millis(self.to);
         let latest = at + millis(received) - millis(self.from);
-        if told > latest { told - latest } else { (told - earliest).min(0) }
+        if shown > latest { shown - latest } else { (shown - earliest).min(0) }
     }
 }
 
 struct State {
     last: Sample,
     watch: ClockWatch,
-    standing: Standing,
+    standing: TrustState,
     /// An upper bound of the uptime at which this node last knew the time of others. `None` until its first own
     /// heartbeat.
     heard_at: Option<Duration>,
@@ -168,22 +168,22 @@ impl TrustedTime {
         settings: ClockSettings,
         boot: Option<&str>,
         remembered: Result<Option<Mark>, ()>,
-        (told, asked, received): (Time, Duration, Duration),
+        (shown, asked, received): (Time, Duration, Duration),
     ) -> (Self, Option<ClockChange>) {
-        let (state, change) = State::start(&settings, boot, remembered, (told, asked, received));
+        let (state, change) = State::start(&settings, boot, remembered, (shown, asked, received));
         (Self { settings, state: Mutex::new(state) }, change)
     }
 
     /// Whether a node that trusts its clock has not made its first heartbeat yet.
     pub(crate) fn is_starting(&self) -> bool {
         let state = self.state();
-        state.heard_at.is_none() && matches!(state.standing, Standing::Trusted { .. })
+        state.heard_at.is_none() && matches!(state.standing, TrustState::Trusted { .. })
     }
 
     /// Whether nothing may be dated before the next heartbeat. An untrusted clock dates nothing anyway.
     pub(crate) fn has_to_catch_up(&self, uptime: Duration) -> bool {
         let state = self.state();
-        matches!(state.standing, Standing::Trusted { .. }) && state.is_out_of_touch(&self.settings, uptime)
+        matches!(state.standing, TrustState::Trusted { .. }) && state.is_out_of_touch(&self.settings, uptime)
     }
 
     /// The first heartbeat found `mark` in the store: judge the clock by it, as at a start.
@@ -213,12 +213,12 @@ impl TrustedTime {
     /// Records an answer, and returns the time to judge it by.
     pub(crate) fn note(
         &self,
-        told: Time,
+        shown: Time,
         asked: Duration,
         received: Duration,
     ) -> (Time, Option<ClockChange>) {
         let mut state = self.state();
-        let (at, change) = state.judge(&self.settings, told, asked, received);
+        let (at, change) = state.judge(&self.settings, shown, asked, received);
         // An answer to an older call adds nothing, unless it changed the trusted time: then earlier samples are
         // invalid. An answer to a slow call is less precise than the known time.
         let sample = Sample { at, asked, received };
@@ -228,14 +228,14 @@ impl TrustedTime {
         (at, change)
     }
 
-    /// An operator confirmed that the clock, which showed `told`, is right. Earlier dates go up to `before`.
-    pub(crate) fn confirm(&self, told: Time, before: Option<Time>, asked: Duration, received: Duration) {
+    /// An operator confirmed that the clock, which showed `shown`, is right. Earlier dates go up to `before`.
+    pub(crate) fn confirm(&self, shown: Time, before: Option<Time>, asked: Duration, received: Duration) {
         let mut state = self.state();
-        state.watch.accept(told, asked, received);
+        state.watch.accept(shown, asked, received);
         let before = before.max(Some(state.earliest(received))).max(state.replaced_up_to());
-        state.replace(&self.settings, told, received);
+        state.replace(&self.settings, shown, received);
         state.expect_dates_up_to(before.map(|before| before + self.settings.peers_seen_within()));
-        state.last = Sample { at: told, asked, received };
+        state.last = Sample { at: shown, asked, received };
     }
 
     /// The latest date given by a replaced time, while records with such dates may exist.
@@ -253,18 +253,18 @@ impl TrustedTime {
         }
     }
 
-    /// An operator confirmed a time, and the clock showed `told`. If that is the confirmed time, the clock is
+    /// An operator confirmed a time, and the clock showed `shown`. If that is the confirmed time, the clock is
     /// followed. Otherwise nothing may be dated until the clock shows the confirmed time.
     pub(crate) fn refer_to(
         &self,
         reference: Reference,
-        told: Time,
+        shown: Time,
         asked: Duration,
         received: Duration,
     ) -> ClockChange {
-        let off = reference.off(told, asked, received);
+        let off = reference.off(shown, asked, received);
         if off.abs() <= millis(self.settings.watch_allowance()) {
-            self.confirm(told, reference.before, asked, received);
+            self.confirm(shown, reference.before, asked, received);
             return ClockChange::Confirmed;
         }
         let by = Duration::from_millis(u64::try_from(off.abs()).unwrap_or(u64::MAX));
@@ -272,7 +272,7 @@ impl TrustedTime {
         let mut state = self.state();
         let before = reference.before.max(Some(state.earliest(received))).max(state.replaced_up_to());
         let reference = Some(Reference { before, ..reference });
-        state.standing = Standing::Untrusted { why, mark: None, reference, since: received };
+        state.standing = TrustState::Untrusted { why, mark: None, reference, since: received };
         ClockChange::Distrusted(why)
     }
 
@@ -280,7 +280,7 @@ impl TrustedTime {
     pub(crate) fn disagree(&self, uptime: Duration) {
         let mut state = self.state();
         let now = state.earliest(uptime);
-        if let Standing::Trusted { .. } = state.standing {
+        if let TrustState::Trusted { .. } = state.standing {
             state.begin_anew(&self.settings, now, uptime);
         }
     }
@@ -305,25 +305,25 @@ impl TrustedTime {
     /// When to retry after a refusal because of the clock.
     pub(crate) fn retry_after(&self, uptime: Duration) -> Duration {
         match self.state().standing {
-            Standing::Untrusted { .. } => self.settings.heartbeat,
-            Standing::Trusted { settling_until, .. } => settling_until.saturating_sub(uptime),
+            TrustState::Untrusted { .. } => self.settings.heartbeat,
+            TrustState::Trusted { settling_until, .. } => settling_until.saturating_sub(uptime),
         }
     }
 
     pub(crate) fn status(&self) -> ClockStatus {
         let state = self.state();
         match (&state.standing, state.watch.off()) {
-            (Standing::Untrusted { why, .. }, _) => ClockStatus::Untrusted(*why),
-            (Standing::Trusted { .. }, Some(off)) => ClockStatus::Moved { by_ms: clamped(off) },
-            (Standing::Trusted { .. }, None) => ClockStatus::Trusted,
+            (TrustState::Untrusted { why, .. }, _) => ClockStatus::Untrusted(*why),
+            (TrustState::Trusted { .. }, Some(off)) => ClockStatus::Moved { by_ms: clamped(off) },
+            (TrustState::Trusted { .. }, None) => ClockStatus::Trusted,
         }
     }
 
     /// Since when time has passed without a gap. Fails if this node does not trust its time at all.
     fn steady_since(&self) -> Result<Option<Time>, Distrust> {
         match self.state().standing {
-            Standing::Untrusted { why, .. } => Err(why),
-            Standing::Trusted { steady_since, .. } => Ok(steady_since),
+            TrustState::Untrusted { why, .. } => Err(why),
+            TrustState::Trusted { steady_since, .. } => Ok(steady_since),
         }
     }
 
@@ -338,9 +338,9 @@ impl State {
         settings: &ClockSettings,
         boot: Option<&str>,
         remembered: Result<Option<Mark>, ()>,
-        (told, asked, received): (Time, Duration, Duration),
+        (shown, asked, received): (Time, Duration, Duration),
     ) -> (Self, Option<ClockChange>) {
-        let started = start::start(settings, boot, remembered, told, asked, received);
+        let started = start::start(settings, boot, remembered, shown, asked, received);
         let last = Sample { at: started.now, asked, received };
         let state = Self { last, watch: started.watch, standing: started.standing, heard_at: None };
         (state, started.change)
@@ -349,46 +349,46 @@ impl State {
     fn judge(
         &mut self,
         settings: &ClockSettings,
-        told: Time,
+        shown: Time,
         asked: Duration,
         received: Duration,
     ) -> (Time, Option<ClockChange>) {
-        if let Standing::Untrusted { reference: Some(reference), .. } = &self.standing {
+        if let TrustState::Untrusted { reference: Some(reference), .. } = &self.standing {
             let reference = *reference;
-            if reference.off(told, asked, received).abs() > millis(settings.watch_allowance()) {
-                return (told, None);
+            if reference.off(shown, asked, received).abs() > millis(settings.watch_allowance()) {
+                return (shown, None);
             }
-            self.watch.accept(told, asked, received);
-            self.replace(settings, told, received);
+            self.watch.accept(shown, asked, received);
+            self.replace(settings, shown, received);
             self.expect_dates_up_to(reference.before.map(|before| before + settings.peers_seen_within()));
-            return (told, Some(ClockChange::Confirmed));
+            return (shown, Some(ClockChange::Confirmed));
         }
-        if let Standing::Untrusted { mark, since, .. } = &self.standing {
-            let Some(mark) = mark else { return (told, None) };
+        if let TrustState::Untrusted { mark, since, .. } = &self.standing {
+            let Some(mark) = mark else { return (shown, None) };
             let passed = received.saturating_sub(*since);
-            if start::contradicts(settings, mark, told, passed).is_some() {
+            if start::contradicts(settings, mark, shown, passed).is_some() {
                 // Whatever the clock shows, the time is not earlier than this.
-                return (told.max(mark.at() + passed), None);
+                return (shown.max(mark.at() + passed), None);
             }
-            self.watch.accept(told, asked, received);
-            self.begin_anew(settings, told, received);
-            return (told, Some(ClockChange::Plausible));
+            self.watch.accept(shown, asked, received);
+            self.begin_anew(settings, shown, received);
+            return (shown, Some(ClockChange::Plausible));
         }
-        let (at, news) = self.watch.feed(told, asked, received);
+        let (at, news) = self.watch.feed(shown, asked, received);
         let change = news.map(|news| match news {
-            News::Moved(by) => ClockChange::Moved { by_ms: clamped(by) },
-            News::Back => ClockChange::Back,
-            News::Followed(by) => ClockChange::Followed { by_ms: clamped(by) },
+            WatchEvent::Moved(by) => ClockChange::Moved { by_ms: clamped(by) },
+            WatchEvent::Back => ClockChange::Back,
+            WatchEvent::Followed(by) => ClockChange::Followed { by_ms: clamped(by) },
         });
         if let Some(ClockChange::Followed { .. }) = change {
-            self.replace(settings, told, received);
+            self.replace(settings, shown, received);
         }
         (at, change)
     }
 
     /// From `at` on, time is steady; earlier dates may be wrong.
     fn begin_anew(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
-        self.standing = Standing::Trusted {
+        self.standing = TrustState::Trusted {
             starting_until: uptime + settings.peers_seen_within(),
             settling_until: uptime + settings.settle.max(settings.peers_seen_within()),
             steady_since: Some(at),
@@ -398,7 +398,7 @@ impl State {
     }
 
     fn expect_dates_up_to(&mut self, moment: Option<Time>) {
-        if let Standing::Trusted { replaced_up_to, .. } = &mut self.standing {
+        if let TrustState::Trusted { replaced_up_to, .. } = &mut self.standing {
             *replaced_up_to = moment;
         }
     }
@@ -406,22 +406,22 @@ impl State {
     /// From `at` on, another time is used.
     fn replace(&mut self, settings: &ClockSettings, at: Time, uptime: Duration) {
         self.begin_anew(settings, at, uptime);
-        if let Standing::Trusted { replaced_at, .. } = &mut self.standing {
+        if let TrustState::Trusted { replaced_at, .. } = &mut self.standing {
             *replaced_at = Some(at);
         }
     }
 
     fn replaced_at(&self) -> Option<Time> {
         match &self.standing {
-            Standing::Trusted { replaced_at, .. } => *replaced_at,
-            Standing::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_at),
+            TrustState::Trusted { replaced_at, .. } => *replaced_at,
+            TrustState::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_at),
         }
     }
 
     fn replaced_up_to(&self) -> Option<Time> {
         match &self.standing {
-            Standing::Trusted { replaced_up_to, .. } => *replaced_up_to,
-            Standing::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_up_to),
+            TrustState::Trusted { replaced_up_to, .. } => *replaced_up_to,
+            TrustState::Untrusted { mark, .. } => mark.as_ref().and_then(Mark::replaced_up_to),
         }
     }
 
@@ -444,8 +444,8 @@ impl State {
         // The answer to a slow call is dated by the call, and its records may be newer.
         let latest = at.max(self.latest(uptime));
         match self.standing {
-            Standing::Untrusted { .. } => Now { latest, trust: Trust::Untrusted, skew, ..at.into() },
-            Standing::Trusted {
+            TrustState::Untrusted { .. } => Now { latest, trust: Trust::Untrusted, skew, ..at.into() },
+            TrustState::Trusted {
                 starting_until,
                 settling_until,
                 steady_since,

@@ -3,7 +3,7 @@
 use super::mark::Mark;
 use super::span::millis;
 use super::watch::ClockWatch;
-use super::{ClockChange, Standing, clamped};
+use super::{ClockChange, TrustState, clamped};
 use crate::settings::ClockSettings;
 use semel_core::time::Time;
 use std::fmt;
@@ -45,22 +45,22 @@ impl fmt::Display for Distrust {
 pub(super) struct Started {
     pub(super) now: Time,
     pub(super) watch: ClockWatch,
-    pub(super) standing: Standing,
+    pub(super) standing: TrustState,
     pub(super) change: Option<ClockChange>,
 }
 
-/// Why a clock that shows `told` is wrong, `passed` after `mark` was read.
+/// Why a clock that shows `shown` is wrong, `passed` after `mark` was read.
 pub(super) fn contradicts(
     settings: &ClockSettings,
     mark: &Mark,
-    told: Time,
+    shown: Time,
     passed: Duration,
 ) -> Option<Distrust> {
     let earliest = mark.at() + passed;
-    if told + settings.watch_allowance() < earliest {
-        return Some(Distrust::Behind(earliest.since(told)));
+    if shown + settings.watch_allowance() < earliest {
+        return Some(Distrust::Behind(earliest.since(shown)));
     }
-    let ahead = told.since(earliest);
+    let ahead = shown.since(earliest);
     (ahead > settings.downtime_max).then_some(Distrust::Ahead(ahead))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn start(
     settings: &ClockSettings,
     boot: Option<&str>,
     remembered: Result<Option<Mark>, ()>,
-    told: Time,
+    shown: Time,
     asked: Duration,
     received: Duration,
 ) -> Started {
@@ -80,16 +80,16 @@ pub(super) fn start(
     };
     let watch = |at| ClockWatch::new(settings.watch_allowance(), settings.steady_for, at, asked, received);
     let untrusted = |why, mark: Option<Mark>| Started {
-        now: mark.as_ref().map_or(told, |mark| told.max(mark.at())),
-        watch: watch(told),
-        standing: Standing::Untrusted { why, mark, reference: None, since: received },
+        now: mark.as_ref().map_or(shown, |mark| shown.max(mark.at())),
+        watch: watch(shown),
+        standing: TrustState::Untrusted { why, mark, reference: None, since: received },
         change: Some(ClockChange::Distrusted(why)),
     };
     let known = remembered.as_ref().ok().and_then(Option::as_ref);
     let replaced_at = known.and_then(Mark::replaced_at);
     let replaced_up_to =
         known.and_then(Mark::replaced_up_to).map(|up_to| up_to + settings.peers_seen_within());
-    let trusted = |starting: Duration, steady_since| Standing::Trusted {
+    let trusted = |starting: Duration, steady_since| TrustState::Trusted {
         starting_until: received + starting,
         settling_until: received + settings.settle.max(starting),
         steady_since,
@@ -100,7 +100,7 @@ pub(super) fn start(
         Err(()) => return untrusted(Distrust::Unreadable, None),
         Ok(None) => {
             let standing = trusted(Duration::ZERO, None);
-            return Started { now: told, watch: watch(told), standing, change: None };
+            return Started { now: shown, watch: watch(shown), standing, change: None };
         }
         Ok(Some(mark)) => mark,
     };
@@ -110,11 +110,11 @@ pub(super) fn start(
         let allowance = settings.watch_allowance();
         let (at, uptime) = (mark.now(), mark.uptime());
         let mut watch = ClockWatch::new(allowance, settings.steady_for, at, uptime, uptime);
-        let (now, _) = watch.feed(told, asked, received);
+        let (now, _) = watch.feed(shown, asked, received);
         (now, watch)
     });
     let is_right = measured.as_ref().is_some_and(|(_, watch)| watch.off().is_none());
-    if !is_right && let Some(why) = contradicts(settings, &mark, told, Duration::ZERO) {
+    if !is_right && let Some(why) = contradicts(settings, &mark, shown, Duration::ZERO) {
         return untrusted(why, Some(mark));
     }
     if let Some((now, watch)) = measured {
@@ -124,12 +124,12 @@ pub(super) fn start(
         return Started { now, watch, standing, change };
     }
     // Only the clock itself shows how long nobody wrote.
-    let silence = millis(told.since(mark.now()));
+    let silence = millis(shown.since(mark.now()));
     let is_fresh = silence <= millis(settings.peers_seen_within() + settings.skew);
     let standing = if is_fresh {
-        trusted(unseen(&mark, told), mark.steady_since())
+        trusted(unseen(&mark, shown), mark.steady_since())
     } else {
-        trusted(settings.peers_seen_within(), Some(told))
+        trusted(settings.peers_seen_within(), Some(shown))
     };
-    Started { now: told, watch: watch(told), standing, change: None }
+    Started { now: shown, watch: watch(shown), standing, change: None }
 }

@@ -5,7 +5,7 @@ use semel::core::machine::{Refusal, Verdict};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Builder, Case, Engine, Failed, Finding, NoValue, NotDone, Probe, Reconcile, RunError, Told};
+use semel::{Builder, Case, Engine, Failed, Finding, RunErrorReason, OperatorError, Probe, Reconcile, RunError, RequestOutcome};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ impl Provider {
 async fn lose(engine: &Engine) {
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
     let told = engine.run(intent("k", "5"), lost).await;
-    assert!(matches!(told, Err(RunError { reason: NoValue::Failed(Failed::InDoubt(_)), .. })), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })), "{told:?}");
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_request_that_meets_an_unknown_outcome_has_it_asked_about_at_once() {
     *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
     assert!(matches!(
         engine.run(intent("k", "5"), never).await,
-        Err(RunError { reason: NoValue::Unknown, .. })
+        Err(RunError { reason: RunErrorReason::Unknown, .. })
     ));
     world.rest().await;
     assert_eq!(engine.run(intent("k", "5"), never).await.expect("settled").value, 7);
@@ -195,7 +195,7 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
     for _ in 0..2 {
         assert!(matches!(
             engine.run(ask(), lost).await,
-            Err(RunError { reason: NoValue::Failed(Failed::InDoubt(_)), .. })
+            Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })
         ));
         world.pass(secs(120)).await;
     }
@@ -204,7 +204,7 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
     world.skip(window).await;
     assert!(provider.asked() > 0, "nobody else settles it any more");
     assert!(!world.saw("LeftToOperator"), "the time to ask begins with the first question");
-    assert!(matches!(engine.run(ask(), never).await, Err(RunError { reason: NoValue::Unknown, .. })));
+    assert!(matches!(engine.run(ask(), never).await, Err(RunError { reason: RunErrorReason::Unknown, .. })));
     *provider.says.lock().expect("no panic") = Finding::Applied(Some(Outcome::value("7")));
     world.pass(secs(300)).await;
     assert_eq!(engine.run(ask(), never).await.expect("what the provider told").value, 7);
@@ -271,9 +271,9 @@ async fn an_operator_settles_what_is_unknown_and_stands_in_its_history() {
     assert_eq!((&*last.who, &*last.why), ("ann", "seen in the bank's list"));
     assert_eq!(engine.run(intent("k", "5"), never).await.expect("the outcome").value, 7);
     let again = engine.resolve(operation_id, Verdict::Refused, "bob", "no").await;
-    assert!(matches!(again, Err(NotDone::Refused(Refusal::WrongState))), "{again:?}");
+    assert!(matches!(again, Err(OperatorError::Refused(Refusal::WrongState))), "{again:?}");
     let released = engine.release(operation_id, "bob", "no").await;
-    assert!(matches!(released, Err(NotDone::Refused(Refusal::WrongState))), "{released:?}");
+    assert!(matches!(released, Err(OperatorError::Refused(Refusal::WrongState))), "{released:?}");
 }
 
 #[tokio::test]
@@ -284,7 +284,7 @@ async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
     drop(engine.run(intent("k", "5"), busy).await);
     assert!(matches!(
         engine.run(intent("k", "6"), never).await,
-        Err(RunError { reason: NoValue::Mismatch, .. })
+        Err(RunError { reason: RunErrorReason::Mismatch, .. })
     ));
     engine
         .release(world.record().await.operation_id(), "ann", "typed the wrong amount")
@@ -292,7 +292,7 @@ async fn an_operator_lets_go_of_a_key_under_which_nothing_took_effect() {
         .expect("released");
     assert_eq!(engine.run(intent("k", "6"), charge).await.expect("another payload").value, 2);
     let unknown = semel::core::id::OperationId::from_bytes([9; 16]);
-    assert!(matches!(engine.release(unknown, "ann", "?").await, Err(NotDone::NotFound)));
+    assert!(matches!(engine.release(unknown, "ann", "?").await, Err(OperatorError::NotFound)));
 }
 
 #[tokio::test]
@@ -322,10 +322,10 @@ async fn a_waiter_learns_whether_a_retry_may_settle_the_doubt() {
         let doubt = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
         assert!(engine.run(claimed(), doubt).await.is_err());
         let asked = intent_under(Policy::new(Class::External), "k", "5");
-        let told = engine.attend(&asked).await.expect("an answer").told;
-        assert!(matches!(told, Told::Unknown { repeatable } if repeatable == expected), "{class}: {told:?}");
+        let told = engine.attend(&asked).await.expect("an answer").outcome;
+        assert!(matches!(told, RequestOutcome::Unknown { repeatable } if repeatable == expected), "{class}: {told:?}");
         world.skip(secs(24 * 3600)).await;
-        let told = engine.attend(&asked).await.expect("an answer").told;
-        assert!(matches!(told, Told::Unknown { repeatable: false }), "{class}: {told:?}");
+        let told = engine.attend(&asked).await.expect("an answer").outcome;
+        assert!(matches!(told, RequestOutcome::Unknown { repeatable: false }), "{class}: {told:?}");
     }
 }

@@ -3,7 +3,7 @@
 use super::world::{World, intent, never, secs};
 use semel::core::record::StateName;
 use semel::core::store::{Count, Kind, Store as _};
-use semel::{Clock as _, Error, NoValue, RunError};
+use semel::{Clock as _, Error, RunErrorReason, RunError};
 use semel_testkit::faults::{Call, Fault, Pause, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,7 +51,7 @@ async fn claims_that_an_outage_lost_are_looked_for_a_few_at_a_time_and_given_bac
     for call in calls {
         let told = call.await.expect("no panic");
         assert!(
-            matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })),
+            matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
             "{told:?}"
         );
     }
@@ -107,7 +107,7 @@ async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
     };
     let told = engine.run(intent("k", "5"), work);
     let (told, ()) = tokio::join!(told, world.pass(secs(11)));
-    assert!(matches!(told, Err(RunError { reason: NoValue::NotRun(Error::LostSight(_)), .. })), "{told:?}");
+    assert!(matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })), "{told:?}");
     assert!(request.upgrade().is_none(), "the work is dropped, and what it held");
 
     let hidden = Arc::new(AtomicUsize::new(0));
@@ -121,7 +121,7 @@ async fn a_claim_that_is_looked_for_holds_neither_its_request_nor_a_shutdown() {
         _ => Fault::Pass,
     });
     let (farewell, ()) = tokio::join!(engine.shutdown(Duration::ZERO), world.pass(secs(1)));
-    assert_eq!(farewell, semel::Farewell::default(), "no attempt was under way");
+    assert_eq!(farewell, semel::ShutdownReport::default(), "no attempt was under way");
     assert_eq!(hidden.load(Ordering::SeqCst), 1, "the node has signed off");
 }
 

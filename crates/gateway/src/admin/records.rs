@@ -17,7 +17,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
-use semel::NotDone;
+use semel::OperatorError;
 use semel::archive::rfc3339;
 use semel::core::id::{KeyHash, OperationId};
 use semel::core::key::Key;
@@ -243,10 +243,10 @@ pub(super) async fn show(
 }
 
 /// Why a record cannot be shown.
-pub(super) fn not_shown(error: &NotDone, id: OperationId) -> Problem {
+pub(super) fn not_shown(error: &OperatorError, id: OperationId) -> Problem {
     match error {
-        NotDone::NotFound => Problem::no_such_operation(),
-        NotDone::Unreadable => {
+        OperatorError::NotFound => Problem::no_such_operation(),
+        OperatorError::Unreadable => {
             let detail = "The record stands there and cannot be read by this node: damaged, or written by a newer one. It was \
                           left as it is.";
             Problem::new(Situation::Unreadable, detail).about(id, None)

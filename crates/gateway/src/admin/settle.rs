@@ -21,7 +21,7 @@ use semel::core::id::OperationId;
 use semel::core::machine::{Refusal, Verdict};
 use semel::core::record::Record;
 use semel::core::time::Time;
-use semel::{Looked, NotDone};
+use semel::{FoundRecord, OperatorError};
 use semel_http::Code;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -179,7 +179,7 @@ async fn told(
     id: OperationId,
     action: &'static str,
     reason: &str,
-    done: Result<Record, NotDone>,
+    done: Result<Record, OperatorError>,
 ) -> Result<Response, Problem> {
     let name = &*who.name;
     match done {
@@ -193,7 +193,7 @@ async fn told(
             let shown = InFull::of(&record, now, outcome.as_ref(), who.has(Role::Bodies));
             Ok(json(StatusCode::OK, &shown))
         }
-        Err(NotDone::Refused(refusal)) => {
+        Err(OperatorError::Refused(refusal)) => {
             tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, %refusal, "an operator's word was refused");
             let looked = shared.engine.look_up(id).await.map_err(|error| not_shown(&error, id))?;
             Err(refused(refusal, &looked))
@@ -203,8 +203,8 @@ async fn told(
 }
 
 /// What the machine said, and when it would say otherwise.
-fn refused(refusal: Refusal, looked: &Looked) -> Problem {
-    let Looked { record, now, .. } = looked;
+fn refused(refusal: Refusal, looked: &FoundRecord) -> Problem {
+    let FoundRecord { record, now, .. } = looked;
     let detail = match refusal {
         Refusal::ClockNotTrusted => {
             let detail = "The clock is not trusted enough to judge this, or to date it. Nothing was changed; confirm the clock, or \

@@ -48,7 +48,7 @@ pub(super) fn with_setting(why: NotIdentified, whose: Whose) -> NotIdentified {
 }
 
 /// By what callers are told apart: what "the same caller" means to a client.
-pub(super) fn told_apart(identity: &Identity) -> String {
+pub(super) fn description(identity: &Identity) -> String {
     match identity.sources[..] {
         [] => return "per access token".to_owned(),
         [Source::Anonymous] => return "not at all: all are anonymous".to_owned(),

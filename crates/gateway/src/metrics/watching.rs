@@ -6,7 +6,7 @@
 use super::{CALLS, Metrics};
 use semel::Event;
 use semel::time::ClockChange;
-use semel_http::{What, Would, is_shadow};
+use semel_http::{EventKind, ShadowOutcome, is_shadow};
 use std::sync::atomic::Ordering;
 
 /// Everything that should never happen.
@@ -39,41 +39,41 @@ impl semel_http::Observer for Metrics {
         let numbers = &self.0;
         let operation = ("operation", event.operation);
         let outcome = match event.what {
-            What::Unprotected => "unprotected",
-            What::Ran(_) => "ran",
-            What::Replayed => "replayed",
-            What::Rebuilt => "rebuilt",
-            What::Accepted => "accepted",
-            What::Refused { code, caller } => {
+            EventKind::Unprotected => "unprotected",
+            EventKind::Ran(_) => "ran",
+            EventKind::Replayed => "replayed",
+            EventKind::Rebuilt => "rebuilt",
+            EventKind::Accepted => "accepted",
+            EventKind::Refused { code, caller } => {
                 if let Some(caller) = caller {
                     numbers.mismatches.add(&[operation, ("caller", &caller.prefix())]);
                 }
                 numbers.refusals.add(&[("code", code.as_str())]);
                 code.as_str()
             }
-            What::Unread(_) => "unread",
-            What::NotAuthorized => "not_authorized",
-            What::FailedOpen => {
+            EventKind::Unread(_) => "unread",
+            EventKind::NotAuthorized => "not_authorized",
+            EventKind::FailedOpen => {
                 self.alarm("failed_open");
                 "failed_open"
             }
-            What::Shadow(would) => {
+            EventKind::Shadow(would) => {
                 let would = match would {
-                    Would::Run => "run",
-                    Would::Replay => "replay",
-                    Would::Refuse(code) => code.as_str(),
-                    Would::RunAgain => "run_again",
+                    ShadowOutcome::Run => "run",
+                    ShadowOutcome::Replay => "replay",
+                    ShadowOutcome::Refuse(code) => code.as_str(),
+                    ShadowOutcome::RunAgain => "run_again",
                     _ => "not_judged",
                 };
                 numbers.shadow.add(&[operation, ("would", would)]);
                 "shadow"
             }
             // These come beside what became of the request.
-            What::OddWord => return self.alarm("odd_word"),
+            EventKind::OddWord => return self.alarm("odd_word"),
             _ => return,
         };
         numbers.claims.add(&[operation, ("outcome", outcome)]);
-        if matches!(event.what, What::Replayed | What::Rebuilt) {
+        if matches!(event.what, EventKind::Replayed | EventKind::Rebuilt) {
             numbers.replays.add(&[operation]);
         }
     }
@@ -251,7 +251,7 @@ mod tests {
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
         // Time that is not trusted is no progress.
         let at = Some(Time::from_millis(90_000));
-        told(&metrics, Event::Swept(&semel::Swept { stopped: true, at, ..semel::Swept::default() }));
+        told(&metrics, Event::Swept(&semel::SweepReport { stopped: true, at, ..semel::SweepReport::default() }));
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
     }
 

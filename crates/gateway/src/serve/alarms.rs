@@ -5,7 +5,7 @@
 
 use semel::time::ClockChange;
 use semel::{Event, Observer};
-use semel_http::{What, Would, is_shadow};
+use semel_http::{EventKind, ShadowOutcome, is_shadow};
 use tracing::{error, info, warn};
 
 /// Writes log lines.
@@ -97,19 +97,19 @@ fn clock(change: &ClockChange) {
 /// What shadow mode is there to show: requests that would not simply have run.
 impl semel_http::Observer for Alarms {
     fn observe(&self, event: &semel_http::Event<'_>) {
-        let What::Shadow(would) = event.what else { return };
+        let EventKind::Shadow(would) = event.what else { return };
         let operation = event.operation;
         match would {
-            Would::Replay => {
+            ShadowOutcome::Replay => {
                 info!(operation, "shadow: would have been answered with the stored outcome, and ran again");
             }
-            Would::Refuse(code) => {
+            ShadowOutcome::Refuse(code) => {
                 info!(operation, code = code.as_str(), "shadow: would have been refused, and ran");
             }
-            Would::RunAgain => {
+            ShadowOutcome::RunAgain => {
                 info!(operation, "shadow: ran again without a key; one with the same payload ran before");
             }
-            Would::NotJudged => {
+            ShadowOutcome::NotJudged => {
                 info!(operation, "shadow: ran, and nobody can tell what would have become of it");
             }
             _ => {}

@@ -4,7 +4,7 @@ use super::world::{Bodies, Reply, Server, Watching, charged, engine, post, reads
 use http::HeaderName;
 use http::request::Parts;
 use semel::core::scope::Identity;
-use semel_http::{Callers, Code, Layer, Mode, NotIdentified, Routes, Terms, What, Would};
+use semel_http::{Callers, Code, Layer, Mode, NotIdentified, Routes, Terms, EventKind, ShadowOutcome};
 
 const ABSENT: &str = "/operations/30313233-3435-3637-3839-616263646566";
 
@@ -159,14 +159,14 @@ async fn shadow_mode_looks_at_callers_by_the_rule_of_their_route() {
     let (layer, mut watching) = Watching::over(layer);
     let server = Server::under(layer, reads).await;
     let told = [
-        ("x-merchant", "7", Would::Run),
-        ("x-merchant", "7", Would::Replay),
-        ("x-merchant", "8", Would::Run),
-        ("x-user", "7", Would::Refuse(Code::CallerNotIdentified)),
+        ("x-merchant", "7", ShadowOutcome::Run),
+        ("x-merchant", "7", ShadowOutcome::Replay),
+        ("x-merchant", "8", ShadowOutcome::Run),
+        ("x-user", "7", ShadowOutcome::Refuse(Code::CallerNotIdentified)),
     ];
     for (name, whose, would) in told {
         assert_eq!(server.send(post("/sales").header(name, whose).json("{}")).await.status, 201);
-        assert_eq!(watching.next().await, What::Shadow(would), "{name} {whose}");
+        assert_eq!(watching.next().await, EventKind::Shadow(would), "{name} {whose}");
     }
 }
 

@@ -5,7 +5,7 @@ use semel::core::store::{Filter, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
 use semel::{Engine, memory};
-use semel_http::{Code, KeyRule, Layer, Mode, Routes, Terms, TermsError, What, Would};
+use semel_http::{Code, KeyRule, Layer, Mode, Routes, Terms, TermsError, EventKind, ShadowOutcome};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,11 +67,11 @@ async fn what_a_route_would_refuse_is_told_in_shadow_and_what_needs_no_key_uses_
     for amount in 0..3 {
         let body = format!("{{\"amount\":{amount}}}");
         server.send(request("POST", "/exports").json(&body)).await;
-        assert_eq!(watching.next().await, What::Shadow(Would::Run));
+        assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run));
     }
-    for (number, would) in [(0, Would::Run), (1, Would::Refuse(Code::Quota)), (0, Would::Replay)] {
+    for (number, would) in [(0, ShadowOutcome::Run), (1, ShadowOutcome::Refuse(Code::Quota)), (0, ShadowOutcome::Replay)] {
         assert_eq!(server.send(order("/exports", number).json("{}")).await.status, 201);
-        assert_eq!(watching.next().await, What::Shadow(would));
+        assert_eq!(watching.next().await, EventKind::Shadow(would));
     }
 }
 

@@ -29,8 +29,8 @@ const LOOKS_MAX: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(100);
 const PORTS_MAX: u32 = 5;
 
-/// A whole PostgreSQL on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the
-/// directory. Calls block, and panic where the server does not do what they say.
+/// A whole PostgreSQL on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with
+/// the directory. Calls block, and panic if the server does not do what they say.
 ///
 /// It has an ordinary role `semel` and a database `semel` that belongs to it, both without a password. As root it
 /// runs as the user `postgres`, who must be able to enter the directory.

@@ -23,7 +23,7 @@ impl RedisReply {
     /// The bytes of a string.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If it is none.
     pub fn bytes(self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -34,7 +34,7 @@ impl RedisReply {
     /// The same as text.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If it is none.
     pub fn text(self) -> String {
         String::from_utf8(self.bytes()).expect("UTF-8")
     }
@@ -42,7 +42,7 @@ impl RedisReply {
     /// A number.
     ///
     /// # Panics
-    /// Where it is none.
+    /// If it is none.
     pub fn number(self) -> i64 {
         match self {
             Self::Number(number) => number,
@@ -51,7 +51,7 @@ impl RedisReply {
     }
 }
 
-/// A connection to a Redis server without TLS. Calls block, and panic where the connection breaks.
+/// A connection to a Redis server without TLS. Calls block, and panic if the connection breaks.
 #[derive(Debug)]
 pub struct RedisClient(BufReader<TcpStream>);
 
@@ -66,7 +66,7 @@ impl RedisClient {
     /// Connects to the first host of a `redis://` URL.
     ///
     /// # Panics
-    /// Where nobody answers.
+    /// If nobody answers.
     pub fn connect(url: &str) -> Self {
         let authority =
             url.split("//").nth(1).and_then(|rest| rest.split(['/', '?', ',']).next()).expect("a URL");
@@ -77,7 +77,7 @@ impl RedisClient {
     /// Asks, and waits for the answer.
     ///
     /// # Panics
-    /// Where the connection breaks.
+    /// If the connection breaks.
     pub fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> RedisReply {
         self.try_ask(arguments).expect("an answer")
     }

@@ -35,7 +35,7 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// A whole Redis on 127.0.0.1, in a directory of the caller's. It ends when it is dropped; its files end with the
-/// directory. Calls block, and panic where the server does not do what they say.
+/// directory. Calls block, and panic if the server does not do what they say.
 #[derive(Debug)]
 pub struct RedisServer {
     dir: PathBuf,

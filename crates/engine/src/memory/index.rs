@@ -17,12 +17,12 @@ pub(super) type Position = (u64, CommandId);
 
 /// The indexed fields of an entry.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum IndexKeys {
     Marker,
     Record { operation_id: OperationId, caller: CallerHash, state: StateName, due_at: Option<Time> },
 }
 
-impl Place {
+impl IndexKeys {
     pub(super) fn of(record: &Record) -> Self {
         Self::Record {
             operation_id: record.operation_id(),
@@ -37,12 +37,12 @@ struct Stored {
     /// Increases with every insert, and does not change with swaps: a listing by it contains each entry once,
     /// whatever is written meanwhile.
     arrival: u64,
-    place: Place,
+    place: IndexKeys,
     bytes: Bytes,
 }
 
 #[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct Index {
     entries: BTreeMap<CommandId, Stored>,
     arrivals: u64,
     by_arrival: BTreeSet<Position>,
@@ -53,7 +53,7 @@ pub(super) struct Shelf {
     in_state: BTreeMap<StateName, u64>,
 }
 
-impl Shelf {
+impl Index {
     pub(super) fn bytes(&self, id: CommandId) -> Option<&Bytes> {
         self.entries.get(&id).map(|stored| &stored.bytes)
     }
@@ -63,7 +63,7 @@ impl Shelf {
         Item { id, entry: codec::decode(&self.entries[&id].bytes) }
     }
 
-    pub(super) fn put(&mut self, id: CommandId, place: Place, bytes: Bytes) {
+    pub(super) fn put(&mut self, id: CommandId, place: IndexKeys, bytes: Bytes) {
         let arrival = if let Some(old) = self.entries.remove(&id) {
             self.unlist(id, &old);
             old.arrival
@@ -89,10 +89,10 @@ impl Shelf {
 
     fn list(&mut self, id: CommandId, stored: &Stored) {
         match stored.place {
-            Place::Marker => {
+            IndexKeys::Marker => {
                 self.markers.insert((stored.arrival, id));
             }
-            Place::Record { operation_id, caller, state, due_at } => {
+            IndexKeys::Record { operation_id, caller, state, due_at } => {
                 self.by_arrival.insert((stored.arrival, id));
                 self.by_operation_id.insert((operation_id, id));
                 self.by_due.extend(due_at.map(|due_at| (due_at.as_millis(), id)));
@@ -104,10 +104,10 @@ impl Shelf {
 
     fn unlist(&mut self, id: CommandId, stored: &Stored) {
         match stored.place {
-            Place::Marker => {
+            IndexKeys::Marker => {
                 self.markers.remove(&(stored.arrival, id));
             }
-            Place::Record { operation_id, caller, state, due_at } => {
+            IndexKeys::Record { operation_id, caller, state, due_at } => {
                 self.by_arrival.remove(&(stored.arrival, id));
                 self.by_operation_id.remove(&(operation_id, id));
                 if let Some(due_at) = due_at {

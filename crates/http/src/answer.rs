@@ -17,14 +17,14 @@ use semel::core::fingerprint::ErrorKind;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::scope::Operation;
-use semel::{Ended, Error, Ran, Replayed, Told};
+use semel::{Ended, Error, Ran, Replayed, RequestOutcome};
 use std::time::Duration;
 
 /// When a client should retry if the store is unavailable.
 const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Builds the responses to one request.
-pub(crate) struct Speaker<'a> {
+pub(crate) struct Responder<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) ready: &'a Ready,
     pub(crate) form: Form,
@@ -32,7 +32,7 @@ pub(crate) struct Speaker<'a> {
     pub(crate) operation: Operation,
 }
 
-impl Speaker<'_> {
+impl Responder<'_> {
     /// The response if this call ran the attempt.
     pub(crate) fn ran(&self, id: OperationId, ran: Ran<Local>) -> Response<Body> {
         let mut response = match ran.local {
@@ -45,15 +45,15 @@ impl Speaker<'_> {
     }
 
     /// The problem for an answer without an outcome.
-    pub(crate) fn refusal<L>(&self, id: OperationId, told: &Told<L>) -> Problem {
+    pub(crate) fn refusal<L>(&self, id: OperationId, told: &RequestOutcome<L>) -> Problem {
         match told {
-            Told::InProgress { retry_after } => {
+            RequestOutcome::InProgress { retry_after } => {
                 let detail =
                     "A request with this idempotency key is being processed. Retry later with the same key.";
                 let problem = Problem::new(Code::InProgress, detail).retryable_after(*retry_after);
                 problem.about(id).with_status_at(self.shared.status_at(id))
             }
-            Told::Mismatch => {
+            RequestOutcome::Mismatch => {
                 let detail = "This idempotency key was used for a different request. Nothing was run; use \
                               a new key for a new request.";
                 let problem = Problem::new(Code::Mismatch, detail).about(id);
@@ -62,24 +62,24 @@ impl Speaker<'_> {
                     MismatchStatus::Conflict => problem.with_status(409),
                 }
             }
-            Told::Expired => {
+            RequestOutcome::Expired => {
                 let detail = "The original request was processed, but its outcome has expired. \
                               Nothing was run.";
                 Problem::new(Code::Expired, detail).about(id)
             }
-            Told::AttemptsExhausted => {
+            RequestOutcome::AttemptsExhausted => {
                 let detail =
                     "All allowed attempts for this idempotency key were made, and none took effect.";
                 Problem::new(Code::AttemptsExhausted, detail).about(id)
             }
-            Told::ClockNotTrusted { retry_after } => {
+            RequestOutcome::ClockNotTrusted { retry_after } => {
                 let detail = "Nothing was run: the clock of the idempotency store is not trusted at the moment. \
                               Retry later with the same key.";
                 Problem::new(Code::ClockNotTrusted, detail).retryable_after(*retry_after).about(id)
             }
-            Told::Unknown { repeatable } => self.unknown(id, self.doubt_ends(*repeatable)),
+            RequestOutcome::Unknown { repeatable } => self.unknown(id, self.doubt_ends(*repeatable)),
             // An unreadable record cannot be probed. The other two are not refusals and do not get here.
-            Told::Unreadable | Told::Ran(_) | Told::Replayed(_) => self.unknown(id, false),
+            RequestOutcome::Unreadable | RequestOutcome::Ran(_) | RequestOutcome::Replayed(_) => self.unknown(id, false),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Contents: the owned form of a reply, with data from the record. Never here: a decision.
 
-use crate::answer::{Answer, Replayed, Stored, Told};
+use crate::answer::{Answer, Replayed, Stored, RequestOutcome};
 use crate::node::Node;
 use crate::observe::{Event, Refused};
 use semel_core::id::{CallerHash, CommandId, OperationId};
@@ -27,11 +27,11 @@ impl<'a> Subject<'a> {
 
 /// The answer for `reply`, which was judged from `found`.
 pub(crate) fn answer<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Answer<L> {
-    Answer { operation_id: subject.operation_id, told: told(node, subject, found, reply) }
+    Answer { operation_id: subject.operation_id, outcome: told(node, subject, found, reply) }
 }
 
 /// The outcome for the caller of `reply`, which was judged from `found`.
-pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Told<L> {
+pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> RequestOutcome<L> {
     let refused = |what| {
         let (operation, caller) = (subject.operation, subject.caller);
         node.observe(&Event::Refused { operation, caller, what });
@@ -40,40 +40,40 @@ pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, repl
         (Reply::Replay(outcome), Found::Record(record)) => {
             node.observe(&Event::Replayed { operation: subject.operation });
             let outcome = node.opened(subject.id, subject.operation_id, outcome);
-            Told::Replayed(Replayed { outcome, stored: stored(node, record) })
+            RequestOutcome::Replayed(Replayed { outcome, stored: stored(node, record) })
         }
         // Only a record has an outcome to replay.
         (Reply::InProgress | Reply::Replay(_), _) => {
             refused(Refused::InProgress);
-            Told::InProgress { retry_after: node.settings.retry_after }
+            RequestOutcome::InProgress { retry_after: node.settings.retry_after }
         }
         (Reply::Unknown, found) => {
             refused(Refused::Unknown);
             node.reconcilers.take_up(subject.id, subject.operation);
             let repeatable = matches!(found, Found::Record(record) if is_repeatable(node, record));
-            Told::Unknown { repeatable }
+            RequestOutcome::Unknown { repeatable }
         }
         (Reply::Mismatch, _) => {
             refused(Refused::Mismatch);
-            Told::Mismatch
+            RequestOutcome::Mismatch
         }
         (Reply::Expired, _) => {
             refused(Refused::Expired);
-            Told::Expired
+            RequestOutcome::Expired
         }
         (Reply::AttemptsExhausted, _) => {
             refused(Refused::AttemptsExhausted);
-            Told::AttemptsExhausted
+            RequestOutcome::AttemptsExhausted
         }
         (Reply::ClockNotTrusted, _) => {
             refused(Refused::ClockNotTrusted);
             let retry_after = node.time.retry_after(node.clock.uptime());
-            Told::ClockNotTrusted { retry_after: retry_after.max(node.settings.retry_after) }
+            RequestOutcome::ClockNotTrusted { retry_after: retry_after.max(node.settings.retry_after) }
         }
         (Reply::Unreadable, _) => {
             refused(Refused::Unreadable);
             node.observe(&Event::Unreadable { operation_id: subject.operation_id });
-            Told::Unreadable
+            RequestOutcome::Unreadable
         }
     }
 }

@@ -17,7 +17,7 @@ const WAITING_TOTAL_MAX: usize = 2 * WAITING_MAX;
 
 /// Waiting probes, the oldest first, and running probes.
 #[derive(Default)]
-pub(crate) struct Questions {
+pub(crate) struct ProbeQueue {
     open: BTreeSet<CommandId>,
     /// In round-robin order.
     shares: VecDeque<Share>,
@@ -31,14 +31,14 @@ struct Share {
     under_way: usize,
 }
 
-/// A running probe. It counts until it is [answered](Questions::answered).
-pub(crate) struct Question {
+/// A running probe. It counts until it is [answered](ProbeQueue::answered).
+pub(crate) struct Probing {
     pub(crate) id: CommandId,
     /// Its reconciler.
     asked: Arc<dyn Reconcile>,
 }
 
-impl Questions {
+impl ProbeQueue {
     /// Queues a probe for `asked`, unless it is already queued or too many are waiting.
     pub(crate) fn put(&mut self, id: CommandId, asked: Arc<dyn Reconcile>) {
         if self.open.contains(&id) {
@@ -63,7 +63,7 @@ impl Questions {
     /// limit; others need room in their own limit and in the total. Reconcilers take turns.
     ///
     /// If every probe has a new reconciler, only twice the total limit applies.
-    pub(crate) fn next(&mut self, bounds: &Probe) -> Option<Question> {
+    pub(crate) fn next(&mut self, bounds: &Probe) -> Option<Probing> {
         if self.under_way >= bounds.at_once_total_max.saturating_mul(2).max(1) {
             return None;
         }
@@ -77,11 +77,11 @@ impl Questions {
         share.under_way += 1;
         self.under_way += 1;
         self.shares.push_back(share);
-        Some(Question { id, asked })
+        Some(Probing { id, asked })
     }
 
     /// The probe has ended, and can be queued again.
-    pub(crate) fn answered(&mut self, question: &Question) {
+    pub(crate) fn answered(&mut self, question: &Probing) {
         self.open.remove(&question.id);
         let at = self.shares.iter().position(|share| Arc::ptr_eq(&share.asked, &question.asked));
         let Some(at) = at else { return };
@@ -110,11 +110,11 @@ mod tests {
     }
 
     /// Gives out all places that there are, and tells whose they are.
-    fn given(questions: &mut Questions, bounds: &Probe) -> Vec<Question> {
+    fn given(questions: &mut ProbeQueue, bounds: &Probe) -> Vec<Probing> {
         std::iter::from_fn(|| questions.next(bounds)).collect()
     }
 
-    fn of(asked: &Arc<dyn Reconcile>, given: &[Question]) -> Vec<CommandId> {
+    fn of(asked: &Arc<dyn Reconcile>, given: &[Probing]) -> Vec<CommandId> {
         given.iter().filter(|one| Arc::ptr_eq(&one.asked, asked)).map(|one| one.id).collect()
     }
 
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn one_who_never_answers_has_its_own_share_and_no_more() {
         let (slow, quick) = (somebody(), somebody());
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         (0..100).for_each(|which| questions.put(id(which), Arc::clone(&slow)));
         assert_eq!(given(&mut questions, &BOUNDS).len(), 4);
         (100..110).for_each(|which| questions.put(id(which), Arc::clone(&quick)));
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn where_all_places_are_taken_somebody_else_is_still_asked_one_question_after_another() {
         let (slow, slower, quick) = (somebody(), somebody(), somebody());
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         (0..50).for_each(|which| questions.put(id(which), Arc::clone(&slow)));
         (50..100).for_each(|which| questions.put(id(which), Arc::clone(&slower)));
         let taken = given(&mut questions, &BOUNDS);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn where_everybody_asked_is_somebody_new_no_more_than_twice_the_total_are_under_way_or_wait() {
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         (0..u16::MAX).for_each(|which| questions.put(id(which), somebody()));
         assert_eq!(questions.open.len(), 2 * WAITING_TOTAL_MAX);
         let mut taken = given(&mut questions, &BOUNDS);
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_doubt_is_asked_about_once_at_a_time_and_again_after_that() {
         let asked = somebody();
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         questions.put(id(1), Arc::clone(&asked));
         questions.put(id(1), Arc::clone(&asked));
         let first = given(&mut questions, &BOUNDS);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn too_many_questions_to_one_keep_none_to_another_from_being_put() {
         let (many, one) = (somebody(), somebody());
-        let mut questions = Questions::default();
+        let mut questions = ProbeQueue::default();
         (0..u16::MAX).for_each(|which| questions.put(id(which), Arc::clone(&many)));
         assert_eq!(questions.open.len(), WAITING_MAX);
         questions.put(id(u16::MAX), Arc::clone(&one));

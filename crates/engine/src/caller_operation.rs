@@ -4,7 +4,7 @@
 //! they exist.
 
 use crate::engine::Engine;
-use crate::operator::{Looked, NotDone};
+use crate::operator::{FoundRecord, OperatorError};
 use semel_core::id::{CallerHash, OperationId};
 use semel_core::key::Key;
 use semel_core::machine;
@@ -15,7 +15,7 @@ use semel_core::store::{self, Kind};
 
 /// An operation, as its caller sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
+pub struct CallerOperation {
     /// The record.
     pub record: Record,
     /// The replayed outcome, unsealed; `None` if it is not final or has expired.
@@ -36,13 +36,13 @@ impl Engine {
 
     /// The operation, if it belongs to the caller of `scope` (in any operation) and has not expired.
     ///
-    /// [`NotDone::NotFound`] if it belongs to another caller: nobody learns that it exists.
+    /// [`OperatorError::NotFound`] if it belongs to another caller: nobody learns that it exists.
     pub async fn look_up_own(
         &self,
         operation_id: OperationId,
         scope: &Scope,
         key: Option<&Key>,
-    ) -> Result<Own, NotDone> {
+    ) -> Result<CallerOperation, OperatorError> {
         self.look_up_own_by(operation_id, key, |_| Some(scope.clone())).await
     }
 
@@ -53,19 +53,19 @@ impl Engine {
         operation_id: OperationId,
         key: Option<&Key>,
         whose: impl FnOnce(&str) -> Option<Scope>,
-    ) -> Result<Own, NotDone> {
-        let Looked { id, record, now } = self.look_up(operation_id).await?;
+    ) -> Result<CallerOperation, OperatorError> {
+        let FoundRecord { id, record, now } = self.look_up(operation_id).await?;
         let view = self.node.secrets.view();
-        let view = view.map_err(|_| store::Error::new(Kind::Unavailable, "telling whose operation it is"))?;
+        let view = view.map_err(|_| store::Error::new(Kind::Unavailable, "identifying the owner of an operation"))?;
         let mut secrets =
             std::iter::once(&view.current).chain(view.outgoing.as_ref().map(|outgoing| &outgoing.old));
         // Without the secret of the record's generation, the caller cannot be verified.
         let numbered = secrets.find(|numbered| numbered.generation == record.generation());
-        let secret: &Secret = &numbered.ok_or(NotDone::NotFound)?.secret;
+        let secret: &Secret = &numbered.ok_or(OperatorError::NotFound)?.secret;
         let is_expired = machine::is_expired(&record, now);
-        let scope = whose(record.operation()).ok_or(NotDone::NotFound)?;
+        let scope = whose(record.operation()).ok_or(OperatorError::NotFound)?;
         if machine::is_gone(&record, now) || secret.caller_hash(&scope) != record.caller_hash() {
-            return Err(NotDone::NotFound);
+            return Err(OperatorError::NotFound);
         }
         let is_key = key.is_some_and(|key| secret.key_hash(key) == record.key_hash());
         let outcome = match record.state() {
@@ -74,6 +74,6 @@ impl Engine {
             }
             _ => None,
         };
-        Ok(Own { record, outcome, is_key, is_expired })
+        Ok(CallerOperation { record, outcome, is_key, is_expired })
     }
 }

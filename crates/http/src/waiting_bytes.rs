@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Waiting bytes.
-pub(crate) enum Held {
+pub(crate) enum WaitingBytes {
     /// Not counted.
     Uncounted(Pieces),
     /// Counted, and may be dropped in favour of others.
@@ -95,7 +95,7 @@ impl Pieces {
     }
 }
 
-impl Held {
+impl WaitingBytes {
     /// Bytes in `place`. `is_stored`: a retry can get them again.
     pub(crate) fn counted(
         pieces: impl IntoIterator<Item = Bytes>,
@@ -147,7 +147,7 @@ impl Held {
     }
 }
 
-impl From<Bytes> for Held {
+impl From<Bytes> for WaitingBytes {
     fn from(data: Bytes) -> Self {
         Self::Uncounted(Pieces::new([data], None))
     }
@@ -170,7 +170,7 @@ mod tests {
         let mut place = room.place(None);
         assert_eq!(place.try_grow_to(700 << 10), Ok(()));
         let data: Vec<u8> = (0..700 << 10).map(|at: u32| at.to_le_bytes()[1]).collect();
-        let mut held = Held::counted([Bytes::from(data.clone())], place, true);
+        let mut held = WaitingBytes::counted([Bytes::from(data.clone())], place, true);
         let (mut came, mut taken) = (Vec::new(), Vec::new());
         while let Some(Ok(piece)) = held.next_piece() {
             assert!(piece.len() <= PIECE_BYTES);

@@ -5,7 +5,7 @@
 use crate::body::{self, Body, BoxError, Read, Whole};
 use crate::layer::Shared;
 use crate::malformed::Malformed;
-use crate::observe::What;
+use crate::observe::EventKind;
 use crate::payload::{Asked, Known, Taken};
 use crate::problem::{Code, Form, Problem};
 use crate::room::NoRoom;
@@ -14,7 +14,7 @@ use crate::source::NoKey;
 use crate::target::Target;
 use crate::terms::KeyRule;
 use crate::unread::{TooSlow, Unread};
-use crate::{prefer, request, telling};
+use crate::{prefer, request, answer};
 use bytes::Bytes;
 use http::request::Parts;
 use semel::Intent;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// A request on a protected route.
-pub(crate) struct Asking {
+pub(crate) struct ProtectedRequest {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ready: Arc<Ready>,
     pub(crate) target: Target,
@@ -69,7 +69,7 @@ impl From<Problem> for Stop {
     }
 }
 
-impl Asking {
+impl ProtectedRequest {
     /// Determines operation, caller, key and payload.
     pub(crate) async fn prepare<B>(&self, parts: &mut Parts, body: B) -> Result<Prepared, Stop>
     where
@@ -101,7 +101,7 @@ impl Asking {
         };
         let Some(Parsed { key, warning }) = key else { return Err(Stop::Unprotected(Body::whole(whole))) };
         if let Some(weakness) = warning {
-            self.shared.tell(&self.ready, What::WeakKey(weakness));
+            self.shared.tell(&self.ready, EventKind::WeakKey(weakness));
         }
         request::refuse_streams(parts)?;
         let is_async = is_async || self.takes_async(parts);
@@ -142,7 +142,7 @@ impl Asking {
                 let detail = format!("The key must be a string or a number: {}.", terms.key_source);
                 Err(Problem::new(Code::Invalid, detail))
             }
-            NoKey::Unreadable(error) => Err(telling::fingerprint(&error)),
+            NoKey::Unreadable(error) => Err(answer::fingerprint(&error)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Asking {
             }
             None => None,
         };
-        asked.take_apart(&self.ready, for_key, turn).await.map_err(|error| telling::fingerprint(&error))
+        asked.take_apart(&self.ready, for_key, turn).await.map_err(|error| answer::fingerprint(&error))
     }
 
     fn takes_async(&self, parts: &mut Parts) -> bool {
