@@ -1,6 +1,6 @@
 //! What is measured: the same command, claimed and finished by whatever there is to do it.
 
-use semel::{Ended, Engine, Intent, Settings, RequestOutcome, payload};
+use semel::{Ended, Engine, Intent, RequestOutcome, Settings, payload};
 use semel_bench::barelog::BareLog;
 use semel_bench::lifecycle::{self, claim, finish, id};
 use semel_core::classify::Ending;

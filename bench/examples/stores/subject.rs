@@ -5,7 +5,7 @@ use crate::by_hand::Pgbench;
 use crate::client;
 use crate::report::Run;
 use crate::server::Server;
-use semel::{Ended, Engine, Intent, Settings, RequestOutcome, payload};
+use semel::{Ended, Engine, Intent, RequestOutcome, Settings, payload};
 use semel_bench::barelog::BareLog;
 use semel_bench::lifecycle::{self, claim, finish, id};
 use semel_bench::meter;

@@ -78,7 +78,7 @@ fn several_gzip_members_and_zstd_frames_are_one_body() {
 }
 
 #[test]
-fn four_thousand_and_ninety_six_members_pass_and_the_next_one_is_refused_where_it_starts() {
+fn four_thousand_and_ninety_six_members_pass_and_one_more_is_refused() {
     // Each member sets a decoder up, whatever it holds.
     for (coding, member) in [("gzip", gzip(b"")), ("zstd", hex("502a4d1800000000"))] {
         assert_eq!(decoded(coding, &member.repeat(4096), 1 << 20).unwrap(), b"", "{coding}");

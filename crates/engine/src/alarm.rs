@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lies_down_last_and_wants_to_be_woken_first_is() {
+    fn a_later_timer_with_an_earlier_deadline_fires_first() {
         runtime().block_on(async {
             tokio::select! {
                 biased;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nap_that_is_given_up_is_forgotten() {
+    fn a_dropped_timer_is_removed() {
         let mut nap = millis(3_600_000);
         let place = (nap.end, nap.number);
         assert!(Pin::new(&mut nap).poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -56,7 +56,8 @@ impl Engine {
     ) -> Result<CallerOperation, OperatorError> {
         let FoundRecord { id, record, now } = self.look_up(operation_id).await?;
         let view = self.node.secrets.view();
-        let view = view.map_err(|_| store::Error::new(Kind::Unavailable, "identifying the owner of an operation"))?;
+        let view =
+            view.map_err(|_| store::Error::new(Kind::Unavailable, "identifying the owner of an operation"))?;
         let mut secrets =
             std::iter::once(&view.current).chain(view.outgoing.as_ref().map(|outgoing| &outgoing.old));
         // Without the secret of the record's generation, the caller cannot be verified.

@@ -302,12 +302,12 @@ async fn give_all_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
     let begun = node.clock.uptime();
     for LostClaim { id, write } in loose {
         let give_up_at = begun.saturating_add(write.next.policy().lease);
-        let Some((record, place)) = look_for(node, id, &write, give_up_at).await else { continue };
+        let Some((record, permit)) = look_for(node, id, &write, give_up_at).await else { continue };
         let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));
         // A claim that cannot be given back must not block the others for ever.
         if node.within(node.settings.request_timeout(), &mut abandoned).await.is_none() {
-            drop(place);
+            drop(permit);
             abandoned.await;
         }
     }
@@ -333,10 +333,10 @@ async fn look_for<'a>(
         }
         let pause = if is_late { &mut late } else { &mut in_time }.next_span(node.random.bits());
         node.clock.sleep(pause).await;
-        let place = node.giving_back.acquire().await.ok()?;
+        let permit = node.giving_back.acquire().await.ok()?;
         let Ok(reading) = node.get(id).await else { continue };
         if let Some(record) = machine::claim_landed(write, reading.found()) {
-            return Some((Record::clone(record), place));
+            return Some((Record::clone(record), permit));
         }
         // Its condition no longer holds: it can never arrive.
         if !write.expect.met_by(reading.found()) || node.clock.uptime() >= give_up_at {

@@ -8,10 +8,10 @@ use crate::attempt::Attempt;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::ownership::{Finished, Ownership};
-use crate::running::{RunningEntry, Progress, StoredRecord};
+use crate::reply::{self, Subject};
+use crate::running::{Progress, RunningEntry, StoredRecord};
 use crate::spans::span;
 use crate::tasks::Closing;
-use crate::reply::{self, Subject};
 use futures_util::FutureExt;
 use semel_core::classify::Ending;
 use semel_core::labels::Labels;
@@ -96,13 +96,13 @@ enum FirstEvent<L> {
 pub(crate) async fn conduct<L: Send>(
     node: Arc<Node>,
     ownership: Ownership,
-    place: RunningEntry,
+    running_entry: RunningEntry,
     work: Work<L>,
     reply: Reply<L>,
 ) {
     let ownership = Arc::new(ownership);
     let record = ownership.record();
-    place.show(Progress::Running(StoredRecord { id: ownership.id, record: Arc::clone(&record) }));
+    running_entry.show(Progress::Running(StoredRecord { id: ownership.id, record: Arc::clone(&record) }));
     node.observe(&Event::Claimed { operation: record.operation(), attempt: record.attempt() });
     let begun = !reply::has_not_begun(&record);
     ownership.begin_deadline();
@@ -114,7 +114,7 @@ pub(crate) async fn conduct<L: Send>(
     };
     if let Some(why) = hindrance {
         keeping.end().await;
-        give_up(&ownership, &place, reply, why).await;
+        give_up(&ownership, &running_entry, reply, why).await;
         return;
     }
     let operation_id = record.operation_id();
@@ -123,10 +123,10 @@ pub(crate) async fn conduct<L: Send>(
     ownership.close();
     keeping.end().await;
     // From here on, the store may have the ending before this node knows it.
-    place.show(Progress::Unsure(StoredRecord { id: ownership.id, record: ownership.record() }));
+    running_entry.show(Progress::Unsure(StoredRecord { id: ownership.id, record: ownership.record() }));
     match event {
         FirstEvent::Ended(ended) => {
-            settle(&ownership, place, reply, ended).await;
+            settle(&ownership, running_entry, reply, ended).await;
         }
         event if reply::has_not_begun(&ownership.record()) => {
             let why = match event {
@@ -134,19 +134,19 @@ pub(crate) async fn conduct<L: Send>(
                 FirstEvent::Overran => GivenUp::Overran,
                 FirstEvent::Closing | FirstEvent::Ended(_) => GivenUp::Closing,
             };
-            give_up(&ownership, &place, reply, why).await;
+            give_up(&ownership, &running_entry, reply, why).await;
         }
         // Neither a release nor an ending: the record stays unchanged until its lease expires.
         FirstEvent::Panicked => {
             node.observe(&Event::Panicked { operation_id, operation: record.operation() });
-            drop(place);
+            drop(running_entry);
             answer(reply, &record, unknown(&ownership));
         }
         FirstEvent::Overran => {
             node.observe(&Event::Overran { operation_id, operation: record.operation() });
-            in_doubt(&ownership, &place, reply, "the work took longer than its deadline").await;
+            in_doubt(&ownership, &running_entry, reply, "the work took longer than its deadline").await;
         }
-        FirstEvent::Closing => in_doubt(&ownership, &place, reply, "the process was shut down").await,
+        FirstEvent::Closing => in_doubt(&ownership, &running_entry, reply, "the process was shut down").await,
     }
 }
 
@@ -176,7 +176,7 @@ async fn first_event<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work
 }
 
 /// Stores the ending. Answers the caller as soon as it is stored or the wait is over, and keeps trying.
-async fn settle<L>(ownership: &Ownership, place: RunningEntry, reply: Reply<L>, ended: Ended<L>) {
+async fn settle<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Reply<L>, ended: Ended<L>) {
     let Ended { mut ending, local, why, held: _held } = ended;
     if let Some((stored, _)) = ownership.stored_elsewhere() {
         ending = stored;
@@ -187,27 +187,32 @@ async fn settle<L>(ownership: &Ownership, place: RunningEntry, reply: Reply<L>, 
     let kept = node.sealed_ending(ownership, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
     let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
-        let told =
-            RequestOutcome::Ran(Ran { ending: ending.clone(), stored: None, attempt, repeatable: repeatable(), local });
+        let told = RequestOutcome::Ran(Ran {
+            ending: ending.clone(),
+            stored: None,
+            attempt,
+            repeatable: repeatable(),
+            local,
+        });
         answer(reply, &ownership.record(), told);
         let finished = finish.await;
-        let _: RequestOutcome = concluded(ownership, &place, &kept, finished, |_| None);
+        let _: RequestOutcome = concluded(ownership, &running_entry, &kept, finished, |_| None);
         return;
     };
     let ran = |stored| {
         let (ending, repeatable) = (ending.clone(), repeatable());
         Some(RequestOutcome::Ran(Ran { ending, stored: Some(stored), attempt, repeatable, local }))
     };
-    let told = concluded(ownership, &place, &kept, finished, ran);
+    let told = concluded(ownership, &running_entry, &kept, finished, ran);
     // Before the answer: a caller that retries immediately must not find its own last attempt running.
-    drop(place);
+    drop(running_entry);
     answer(reply, &ownership.record(), told);
 }
 
 /// Reports the result of storing the ending. `ran` answers the caller if it is stored.
 fn concluded<L>(
     ownership: &Ownership,
-    place: &RunningEntry,
+    running_entry: &RunningEntry,
     ending: &Ending,
     finished: Finished,
     ran: impl FnOnce(crate::answer::Stored) -> Option<RequestOutcome<L>>,
@@ -218,7 +223,7 @@ fn concluded<L>(
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             node.cache.keep(ownership.id, &record);
             let stored = reply::stored(node, &record);
-            place.show(Progress::Ended(StoredRecord { id: ownership.id, record }));
+            running_entry.show(Progress::Ended(StoredRecord { id: ownership.id, record }));
             ran(stored).unwrap_or_else(|| unknown(ownership))
         }
         Finished::Overtaken(reading) => overtaken(ownership, ending, &reading),
@@ -245,18 +250,19 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
     reply::told(node, &subject, found, machine::overtaken(&record, found))
 }
 
-async fn in_doubt<L>(ownership: &Ownership, place: &RunningEntry, reply: Reply<L>, why: &str) {
+async fn in_doubt<L>(ownership: &Ownership, running_entry: &RunningEntry, reply: Reply<L>, why: &str) {
     // The caller need not wait until it is stored: the answer is the same either way.
     answer(reply, &ownership.record(), unknown(ownership));
     let finished = ownership.finish(Ending::InDoubt, why).await;
-    let _: RequestOutcome = concluded(ownership, place, &Ending::InDoubt, finished, |_| None);
+    let _: RequestOutcome = concluded(ownership, running_entry, &Ending::InDoubt, finished, |_| None);
 }
 
 /// Nothing was sent: give the attempt back, so that the next request is the next attempt.
-async fn give_up<L>(ownership: &Ownership, place: &RunningEntry, reply: Reply<L>, why: GivenUp) {
+async fn give_up<L>(ownership: &Ownership, running_entry: &RunningEntry, reply: Reply<L>, why: GivenUp) {
     drop(reply.send(Err(Error::GivenUp(why))));
     let finished = ownership.abandon(why.reason()).await;
-    let _: RequestOutcome = concluded(ownership, place, &Ending::NotApplied(None), finished, |_| None);
+    let _: RequestOutcome =
+        concluded(ownership, running_entry, &Ending::NotApplied(None), finished, |_| None);
 }
 
 /// The outcome of the attempt is unknown.

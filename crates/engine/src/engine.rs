@@ -12,11 +12,11 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Call;
 use crate::recognise::Recognised;
+use crate::reply::{self, Subject};
 use crate::running::RunningEntry;
 use crate::spans::span;
 use crate::sweep::{self, SweepReport};
 use crate::tasks::Closing;
-use crate::reply::{self, Subject};
 use crate::time::{self, ClockStatus};
 use crate::wait::{self, Waited};
 use crate::writable::WriteRefusal;
@@ -92,9 +92,9 @@ impl Engine {
             return Ok(answer);
         }
         let wait_until = node.clock.uptime() + recognised.intent.wait.unwrap_or(node.settings.wait);
-        let place = loop {
+        let running_entry = loop {
             let twin = match node.running.enter(recognised.id()) {
-                Ok(place) => break place,
+                Ok(running_entry) => break running_entry,
                 Err(twin) => twin,
             };
             let waited = wait::for_local(node, &command, twin, wait_until);
@@ -110,10 +110,10 @@ impl Engine {
             }
         };
         let work: Work<L> = Box::new(move |attempt| Box::pin(work(attempt)));
-        match self.claim_and_conduct(recognised.clone(), place, work).await? {
+        match self.claim_and_conduct(recognised.clone(), running_entry, work).await? {
             Conducted::Answered(answer) => Ok(answer),
-            Conducted::InProgress(shown, place) => {
-                let waited = wait::for_remote(node, &command, shown, Some(&place), wait_until);
+            Conducted::InProgress(shown, running_entry) => {
+                let waited = wait::for_remote(node, &command, shown, Some(&running_entry), wait_until);
                 waited.instrument(span!("wait")).await.map_err(Error::LostSight)
             }
         }
@@ -210,7 +210,7 @@ impl Engine {
     async fn claim_and_conduct<L: Send + 'static>(
         &self,
         recognised: Recognised,
-        place: RunningEntry,
+        running_entry: RunningEntry,
         work: Work<L>,
     ) -> Result<Conducted<L>, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
@@ -220,7 +220,7 @@ impl Engine {
         let (aside, in_progress) = oneshot::channel();
         let attempt = async move {
             let _guard = guard;
-            let loose = engine.attempt(&recognised, place, work, reply, aside).await;
+            let loose = engine.attempt(&recognised, running_entry, work, reply, aside).await;
             claim::give_back(&engine.node, loose);
         };
         // The attempt runs in another task, but belongs to the trace of the request.
@@ -229,10 +229,11 @@ impl Engine {
             Ok(result) => result.map(Conducted::Answered),
             // No answer: it runs elsewhere, or the task was dropped halfway and the outcome is unknown.
             Err(_) => Ok(match in_progress.await {
-                Ok((shown, place)) => Conducted::InProgress(shown, place),
-                Err(_) => {
-                    Conducted::Answered(Answer { operation_id, outcome: RequestOutcome::Unknown { repeatable: false } })
-                }
+                Ok((shown, running_entry)) => Conducted::InProgress(shown, running_entry),
+                Err(_) => Conducted::Answered(Answer {
+                    operation_id,
+                    outcome: RequestOutcome::Unknown { repeatable: false },
+                }),
             }),
         }
     }
@@ -241,7 +242,7 @@ impl Engine {
     async fn attempt<L: Send>(
         &self,
         recognised: &Recognised,
-        place: RunningEntry,
+        running_entry: RunningEntry,
         work: Work<L>,
         reply: conduct::Reply<L>,
         aside: oneshot::Sender<(Shown, RunningEntry)>,
@@ -250,16 +251,16 @@ impl Engine {
         let command = recognised.command();
         match claim::claim(node, recognised).instrument(span!("claim")).await {
             Ok(Claim::Owned(ownership)) => {
-                conduct::conduct(Arc::clone(node), ownership, place, work, reply).await;
+                conduct::conduct(Arc::clone(node), ownership, running_entry, work, reply).await;
             }
             Ok(Claim::Judged(id, reading)) => {
                 let judged = judged(node, &command, &reading);
                 if judged == Reply::InProgress {
                     drop(reply);
-                    drop(aside.send(((id, reading), place)));
+                    drop(aside.send(((id, reading), running_entry)));
                     return Vec::new();
                 }
-                wait::show_end(Some(&place), id, &reading, judged);
+                wait::show_end(Some(&running_entry), id, &reading, judged);
                 self.keep(id, &reading);
                 let subject = Subject::under(id, &command);
                 drop(reply.send(Ok(reply::answer(node, &subject, reading.found(), judged))));
@@ -269,12 +270,12 @@ impl Engine {
                 drop(reply.send(Ok(reply::answer(node, &subject, Found::Nothing, Reply::Unknown))));
             }
             Ok(Claim::Lapsed(ownership)) => {
-                drop((place, work));
+                drop((running_entry, work));
                 drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
                 ownership.abandon(claim::LAPSED).await;
             }
             Err(unclaimed) => {
-                drop(place);
+                drop(running_entry);
                 drop(reply.send(Err(unclaimed.error)));
                 return unclaimed.loose;
             }

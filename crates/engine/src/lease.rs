@@ -3,7 +3,7 @@
 //! Contents: claim, start, renew, finish and give back, one call each. A silent worker's claim stays until its lease
 //! expires, and is then judged like any other.
 
-use crate::answer::{Answer, Error, GivenUp, Stored, RequestOutcome};
+use crate::answer::{Answer, Error, GivenUp, RequestOutcome, Stored};
 use crate::attempt::LeaseError;
 use crate::claim::{self, Claim};
 use crate::conduct::{overtaken, unknown};
@@ -14,8 +14,8 @@ use crate::observe::Event;
 use crate::operator::FoundRecord;
 use crate::ownership::{Finished, Ownership, Unwritten};
 use crate::recognise::Recognised;
-use crate::sealing::Seal;
 use crate::reply::{self, Subject};
+use crate::sealing::Seal;
 use crate::wait;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};

@@ -114,7 +114,12 @@ impl Engine {
     }
 
     /// Releases a key whose attempts had no effect: the next request with it is the next attempt, with any payload.
-    pub async fn release(&self, operation_id: OperationId, who: &str, why: &str) -> Result<Record, OperatorError> {
+    pub async fn release(
+        &self,
+        operation_id: OperationId,
+        who: &str,
+        why: &str,
+    ) -> Result<Record, OperatorError> {
         let looked = self.look_up(operation_id).await?;
         self.by_hand(looked, who, why, machine::release).await
     }

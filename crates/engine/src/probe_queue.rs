@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_places_are_taken_somebody_else_is_still_asked_one_question_after_another() {
+    fn at_the_total_limit_each_reconciler_still_gets_one_probe() {
         let (slow, slower, quick) = (somebody(), somebody(), somebody());
         let mut questions = ProbeQueue::default();
         (0..50).for_each(|which| questions.put(id(which), Arc::clone(&slow)));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_asked_is_somebody_new_no_more_than_twice_the_total_are_under_way_or_wait() {
+    fn new_reconcilers_for_every_probe_stay_within_twice_the_total() {
         let mut questions = ProbeQueue::default();
         (0..u16::MAX).for_each(|which| questions.put(id(which), somebody()));
         assert_eq!(questions.open.len(), 2 * WAITING_TOTAL_MAX);

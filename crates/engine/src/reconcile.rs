@@ -5,7 +5,7 @@
 
 use crate::node::Node;
 use crate::observe::Event;
-use crate::probe_queue::{Probing, ProbeQueue};
+use crate::probe_queue::{ProbeQueue, Probing};
 use crate::settings::Probe;
 use crate::tasks::Closing;
 use semel_core::id::{CommandId, OperationId};

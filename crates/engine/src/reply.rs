@@ -2,7 +2,7 @@
 //!
 //! Contents: the owned form of a reply, with data from the record. Never here: a decision.
 
-use crate::answer::{Answer, Replayed, Stored, RequestOutcome};
+use crate::answer::{Answer, Replayed, RequestOutcome, Stored};
 use crate::node::Node;
 use crate::observe::{Event, Refused};
 use semel_core::id::{CallerHash, CommandId, OperationId};
@@ -31,7 +31,12 @@ pub(crate) fn answer<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, re
 }
 
 /// The outcome for the caller of `reply`, which was judged from `found`.
-pub(crate) fn told<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> RequestOutcome<L> {
+pub(crate) fn told<L>(
+    node: &Node,
+    subject: &Subject<'_>,
+    found: Found<'_>,
+    reply: Reply<'_>,
+) -> RequestOutcome<L> {
     let refused = |what| {
         let (operation, caller) = (subject.operation, subject.caller);
         node.observe(&Event::Refused { operation, caller, what });

@@ -117,24 +117,24 @@ mod tests {
     fn a_second_one_is_shown_the_first_until_it_leaves() {
         let running = Arc::new(Running::default());
         let id = CommandId::from_bytes([1; 32]);
-        let place = running.enter(id).expect("nobody is there");
+        let running_entry = running.enter(id).expect("nobody is there");
         let twin = running.enter(id).expect_err("the first is there");
         assert!(matches!(*twin.borrow(), Progress::Claiming));
         assert_eq!(running.len(), 1);
-        drop(place);
+        drop(running_entry);
         assert!(matches!(*twin.borrow(), Progress::Left));
         assert!(running.enter(id).is_ok());
     }
 
     #[test]
-    fn a_twin_sees_what_was_shown_before_it_came_and_is_told_of_what_comes_after() {
+    fn a_duplicate_sees_earlier_and_later_progress() {
         let running = Arc::new(Running::default());
         let id = CommandId::from_bytes([1; 32]);
-        let place = running.enter(id).expect("nobody is there");
-        place.show(Progress::Left);
+        let running_entry = running.enter(id).expect("nobody is there");
+        running_entry.show(Progress::Left);
         let mut twin = running.enter(id).expect_err("the first is there");
         assert!(matches!(*twin.borrow_and_update(), Progress::Left));
-        place.show(Progress::Claiming);
+        running_entry.show(Progress::Claiming);
         assert!(twin.has_changed().expect("the first is still there"));
         assert!(matches!(*twin.borrow_and_update(), Progress::Claiming));
     }

@@ -62,9 +62,10 @@ async fn learn(node: &Node) -> Result<StoreId, store::Error> {
     loop {
         tries += 1;
         let asked = node.store.set(NAME, None, Some(&drawn));
-        let set = node.within(node.settings.store_timeout, asked).await.unwrap_or_else(|| {
-            Err(store::Error::new(Kind::Ambiguous, "reading the store's ID"))
-        });
+        let set = node
+            .within(node.settings.store_timeout, asked)
+            .await
+            .unwrap_or_else(|| Err(store::Error::new(Kind::Ambiguous, "reading the store's ID")));
         match set {
             Ok(Setting::Done) => return Ok(StoreId(drawn)),
             Ok(Setting::Refused(Some(stored))) => return known(&stored),

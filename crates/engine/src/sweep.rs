@@ -159,7 +159,11 @@ async fn sweep_unsettled(node: &Arc<Node>, swept: &mut SweepReport) -> Result<bo
     Ok(all_settled)
 }
 
-async fn sweep_state(node: &Arc<Node>, state: StateName, swept: &mut SweepReport) -> Result<bool, store::Error> {
+async fn sweep_state(
+    node: &Arc<Node>,
+    state: StateName,
+    swept: &mut SweepReport,
+) -> Result<bool, store::Error> {
     let filter = Filter { state: Some(state), ..Filter::default() };
     let mut all_settled = true;
     let mut after: Option<Cursor> = None;

@@ -135,7 +135,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     #[tokio::test]
-    async fn whoever_waits_for_the_last_task_is_woken_by_it_and_not_before() {
+    async fn the_last_task_wakes_its_waiters() {
         let tasks = Tasks::new();
         let (first, last) = (tasks.enter().expect("open"), tasks.enter().expect("open"));
         let mut idle = pin!(tasks.idle());

@@ -181,7 +181,9 @@ impl Engine {
 }
 
 /// The value in an answer, whether it is replayed, and whether it is stored.
-fn value<T: DeserializeOwned>(told: RequestOutcome<Result<T, Failed>>) -> Result<(T, bool, bool), RunErrorReason> {
+fn value<T: DeserializeOwned>(
+    told: RequestOutcome<Result<T, Failed>>,
+) -> Result<(T, bool, bool), RunErrorReason> {
     match told {
         RequestOutcome::Ran(ran) => {
             let stored = ran.stored.is_some();
@@ -193,7 +195,9 @@ fn value<T: DeserializeOwned>(told: RequestOutcome<Result<T, Failed>>) -> Result
             })?;
             Ok((value, false, stored))
         }
-        RequestOutcome::Replayed(replayed) => Ok((read(&replayed.outcome, replayed.stored.state)?, true, true)),
+        RequestOutcome::Replayed(replayed) => {
+            Ok((read(&replayed.outcome, replayed.stored.state)?, true, true))
+        }
         RequestOutcome::InProgress { .. } => Err(RunErrorReason::InProgress),
         RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => Err(RunErrorReason::Unknown),
         RequestOutcome::Mismatch => Err(RunErrorReason::Mismatch),
@@ -225,8 +229,9 @@ fn read<T: DeserializeOwned>(outcome: &Outcome, state: StateName) -> Result<T, R
         Body::Kept(body) => Some(body),
         Body::Sealed(_) | Body::NotRetained => None,
     };
-    let text =
-        || body.map_or("(the reason was not retained)".into(), |body| String::from_utf8_lossy(body).into_owned());
+    let text = || {
+        body.map_or("(the reason was not retained)".into(), |body| String::from_utf8_lossy(body).into_owned())
+    };
     match (state, body) {
         (StateName::FailedReplayable, _) => Err(RunErrorReason::Failed(Failed::Refused(text()))),
         (StateName::FailedNotReplayable, _) => Err(RunErrorReason::Failed(Failed::NotApplied(text()))),

@@ -6,8 +6,8 @@
 use crate::answer::Answer;
 use crate::backoff::Backoff;
 use crate::node::Node;
-use crate::running::{RunningEntry, Progress, StoredRecord};
 use crate::reply::{self, Subject};
+use crate::running::{Progress, RunningEntry, StoredRecord};
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::Record;
@@ -49,7 +49,8 @@ pub(crate) async fn for_local<L>(
             // faster and stored its outcome.
             Progress::Transaction if node.clock.uptime() >= until => return Waited::AskTheStore,
             Progress::Claiming | Progress::Transaction => {}
-            Progress::Running(StoredRecord { id, record }) | Progress::Unsure(StoredRecord { id, record }) => {
+            Progress::Running(StoredRecord { id, record })
+            | Progress::Unsure(StoredRecord { id, record }) => {
                 ran = true;
                 // Judged at its last write: while it runs, its owner is alive.
                 let reply = machine::attend(Found::Record(record), command, record.updated_at());
@@ -94,7 +95,7 @@ pub(crate) async fn for_remote<L>(
     node: &Node,
     command: &Command<'_>,
     (id, mut reading): (CommandId, Reading),
-    place: Option<&RunningEntry>,
+    running_entry: Option<&RunningEntry>,
     until: Duration,
 ) -> Result<Answer<L>, store::Error> {
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
@@ -108,11 +109,11 @@ pub(crate) async fn for_remote<L>(
     loop {
         let reply = machine::attend(reading.found(), command, node.at(reading.now));
         if reply != Reply::InProgress || node.clock.uptime() >= until {
-            show_end(place, id, &reading, reply);
+            show_end(running_entry, id, &reading, reply);
             return Ok(reply::answer(node, &Subject::under(id, command), reading.found(), reply));
         }
-        if let (Some(place), Some(record)) = (place, reading.record()) {
-            place.show(Progress::Unsure(StoredRecord { id, record: Arc::new(record.clone()) }));
+        if let (Some(running_entry), Some(record)) = (running_entry, reading.record()) {
+            running_entry.show(Progress::Unsure(StoredRecord { id, record: Arc::new(record.clone()) }));
         }
         let left = until.saturating_sub(node.clock.uptime());
         // With notifications, polling is only a safety net.
@@ -137,9 +138,14 @@ pub(crate) async fn for_remote<L>(
 }
 
 /// Notifies waiting duplicates in this process of a final outcome.
-pub(crate) fn show_end(place: Option<&RunningEntry>, id: CommandId, reading: &Reading, reply: Reply<'_>) {
-    if let (Some(place), Reply::Replay(_), Some(record)) = (place, reply, reading.record()) {
-        place.show(Progress::Ended(StoredRecord { id, record: Arc::new(record.clone()) }));
+pub(crate) fn show_end(
+    running_entry: Option<&RunningEntry>,
+    id: CommandId,
+    reading: &Reading,
+    reply: Reply<'_>,
+) {
+    if let (Some(running_entry), Reply::Replay(_), Some(record)) = (running_entry, reply, reading.record()) {
+        running_entry.show(Progress::Ended(StoredRecord { id, record: Arc::new(record.clone()) }));
     }
 }
 

@@ -103,7 +103,10 @@ mod tests {
             "nor is one that is locked"
         );
         assert_eq!(watch.refusing(S(30)), None);
-        assert_eq!((watch.note(S(40), Ok(())), fails(31, Kind::Ambiguous)), (None, Some(StatusChange::Refuses)));
+        assert_eq!(
+            (watch.note(S(40), Ok(())), fails(31, Kind::Ambiguous)),
+            (None, Some(StatusChange::Refuses))
+        );
         assert_eq!(
             watch.refusing(S(41)).map(|refusing| refusing.lasts),
             Some(S(1)),

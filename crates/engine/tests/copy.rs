@@ -229,7 +229,7 @@ async fn lost_answers_are_looked_after() {
 }
 
 #[tokio::test]
-async fn a_source_with_a_live_node_is_refused_and_one_with_a_killed_node_is_watched_first() {
+async fn a_source_with_a_live_node_is_refused_and_killed_nodes_are_watched() {
     let world = World::new().await;
     let engine = world.engine(&world.source).await.expect("an engine");
     // It gives a sign of life whenever somebody looks.

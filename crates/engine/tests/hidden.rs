@@ -16,7 +16,10 @@ use semel::core::scope::{Caller, Identity, Operation, Scope, Secret};
 use semel::core::store::{Change, Count, Cursor, Filter, Item, Page, Reading, Setting, Store as _, Written};
 use semel::core::time::Time;
 use semel::sealing::{KeyRing, SealingKey};
-use semel::{Answer, Ended, Finding, Intent, FoundRecord, CallerOperation, Ran, Replayed, Stored, RequestOutcome, archive, payload};
+use semel::{
+    Answer, CallerOperation, Ended, Finding, FoundRecord, Intent, Ran, Replayed, RequestOutcome, Stored,
+    archive, payload,
+};
 use semel_testkit::assert_hidden;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -155,10 +158,24 @@ fn what_the_engine_answers_shows_no_stored_answer() {
     let operation_id = record.operation_id();
     hides("Answer", &Answer::<()> { operation_id, told: RequestOutcome::Replayed(replayed()) });
     let ending = Ending::Succeeded(outcome());
-    hides("RequestOutcome", &RequestOutcome::Ran(Ran { ending, stored: Some(stored), attempt: 1, repeatable: false, local: () }));
+    hides(
+        "RequestOutcome",
+        &RequestOutcome::Ran(Ran { ending, stored: Some(stored), attempt: 1, repeatable: false, local: () }),
+    );
     let now = Time::from_millis(3);
-    hides("FoundRecord", &FoundRecord { id: CommandId::from_bytes(DIGEST), record: record.clone(), now: now.into() });
-    hides("CallerOperation", &CallerOperation { record: record.clone(), outcome: Some(outcome()), is_key: true, is_expired: false });
+    hides(
+        "FoundRecord",
+        &FoundRecord { id: CommandId::from_bytes(DIGEST), record: record.clone(), now: now.into() },
+    );
+    hides(
+        "CallerOperation",
+        &CallerOperation {
+            record: record.clone(),
+            outcome: Some(outcome()),
+            is_key: true,
+            is_expired: false,
+        },
+    );
     hides("Case", &semel::Case { operation_id, record: Arc::new(record) });
 }
 

@@ -15,9 +15,7 @@ impl Code {
             Self::Invalid => {
                 "Nothing was run. Fix how keys are generated: a random UUID per operation is always right."
             }
-            Self::CallerNotIdentified => {
-                "Nothing was run. Send one stable credential that identifies you."
-            }
+            Self::CallerNotIdentified => "Nothing was run. Send one stable credential that identifies you.",
             Self::Unfingerprintable => "Nothing was run. Fix the body, then send it with the same key.",
             Self::Mismatch => {
                 "Send the original payload again to get its answer. Use a new key for a new operation."

@@ -68,8 +68,7 @@ impl Responder<'_> {
                 Problem::new(Code::Expired, detail).about(id)
             }
             RequestOutcome::AttemptsExhausted => {
-                let detail =
-                    "All allowed attempts for this idempotency key were made, and none took effect.";
+                let detail = "All allowed attempts for this idempotency key were made, and none took effect.";
                 Problem::new(Code::AttemptsExhausted, detail).about(id)
             }
             RequestOutcome::ClockNotTrusted { retry_after } => {
@@ -79,7 +78,9 @@ impl Responder<'_> {
             }
             RequestOutcome::Unknown { repeatable } => self.unknown(id, self.doubt_ends(*repeatable)),
             // An unreadable record cannot be probed. The other two are not refusals and do not get here.
-            RequestOutcome::Unreadable | RequestOutcome::Ran(_) | RequestOutcome::Replayed(_) => self.unknown(id, false),
+            RequestOutcome::Unreadable | RequestOutcome::Ran(_) | RequestOutcome::Replayed(_) => {
+                self.unknown(id, false)
+            }
         }
     }
 
@@ -106,7 +107,8 @@ impl Responder<'_> {
 
     /// The response if the original one was not retained.
     pub(crate) fn not_retained(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
-        let detail = "The original request was processed, but its response was not retained. Nothing was run.";
+        let detail =
+            "The original request was processed, but its response was not retained. Nothing was run.";
         let response = self.say(Problem::new(Code::NotRetained, detail).about(id));
         marked(id, replayed, response)
     }

@@ -3,9 +3,9 @@
 //! Contents: the body type of this crate. Bytes are never changed, and no body is kept beyond its limit.
 
 use crate::clean::Clean;
-use crate::waiting_bytes::WaitingBytes;
 use crate::response_room::{self, ResponsePlace};
-use crate::room::{NoRoom, BodyMemory};
+use crate::room::{BodyMemory, NoRoom};
+use crate::waiting_bytes::WaitingBytes;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};

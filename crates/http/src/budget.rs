@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_free_goes_first_to_whoever_holds_least() {
+    async fn free_memory_goes_first_to_the_client_with_least() {
         let budget = Budget::new(100);
         let (first, rest) = (share(&budget, 1, 50).await, share(&budget, 1, 50).await);
         assert_eq!((first.stay(), rest.stay()), (Ok(()), Ok(())));

@@ -3,7 +3,7 @@
 //! Contents: how a service is wrapped. Settings of single routes are [`Terms`](crate::Terms).
 
 use crate::caller::{Callers, NotIdentified, TenantOf};
-use crate::observe::{Event, Observer, ShadowDetails, Unobserved, EventKind, ShadowOutcome};
+use crate::observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome, Unobserved};
 use crate::problem::{Code, Problem};
 use crate::response_room::ResponseRoom;
 use crate::room::Room;

@@ -4,15 +4,15 @@
 //! Contents: the call of the handler, and the response if it recorded nothing. Never here: a database, or a success
 //! that was not recorded.
 
-use crate::prepare::{ProtectedRequest, Prepared};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::names;
-use crate::observe::{UnderWay, EventKind};
+use crate::observe::{EventKind, UnderWay};
 use crate::once::busy;
+use crate::prepare::{Prepared, ProtectedRequest};
 use crate::problem::{Code, Problem};
 use crate::response::Local;
-use crate::{replay, answer};
+use crate::{answer, replay};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
@@ -107,7 +107,13 @@ fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Loc
             let mut response =
                 recorded.or(handlers).unwrap_or_else(|| Response::new(Body::from(Bytes::new())));
             names::strip(response.headers_mut());
-            RequestOutcome::Ran(Ran { ending, stored, attempt, repeatable, local: Local::Response(Box::new(response)) })
+            RequestOutcome::Ran(Ran {
+                ending,
+                stored,
+                attempt,
+                repeatable,
+                local: Local::Response(Box::new(response)),
+            })
         }
         RequestOutcome::Replayed(replayed) => RequestOutcome::Replayed(replayed),
         RequestOutcome::InProgress { retry_after } => RequestOutcome::InProgress { retry_after },

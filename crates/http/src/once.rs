@@ -3,18 +3,18 @@
 //! Contents: the call of the engine, the attempt within it, and the authorization before a replay. The inner service
 //! is called only by the engine, except if the store is unavailable and the terms allow it.
 
-use crate::prepare::{ProtectedRequest, Prepared};
+use crate::answer::{self, Responder};
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::observe::{UnderWay, EventKind};
+use crate::observe::{EventKind, UnderWay};
+use crate::prepare::{Prepared, ProtectedRequest};
 use crate::problem::{Code, Problem};
 use crate::response::{self, Local};
 use crate::response_room::ResponsePlace;
 use crate::room::NoRoom;
 use crate::service::pass;
-use crate::answer::{self, Responder};
 use crate::terms::StoreDown;
 use crate::{names, rebuild, request};
 use bytes::Bytes;

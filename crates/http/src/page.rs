@@ -32,10 +32,7 @@ const LABELS: &[(&str, &str)] = &[
     ("mismatchStatus", "Status for a key of another payload"),
     ("mode", "Mode"),
     ("whileStoreIsDown", "While the store is unavailable, requests are"),
-    (
-        "notAppliedStatuses.http",
-        "Statuses that mean that nothing took effect (503 only with Retry-After)",
-    ),
+    ("notAppliedStatuses.http", "Statuses that mean that nothing took effect (503 only with Retry-After)"),
     ("notAppliedStatuses.grpc", "The same for gRPC"),
     ("notAppliedStatuses.assumption", "These are"),
 ];
@@ -227,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_the_page_does_not_know_is_shown_all_the_same_and_none_is_shown_that_is_not_set() {
+    fn unknown_members_are_shown_and_unset_ones_are_not() {
         let document = json!({ "operations": [{
             "name": "charges", "route": null, "newThing": ["a", 7], "key": { "rule": "required" }
         }] });

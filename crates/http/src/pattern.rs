@@ -356,7 +356,10 @@ mod tests {
         ] {
             let error = RoutePattern::parse(text).expect_err(text);
             let text_of_error = error.to_string();
-            assert!(text_of_error.starts_with(&format!("`{text}` is not a route pattern: ")), "{text_of_error}");
+            assert!(
+                text_of_error.starts_with(&format!("`{text}` is not a route pattern: ")),
+                "{text_of_error}"
+            );
             assert!(text_of_error.contains(found) && error.remedy().starts_with(remedy), "{text_of_error}");
         }
     }

@@ -14,7 +14,7 @@ use crate::source::NoKey;
 use crate::target::Target;
 use crate::terms::KeyRule;
 use crate::unread::{TooSlow, Unread};
-use crate::{prefer, request, answer};
+use crate::{answer, prefer, request};
 use bytes::Bytes;
 use http::request::Parts;
 use semel::Intent;

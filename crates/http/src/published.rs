@@ -23,7 +23,7 @@ use semel::core::key::{Key, Rules, Treatment};
 use semel::core::outcome::{self, Outcome, Status};
 use semel::core::record::StateName;
 use semel::core::scope::{Caller, Operation, Scope};
-use semel::{OperatorError, CallerOperation};
+use semel::{CallerOperation, OperatorError};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -67,7 +67,7 @@ mod tests {
     use semel::{Case, Finding};
 
     #[test]
-    fn whom_to_ask_follows_from_the_name_or_the_route_that_stands_in_the_record() {
+    fn the_reconciler_follows_from_the_records_operation() {
         let nobody = |_: Case| std::future::ready(Finding::NoAnswer);
         let asked = || Terms { reconciler: Some(Reconciler::by(nobody)), ..Terms::default() };
         let named = Terms { name: Some("pay".into()), ..asked() };

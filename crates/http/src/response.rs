@@ -3,6 +3,7 @@
 //! Contents: reading a response, and what is stored of it. A response reaches its client only after its outcome was
 //! passed to the engine.
 
+use crate::answer::Responder;
 use crate::body::{self, Body, BoxError, ReadResponse, Whole, Why};
 use crate::clean::Clean;
 use crate::failure::Failure;
@@ -11,7 +12,6 @@ use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, is_grpc};
 use crate::rebuild::{self, Retain};
 use crate::response_room::ResponsePlace;
-use crate::answer::Responder;
 use crate::terms::Terms;
 use crate::{names, steer};
 use bytes::Bytes;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_response_does_not_hold_on_to_the_buffer_that_it_came_in() {
+    fn a_stored_body_does_not_keep_its_read_buffer() {
         let buffer = Bytes::from(vec![b'x'; 8192]);
         let kept = by_itself(&buffer.slice(100..200));
         assert_eq!(kept, buffer[100..200]);

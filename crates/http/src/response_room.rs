@@ -3,9 +3,9 @@
 //! Contents: one budget for all responses under a layer. A quarter of it is reserved for short responses, so that
 //! long ones and slow readers cannot use it up. Nobody waits while holding a response that is not counted.
 
-use crate::waiting_bytes::Pieces;
 use crate::room::NoRoom;
 use crate::unread_responses::{Registered, UnreadResponses};
+use crate::waiting_bytes::Pieces;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -2,11 +2,11 @@
 //!
 //! Contents: the choice of the path. Requests with a key are passed on from here only in shadow mode.
 
-use crate::prepare::{ProtectedRequest, Stop};
 use crate::body::{Body, BoxError};
 use crate::clean::Clean;
 use crate::layer::Shared;
 use crate::observe::EventKind;
+use crate::prepare::{ProtectedRequest, Stop};
 use crate::problem::Form;
 use crate::target::Target;
 use crate::terms::{KeyRule, Mode};

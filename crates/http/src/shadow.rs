@@ -7,13 +7,14 @@
 //! in shadow mode run as often as they are sent. The work of such a record only waits for the service's response. It
 //! is marked as having no effect, so that a crash leaves no unknown outcome.
 
-use crate::prepare::{ProtectedRequest, Early};
+use crate::answer;
 use crate::body::{Body, BoxError, Whole};
 use crate::clean::Clean;
 use crate::failure::Failure;
 use crate::layer::Shared;
 use crate::observe::{ShadowDetails, ShadowOutcome};
 use crate::payload::Taken;
+use crate::prepare::{Early, ProtectedRequest};
 use crate::problem::{Code, Problem, is_grpc};
 use crate::request;
 use crate::response::{Statement, is_endless};
@@ -21,7 +22,6 @@ use crate::route::Ready;
 use crate::service::pass;
 use crate::source::NoKey;
 use crate::target::Target;
-use crate::answer;
 use crate::template;
 use crate::watched::{End, Watch, Watched};
 use bytes::{Bytes, BytesMut};
@@ -320,7 +320,9 @@ fn would(told: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
         RequestOutcome::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
             ShadowOutcome::Refuse(Code::AttemptsExhausted)
         }
-        RequestOutcome::AttemptsExhausted | RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => ShadowOutcome::NotJudged,
+        RequestOutcome::AttemptsExhausted | RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => {
+            ShadowOutcome::NotJudged
+        }
     }
 }
 

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_contradict_each_other_leave_it_in_doubt() {
+    fn contradicting_reports_leave_the_outcome_in_doubt() {
         assert_eq!(said(&["applied", "not-applied"]), Some(Steer::Unknown));
         assert_eq!(said(&["applied", "applied"]), Some(Steer::Applied));
         assert_eq!(said(&["not-applied, unknown"]), Some(Steer::Unknown));

@@ -4,12 +4,12 @@
 
 use crate::authorize::Authorize;
 use crate::caller::Callers;
-use crate::stored_headers::Kept;
 use crate::method::check_method;
 use crate::pattern::RoutePatternError;
 use crate::rebuild::Retain;
 use crate::reconciler::Reconciler;
 use crate::source::KeySource;
+use crate::stored_headers::Kept;
 use http::{HeaderName, Method};
 use semel::core::classify::{Rules, RulesError};
 use semel::core::key;

@@ -98,8 +98,8 @@ impl Drop for Registered {
 
 #[cfg(test)]
 mod tests {
-    use crate::waiting_bytes::{GivenUp, WaitingBytes};
     use crate::response_room::ResponseRoom;
+    use crate::waiting_bytes::{GivenUp, WaitingBytes};
     use bytes::Bytes;
     use std::net::IpAddr;
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_responses_of_whoever_has_most_make_room_for_others() {
+    fn unread_responses_of_the_largest_client_make_room_for_others() {
         // 12 MiB for long ones.
         let room = ResponseRoom::new(16 * MIB);
         let mut small = unread(&room, 1, 2, true);

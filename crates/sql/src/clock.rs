@@ -1,6 +1,6 @@
-//! The clock of stores that have none.
+//! The clock for stores that have none.
 //!
-//! Contents: the one place of this crate that reads a clock. Never here: a decision.
+//! Contents: the only place in this crate that reads a clock.
 
 use semel_core::store::Clock;
 use semel_core::time::Time;

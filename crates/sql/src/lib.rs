@@ -1,4 +1,4 @@
-//! Semel in a SQL database.
+//! Stores in SQL databases.
 //!
 //! **Contents**: the embedded store on [SQLite](sqlite) (feature `sqlite`, on by default) and the store on a
 //! [PostgreSQL](postgres) server (feature `postgres`). **Never here**: a rule about what a record means; a store

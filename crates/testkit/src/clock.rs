@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nap_that_is_given_up_is_forgotten() {
+    fn a_dropped_timer_is_removed() {
         let clock = FakeClock::default();
         let mut nap = clock.sleep(Duration::from_secs(1));
         assert!(!is_over(&mut nap));

@@ -3,7 +3,9 @@
 //! `cargo run -p semel-tx --features sqlite --example order -- order-1234 book`
 
 use semel::core::outcome::Outcome;
-use semel::{Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, RequestOutcome, payload};
+use semel::{
+    Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, RequestOutcome, Scope, payload,
+};
 use semel_sql::sqlite::{Options, Store};
 use semel_tx::LocalEnding;
 use semel_tx::sqlite::{Database, rusqlite, transact};

@@ -4,7 +4,7 @@
 
 use semel::payload::Json;
 use semel::{
-    Attempt, Class, Engine, Failed, Identity, Intent, Key, RunErrorReason, Operation, Policy, RunError, Scope,
+    Attempt, Class, Engine, Failed, Identity, Intent, Key, Operation, Policy, RunError, RunErrorReason, Scope,
 };
 use semel_sql::sqlite;
 use std::{fs::OpenOptions, io::Write as _, sync::Arc, time::Duration};

@@ -5,7 +5,7 @@
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::store::Kind;
-use semel::{Answer, Error, Ran, Replayed, Stored, RequestOutcome};
+use semel::{Answer, Error, Ran, Replayed, RequestOutcome, Stored};
 use std::fmt;
 
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! An archive that is a file of JSON lines.
 
-use super::{Archive, Archived, Error, ArchiveFuture, line};
+use super::{Archive, ArchiveFuture, Archived, Error, line};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

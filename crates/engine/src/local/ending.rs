@@ -5,9 +5,9 @@ use super::{LocalAttempt, LocalCommand};
 use crate::answer::{Answer, Ran, RequestOutcome};
 use crate::observe::Event;
 use crate::quota::Permit;
+use crate::reply;
 use crate::running::{Progress, StoredRecord};
 use crate::sealing::Seal;
-use crate::reply;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Expect, Found, LocalEnding, Refusal, Unchanged, Write};
@@ -87,7 +87,7 @@ impl LocalCommand {
         node.observe(&Event::Finished { operation, state: record.state_name() });
         node.cache.keep(writes.id, &record);
         let stored = reply::stored(node, &record);
-        self.place.show(Progress::Ended(StoredRecord { id: writes.id, record: Arc::clone(&record) }));
+        self.running_entry.show(Progress::Ended(StoredRecord { id: writes.id, record: Arc::clone(&record) }));
         // Waiters of other nodes watch the ID whose lock they take.
         node.store.wake(self.arbiter());
         if writes.id != self.arbiter() {

@@ -18,10 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const LOOKS_MAX: u32 = 4;
 
 /// The result of [`Engine::hand_over`].
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is nearly always an answer, and is passed on immediately"
-)]
+#[expect(clippy::large_enum_variant, reason = "it is nearly always an answer, and is passed on immediately")]
 pub enum HandedOver {
     /// The handler has to run it by joining it.
     Mine(Handover),
@@ -46,10 +43,7 @@ pub struct Joinable {
 
 /// The result of a [`Handover`].
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is nearly always an answer, and is passed on immediately"
-)]
+#[expect(clippy::large_enum_variant, reason = "it is nearly always an answer, and is passed on immediately")]
 pub enum HandoverOutcome {
     /// It was joined, and this is the answer to its caller.
     Answered(Answer),

@@ -152,7 +152,7 @@ impl LocalCommand {
             // it.
             self.node.get(command.id).await.map_err(Error::LostSight)?;
         }
-        wait::show_end(Some(&self.place), command.id, &reading, reply);
+        wait::show_end(Some(&self.running_entry), command.id, &reading, reply);
         if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
             self.node.cache.keep(command.id, &Arc::new(record.clone()));
         }

@@ -24,11 +24,11 @@ use crate::intent::Intent;
 use crate::node::Node;
 use crate::observe::Event;
 use crate::recognise::Recognised;
-use crate::running::{RunningEntry, Progress};
+use crate::reply::{self, Subject};
+use crate::running::{Progress, RunningEntry};
 use crate::secrets::View;
 use crate::spans::span;
 use crate::tasks::Closing;
-use crate::reply::{self, Subject};
 use crate::wait::{self, Waited};
 use crate::{claim, time};
 use semel_core::id::{CommandId, OperationId};
@@ -79,7 +79,7 @@ pub enum Interrupted {
 pub struct LocalCommand {
     node: Arc<Node>,
     recognised: Recognised,
-    place: RunningEntry,
+    running_entry: RunningEntry,
     wait_until: Duration,
     backoff: Backoff,
     /// The layer that gets its result, if it was handed over.
@@ -166,9 +166,9 @@ impl Engine {
             return Ok(Entered::Answered(answer));
         }
         let command = recognised.command();
-        let place = loop {
+        let running_entry = loop {
             let twin = match node.running.enter(recognised.id()) {
-                Ok(place) => break place,
+                Ok(running_entry) => break running_entry,
                 Err(twin) => twin,
             };
             let waited = wait::for_local(node, &command, twin, wait_until);
@@ -185,12 +185,19 @@ impl Engine {
                 }
             }
         };
-        place.show(Progress::Transaction);
+        running_entry.show(Progress::Transaction);
         drop(command);
         time::catch_up(node).await?;
         let backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
         let node = Arc::clone(node);
-        Ok(Entered::Mine(LocalCommand { node, recognised, place, wait_until, backoff, handover: None }))
+        Ok(Entered::Mine(LocalCommand {
+            node,
+            recognised,
+            running_entry,
+            wait_until,
+            backoff,
+            handover: None,
+        }))
     }
 }
 

@@ -10,6 +10,7 @@ pub use backend::Backend;
 
 use crate::SystemClock;
 use bytes::Bytes;
+use index::{Index, IndexKeys};
 use semel_core::codec;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Entry, Record};
@@ -18,7 +19,6 @@ use semel_core::store::{
     Item, Kind, Order, PAGE_BYTES_MAX, Page, Pending, Reading, Setting, Severity, Sharing, Written,
 };
 use semel_core::time::Time;
-use index::{IndexKeys, Index};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -124,7 +124,8 @@ impl store::Store for Store {
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {
         Box::pin(async move {
             // Encode before taking the lock.
-            let encoded = change.map(|record| (IndexKeys::of(record), Bytes::from(codec::encode_record(record))));
+            let encoded =
+                change.map(|record| (IndexKeys::of(record), Bytes::from(codec::encode_record(record))));
             let mut held = self.held()?;
             let reading = self.reading(&held.index, id);
             if !change.is_met_by(reading.found()) {

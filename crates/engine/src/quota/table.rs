@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_keys_come_by_none_is_better_off_than_with_a_table_of_any_size() {
+    fn a_small_table_never_gives_a_key_a_better_position() {
         let mut table = Table::new(4);
         let mut truth: BTreeMap<u32, u32> = BTreeMap::new();
         let mut state = 12_345_u32;

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_taken_back_no_longer_counts_and_one_that_left_is_not_taken_back_twice() {
+    fn a_refunded_key_no_longer_counts_and_is_refunded_once() {
         let span = Span::of(S(160));
         let mut window = Window::default();
         let slot = window.add(span.slot(S(5)));

@@ -30,7 +30,7 @@ use semel_core::store::{Filter, Page, Store};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use stored::{StoredSecret, Settings, State};
+use stored::{Settings, State, StoredSecret};
 
 /// The phase of the store's rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@
 //!
 //! Every call to the store has a timeout ([`Bounded`]). A step that fails halfway can be repeated.
 
-use super::stored::{StoredSecret, Registration, Rotation, Settings, State, swap};
+use super::stored::{Registration, Rotation, Settings, State, StoredSecret, swap};
 use super::{Bounded, Error, Phase, drawn};
 use crate::random::Random;
 use semel_core::store::{Count, Filter, Page, Written};

@@ -166,7 +166,7 @@ fn a_jump_while_running_moves_nothing_until_it_is_confirmed() {
 }
 
 #[test]
-fn dates_of_a_time_that_was_set_back_are_expected_until_they_have_been_looked_for() {
+fn future_dates_are_expected_until_they_were_searched_for() {
     let time = start(None, START + DAY, 100);
     time.confirm(START, Some(START + 2 * DAY), S(200), S(200));
     let seen = time.replaced_up_to();

@@ -63,7 +63,12 @@ impl ClockWatch {
 
     /// Adds the store's time from an answer to a call at `asked`. Returns the time to use, and a change if there is
     /// one.
-    pub(super) fn feed(&mut self, shown: Time, asked: Duration, received: Duration) -> (Time, Option<WatchEvent>) {
+    pub(super) fn feed(
+        &mut self,
+        shown: Time,
+        asked: Duration,
+        received: Duration,
+    ) -> (Time, Option<WatchEvent>) {
         let clock = i128::from(shown.as_millis());
         // The store read its clock somewhere between the call and the answer.
         let (earliest, latest) = (self.offset + millis(asked), self.offset + self.unsure + millis(received));
@@ -234,7 +239,10 @@ mod tests {
         assert_eq!(at(&mut watch, 620, hour), Some(WatchEvent::Followed(3_600_000)));
         assert_eq!(at(&mut watch, 630, hour), None);
         assert_eq!(watch.off(), None);
-        assert!(matches!(at(&mut watch, 640, S(0)), Some(WatchEvent::Moved(_))), "the way back is a jump too");
+        assert!(
+            matches!(at(&mut watch, 640, S(0)), Some(WatchEvent::Moved(_))),
+            "the way back is a jump too"
+        );
     }
 
     #[test]

@@ -8,8 +8,8 @@ use semel::core::store::{Clock as _, Count, Setting, Store as _};
 use semel::core::time::Time;
 use semel::time::{ClockStatus, confirm_clock};
 use semel::{
-    Builder, Case, Claimed, Engine, Failed, Finding, Intent, RunErrorReason, OperatorError, LeaseError, RunError, Settings,
-    Spawn, SystemRandom, Task,
+    Builder, Case, Claimed, Engine, Failed, Finding, Intent, LeaseError, OperatorError, RunError,
+    RunErrorReason, Settings, Spawn, SystemRandom, Task,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -227,7 +227,7 @@ async fn what_is_acknowledged_around_a_confirmation_is_kept_for_its_whole_time()
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_does_not_come_back_with_a_clock_that_was_set_back() {
+async fn an_expired_lease_stays_expired_when_the_clock_is_set_back() {
     let world = World::new();
     let engine = node(&world).await;
     let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(60)).expect("fit for use");

@@ -5,7 +5,10 @@ use semel::core::machine::{Refusal, Verdict};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Builder, Case, Engine, Failed, Finding, RunErrorReason, OperatorError, Probe, Reconcile, RunError, RequestOutcome};
+use semel::{
+    Builder, Case, Engine, Failed, Finding, OperatorError, Probe, Reconcile, RequestOutcome, RunError,
+    RunErrorReason,
+};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +41,10 @@ impl Provider {
 async fn lose(engine: &Engine) {
     let lost = |_| async { Err::<u32, _>(Failed::InDoubt("no answer".into())) };
     let told = engine.run(intent("k", "5"), lost).await;
-    assert!(matches!(told, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: RunErrorReason::Failed(Failed::InDoubt(_)), .. })),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
@@ -69,7 +75,7 @@ async fn not_found_counts_only_after_the_quiet_period() {
 }
 
 #[tokio::test]
-async fn a_provider_that_does_not_answer_is_asked_less_and_less_and_then_left_to_an_operator() {
+async fn a_silent_provider_is_probed_less_often_then_left_to_an_operator() {
     let world = World::new();
     let provider = Provider::that_says(Finding::NoAnswer);
     let engine = world.engine_with(|builder| provider.reconciles(builder)).await;
@@ -211,7 +217,7 @@ async fn a_provider_that_recognises_repeats_is_asked_only_when_it_may_have_forgo
 }
 
 #[tokio::test]
-async fn whom_to_ask_is_looked_up_for_each_question_and_may_change_while_the_engine_runs() {
+async fn the_reconciler_is_looked_up_for_each_probe() {
     let world = World::new();
     let provider = Provider::that_says(Finding::Applied(Some(Outcome::value("7"))));
     let listed: Arc<Mutex<Option<Arc<dyn Reconcile>>>> = Arc::default();
@@ -323,7 +329,10 @@ async fn a_waiter_learns_whether_a_retry_may_settle_the_doubt() {
         assert!(engine.run(claimed(), doubt).await.is_err());
         let asked = intent_under(Policy::new(Class::External), "k", "5");
         let told = engine.attend(&asked).await.expect("an answer").outcome;
-        assert!(matches!(told, RequestOutcome::Unknown { repeatable } if repeatable == expected), "{class}: {told:?}");
+        assert!(
+            matches!(told, RequestOutcome::Unknown { repeatable } if repeatable == expected),
+            "{class}: {told:?}"
+        );
         world.skip(secs(24 * 3600)).await;
         let told = engine.attend(&asked).await.expect("an answer").outcome;
         assert!(matches!(told, RequestOutcome::Unknown { repeatable: false }), "{class}: {told:?}");

@@ -6,7 +6,9 @@ use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
-use semel::{Attempt, Call, Claimed, Error, Event, Failed, GivenUp, RunErrorReason, Observer, RunError, RequestOutcome};
+use semel::{
+    Attempt, Call, Claimed, Error, Event, Failed, GivenUp, Observer, RequestOutcome, RunError, RunErrorReason,
+};
 use semel_testkit::faults::{Fault, Pause, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -51,7 +53,10 @@ async fn what_had_not_begun_is_given_back_whatever_came_in_between() {
     let engine = world.engine().await;
     let panicked = engine.run(intent("k", "5").reserved(), panics).await;
     assert!(
-        matches!(panicked, Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Panicked)), .. })),
+        matches!(
+            panicked,
+            Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Panicked)), .. })
+        ),
         "{panicked:?}"
     );
     world.rest().await;
@@ -196,7 +201,10 @@ async fn a_worker_whose_attempt_was_taken_over_is_told_what_its_successor_did() 
     world.pass(secs(40)).await;
     assert_eq!(engine.run(ask(), charge).await.expect("taken over").value, 2);
     let told = stale.finish(Ending::Succeeded(Outcome::value("99"))).await.expect_err("fenced");
-    assert!(matches!(&told, RequestOutcome::Replayed(replayed) if replayed.outcome == Outcome::value("2")), "{told:?}");
+    assert!(
+        matches!(&told, RequestOutcome::Replayed(replayed) if replayed.outcome == Outcome::value("2")),
+        "{told:?}"
+    );
     assert!(world.saw("Fenced") && world.saw("differs: true"));
 }
 
@@ -220,7 +228,10 @@ async fn a_shutdown_waits_for_what_runs_and_takes_nothing_new() {
     });
     world.rest().await;
     let refused = engine.run(intent("other", "5"), never).await;
-    assert!(matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::Closing), .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::Closing), .. })),
+        "{refused:?}"
+    );
     go.send(()).expect("it waits");
     assert_eq!(call.await.expect("no panic").expect("a value").value, 1);
     let farewell = closing.await.expect("no panic");
@@ -248,7 +259,9 @@ async fn what_a_shutdown_cuts_off_says_so_in_its_record() {
         let told = call.await.expect("no panic").expect_err("cut off");
         match told {
             RunError { reason: RunErrorReason::Unknown, .. } => assert!(!reserved),
-            RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Closing)), .. } => assert!(reserved),
+            RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Closing)), .. } => {
+                assert!(reserved)
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!(world.record().await.state_name(), state);
@@ -274,7 +287,7 @@ impl Observer for Clumsy {
 }
 
 #[tokio::test]
-async fn a_renewal_that_its_observer_panics_over_is_told_as_a_lost_lease_and_others_go_on() {
+async fn an_observer_panic_during_renewal_loses_only_that_lease() {
     let world = World::new();
     let lost = Arc::new(AtomicUsize::new(0));
     let clumsy = Clumsy { has_panicked: AtomicBool::new(false), lost: Arc::clone(&lost) };

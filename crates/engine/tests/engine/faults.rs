@@ -3,7 +3,7 @@
 use super::world::{World, charge, forever, intent, intent_under, never, secs};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Error, Failed, GivenUp, RunErrorReason, RunError, Settings};
+use semel::{Error, Failed, GivenUp, RunError, RunErrorReason, Settings};
 use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,7 +158,10 @@ async fn a_store_that_never_answers_is_given_up_on() {
     });
     world.pass(secs(25)).await;
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
@@ -178,7 +181,10 @@ async fn a_store_that_answers_no_write_is_given_up_on_after_one() {
     world.pass(secs(2)).await;
     assert!(call.is_finished(), "what a request waits for may take 1 s, and one call was enough");
     let told = call.await.expect("no panic");
-    assert!(matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
@@ -272,7 +278,7 @@ async fn a_claim_that_arrives_after_its_own_lease_is_given_back_and_handed_to_no
 }
 
 #[tokio::test]
-async fn a_twin_is_told_what_the_store_says_once_the_owners_lease_is_over() {
+async fn a_duplicate_gets_the_stores_answer_after_the_owners_lease() {
     let world = World::new();
     let (stalled, other) = (world.engine().await, world.engine().await);
     let policy = || {

@@ -10,7 +10,7 @@ use semel::core::record::StateName;
 use semel::core::store::{Count, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
-use semel::{Claimed, Engine, Error, Event, Failed, RunErrorReason, Observer, RunError};
+use semel::{Claimed, Engine, Error, Event, Failed, Observer, RunError, RunErrorReason};
 use semel_test_support::ScratchDir;
 use semel_testkit::faults::{Fault, Question};
 use std::num::NonZeroU32;
@@ -155,7 +155,10 @@ async fn a_quota_refuses_new_keys_and_never_a_retry() {
     drop(engine.run(intent("first", "5"), busy).await);
     engine.run(intent("second", "5"), charge).await.expect("the second key");
     let third = engine.run(intent("third", "5"), never).await;
-    assert!(matches!(third, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(_)), .. })), "{third:?}");
+    assert!(
+        matches!(third, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(_)), .. })),
+        "{third:?}"
+    );
     assert_eq!(engine.run(intent("first", "5"), charge).await.expect("a retry").value, 2);
     assert!(engine.run(intent("second", "5"), never).await.expect("a replay").replayed);
     assert!(world.saw("QuotaExceeded"));
@@ -198,7 +201,7 @@ async fn an_operations_own_rate_refuses_new_keys_and_never_a_retry_while_others_
 }
 
 #[tokio::test]
-async fn a_key_whose_first_claim_was_lost_on_its_way_costs_one_token_of_each_limit() {
+async fn a_key_whose_first_claim_was_lost_is_charged_once() {
     let world = World::new();
     let two = Some(Rate { count: NonZeroU32::new(2).expect("two"), per: secs(60) });
     let quotas = Quotas { new_per_caller: two, ..Quotas::default() };
@@ -214,7 +217,10 @@ async fn a_key_whose_first_claim_was_lost_on_its_way_costs_one_token_of_each_lim
     assert_eq!(world.store.under_way(), 1, "the first was lost");
     engine.run(export("second"), charge).await.expect("one token is left of both limits");
     let third = engine.run(export("third"), never).await;
-    assert!(matches!(third, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(_)), .. })), "{third:?}");
+    assert!(
+        matches!(third, Err(RunError { reason: RunErrorReason::NotRun(Error::Quota(_)), .. })),
+        "{third:?}"
+    );
 }
 
 /// What the card's number is written as.

@@ -8,7 +8,7 @@ use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
 use semel::core::store::{Change, Clock as _, Store as _, Written};
 use semel::local::{Entered, LocalEnding, LocalJudgement, Waiting};
-use semel::{Claimed, Ended, Error, Intent, RunErrorReason, RunError, RequestOutcome};
+use semel::{Claimed, Ended, Error, Intent, RequestOutcome, RunError, RunErrorReason};
 
 fn local(key: &str) -> Intent {
     intent_under(Policy::new(Class::Local), key, "5")
@@ -16,7 +16,8 @@ fn local(key: &str) -> Intent {
 
 /// Every entry that starts an attempt, and the error that it refuses `intent` with.
 async fn refusals(engine: &semel::Engine, intent: &Intent) -> Vec<Error> {
-    let Err(RunError { reason: RunErrorReason::NotRun(run), .. }) = engine.run(intent.clone(), never).await else {
+    let Err(RunError { reason: RunErrorReason::NotRun(run), .. }) = engine.run(intent.clone(), never).await
+    else {
         panic!("run was taken")
     };
     let work = |_| async { panic!("the work was run") };
@@ -85,7 +86,8 @@ async fn a_record_claimed_as_local_is_not_attempted_by_the_engine() {
         let engine = world.engine_with(|builder| builder.settings(settings)).await;
         stored_under_local(&world, &engine, begin).await;
         world.pass(secs(35)).await;
-        let Err(RunError { reason: RunErrorReason::NotRun(run), .. }) = engine.run(intent("k", "5"), never).await
+        let Err(RunError { reason: RunErrorReason::NotRun(run), .. }) =
+            engine.run(intent("k", "5"), never).await
         else {
             panic!("it was run")
         };

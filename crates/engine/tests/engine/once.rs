@@ -3,7 +3,7 @@
 use super::world::{engine, intent};
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
-use semel::{Ended, Failed, RunErrorReason, RunError, RequestOutcome};
+use semel::{Ended, Failed, RequestOutcome, RunError, RunErrorReason};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -63,7 +63,10 @@ async fn raw_outcomes_come_back_byte_for_byte() {
     let outcome = Outcome::http(201, headers, vec![0, 159, 146, 150, 255]);
     let stored = outcome.clone();
     let work = move |_| async move { Ended::from(Ending::Succeeded(stored)) };
-    assert!(matches!(engine.execute(intent("raw", "5"), work).await.expect("ran").outcome, RequestOutcome::Ran(_)));
+    assert!(matches!(
+        engine.execute(intent("raw", "5"), work).await.expect("ran").outcome,
+        RequestOutcome::Ran(_)
+    ));
     let never = |_| async { panic!("it has run before") };
     let told = engine.execute::<_, _, ()>(intent("raw", "5"), never).await.expect("a replay").outcome;
     let RequestOutcome::Replayed(replayed) = told else { panic!("expected a replay, got {told:?}") };

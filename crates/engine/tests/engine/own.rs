@@ -4,7 +4,7 @@ use super::world::{World, charge, intent, secs};
 use semel::core::key::Key;
 use semel::core::outcome::Body;
 use semel::core::scope::{Identity, Operation, Scope};
-use semel::{OperatorError, CallerOperation};
+use semel::{CallerOperation, OperatorError};
 use std::time::Duration;
 
 fn scope(caller: &str) -> Scope {
@@ -13,7 +13,7 @@ fn scope(caller: &str) -> Scope {
 }
 
 #[tokio::test]
-async fn an_operation_is_shown_to_its_caller_until_it_is_past_its_time_and_never_to_another() {
+async fn an_operation_is_shown_only_to_its_caller_until_it_expires() {
     let world = World::new();
     let engine = world.engine().await;
     let id = engine.run(intent("one", "5"), charge).await.expect("a value").operation_id;

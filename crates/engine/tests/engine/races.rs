@@ -6,7 +6,9 @@ use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::Store as _;
 use semel::quota::Quotas;
-use semel::{Attempt, Case, Claimed, Error, Failed, Finding, GivenUp, RunErrorReason, OperatorError, RunError};
+use semel::{
+    Attempt, Case, Claimed, Error, Failed, Finding, GivenUp, OperatorError, RunError, RunErrorReason,
+};
 use semel_testkit::faults::{Call, Fault, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -67,7 +69,10 @@ async fn a_clone_of_an_attempt_that_was_given_up_cannot_start_it() {
     world.pass(secs(1)).await;
     let told = call.await.expect("no panic");
     assert!(
-        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Overran)), .. })),
+        matches!(
+            told,
+            Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Overran)), .. })
+        ),
         "{told:?}"
     );
     assert_eq!(sent.load(Ordering::SeqCst), 0, "the attempt was over when its start was stored");
@@ -171,7 +176,10 @@ async fn a_store_that_does_not_count_or_find_holds_nobody_up_for_long() {
     world.pass(secs(35)).await;
     for call in calls {
         let told = call.await.expect("no panic");
-        assert!(matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::Store(_)), .. })), "{told:?}");
+        assert!(
+            matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::Store(_)), .. })),
+            "{told:?}"
+        );
     }
     assert!(matches!(looking.await.expect("no panic"), Err(OperatorError::Store(_))));
 }
@@ -247,7 +255,10 @@ async fn what_is_claimed_when_the_time_to_close_is_over_is_not_begun() {
     world.pass(secs(1)).await;
     let told = call.await.expect("no panic");
     assert!(
-        matches!(told, Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Closing)), .. })),
+        matches!(
+            told,
+            Err(RunError { reason: RunErrorReason::NotRun(Error::GivenUp(GivenUp::Closing)), .. })
+        ),
         "{told:?}"
     );
     assert_eq!(closing.await.expect("no panic").unstored, 0);
@@ -255,7 +266,7 @@ async fn what_is_claimed_when_the_time_to_close_is_over_is_not_begun() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_took_no_effect_after_one_in_doubt_does_not_say_that_nothing_did() {
+async fn an_attempt_without_effect_keeps_an_earlier_doubt() {
     let world = World::new();
     let engine = world.engine().await;
     let ask = || intent_under(Policy::new(Class::Downstream), "k", "5");

@@ -8,7 +8,7 @@ use semel::core::machine::{self, Stamp};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::store::{Change, Clock as _, Delegate, Store, Written};
-use semel::{Attempt, Claimed, Engine, Failed, RunErrorReason, RunError, SystemRandom, RequestOutcome};
+use semel::{Attempt, Claimed, Engine, Failed, RequestOutcome, RunError, RunErrorReason, SystemRandom};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
@@ -73,8 +73,14 @@ async fn a_wait_ends_in_time_wherever_the_attempt_runs() {
     world.pass(secs(1)).await;
     assert!(!here.is_finished() && !there.is_finished());
     world.pass(secs(1) + secs(1) / 2).await;
-    assert!(matches!(here.await.expect("no panic"), Err(RunError { reason: RunErrorReason::InProgress, .. })));
-    assert!(matches!(there.await.expect("no panic"), Err(RunError { reason: RunErrorReason::InProgress, .. })));
+    assert!(matches!(
+        here.await.expect("no panic"),
+        Err(RunError { reason: RunErrorReason::InProgress, .. })
+    ));
+    assert!(matches!(
+        there.await.expect("no panic"),
+        Err(RunError { reason: RunErrorReason::InProgress, .. })
+    ));
 }
 
 #[tokio::test]
@@ -104,7 +110,8 @@ async fn a_waiter_does_not_take_over_from_a_worker_that_dies_while_it_waits() {
     let engine = world.engine().await;
     let policy =
         || Policy::new(Class::Downstream).with(|policy| policy.lease = secs(1)).expect("fit for use");
-    let Claimed::Leased(dies) = engine.claim(&intent_under(policy(), "k", "5")).await.expect("claimed") else {
+    let Claimed::Leased(dies) = engine.claim(&intent_under(policy(), "k", "5")).await.expect("claimed")
+    else {
         panic!("nobody else has it")
     };
     drop(dies);
@@ -118,7 +125,8 @@ async fn a_waiter_does_not_take_over_from_a_worker_that_dies_while_it_waits() {
     assert!(
         matches!(
             told,
-            Err(RunError { reason: RunErrorReason::Unknown, .. } | RunError { reason: RunErrorReason::InProgress, .. })
+            Err(RunError { reason: RunErrorReason::Unknown, .. }
+                | RunError { reason: RunErrorReason::InProgress, .. })
         ),
         "{told:?}"
     );
@@ -148,7 +156,10 @@ async fn a_twin_of_an_attempt_that_ended_in_doubt_is_told_so() {
     world.rest().await;
     end.send(Err(Failed::InDoubt("no answer".into()))).expect("it waits");
     world.rest().await;
-    assert!(matches!(waiting.await.expect("no panic"), Err(RunError { reason: RunErrorReason::Unknown, .. })));
+    assert!(matches!(
+        waiting.await.expect("no panic"),
+        Err(RunError { reason: RunErrorReason::Unknown, .. })
+    ));
     drop(first.await);
 }
 
@@ -185,7 +196,7 @@ async fn only_final_outcomes_are_kept_in_memory() {
 }
 
 #[tokio::test]
-async fn whoever_attends_is_told_the_outcome_or_that_it_still_runs_and_begins_nothing() {
+async fn attending_returns_the_outcome_or_in_progress_and_begins_nothing() {
     let world = World::new();
     let engine = world.engine().await;
     let Claimed::Leased(lease) = engine.claim(&intent("k", "5")).await.expect("claimed") else {

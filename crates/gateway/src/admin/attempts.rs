@@ -23,7 +23,7 @@ use semel::core::classify::Ending;
 use semel::core::id::OperationId;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::record::{Doubt, Record, State as RecordState, StateName, Token};
-use semel::{Lease, FoundRecord, LeaseError, Stored};
+use semel::{FoundRecord, Lease, LeaseError, Stored};
 use semel_http::Code;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

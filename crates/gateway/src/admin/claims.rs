@@ -201,7 +201,9 @@ pub(super) async fn claim(
     let engine = &shared.engine;
     let answer = match engine.claim(&intent).await.map_err(|error| not_run(&error))? {
         Claimed::Leased(lease) => return Ok(json(StatusCode::CREATED, &yours(&lease))),
-        Claimed::Answered(answer) if wait.is_some() && matches!(answer.outcome, RequestOutcome::InProgress { .. }) => {
+        Claimed::Answered(answer)
+            if wait.is_some() && matches!(answer.outcome, RequestOutcome::InProgress { .. }) =>
+        {
             engine.attend(&intent).await.map_err(|error| not_run(&error))?
         }
         Claimed::Answered(answer) => answer,

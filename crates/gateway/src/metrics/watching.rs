@@ -251,7 +251,10 @@ mod tests {
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
         // Time that is not trusted is no progress.
         let at = Some(Time::from_millis(90_000));
-        told(&metrics, Event::Swept(&semel::SweepReport { stopped: true, at, ..semel::SweepReport::default() }));
+        told(
+            &metrics,
+            Event::Swept(&semel::SweepReport { stopped: true, at, ..semel::SweepReport::default() }),
+        );
         assert!(metrics.text(0).contains(&format!("{name} 61.5\n")));
     }
 

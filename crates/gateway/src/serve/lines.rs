@@ -5,7 +5,7 @@
 
 use crate::trace;
 use semel::core::record::StateName;
-use semel_http::{Code, Event, Observer, EventKind};
+use semel_http::{Code, Event, EventKind, Observer};
 use tracing::{Span, debug, info, warn};
 
 /// Writes the lines, and tells the request's span what became of it.

@@ -10,7 +10,7 @@ pub use advice::{Advice, Verdict, advise};
 
 use semel::archive::rfc3339;
 use semel::core::time::Time;
-use semel_http::{Code, Event, Observer, ShadowDetails, EventKind, ShadowOutcome};
+use semel_http::{Code, Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -4,7 +4,7 @@ use super::world::{self, Bodies, Calls, Server, Watching, app, cuttable, engine_
 use axum::extract::Request;
 use axum::response::IntoResponse;
 use semel::{Call, Engine, Event, Settings, memory};
-use semel_http::{Code, Layer, StoreDown, Terms, EventKind};
+use semel_http::{Code, EventKind, Layer, StoreDown, Terms};
 use semel_testkit::faults::{self, Fault, Faulty, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,7 @@ async fn what_is_refused_for_another_reason_stays_refused() {
 }
 
 #[tokio::test]
-async fn a_twin_that_is_known_to_run_is_not_run_again_when_the_store_goes_away() {
+async fn a_known_running_duplicate_is_not_run_again_without_the_store() {
     let (store, is_cut) = cuttable();
     let gate = world::Gate::new();
     let calls = Calls::default();

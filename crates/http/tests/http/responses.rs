@@ -88,7 +88,7 @@ async fn a_response_that_outgrows_the_room_is_passed_on_whole_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_response_of_unknown_length_that_outgrows_the_room_is_passed_on_whole_and_not_kept() {
+async fn a_response_that_outgrows_the_memory_is_passed_on_and_not_stored() {
     outgrows(|| {
         let pieces: Vec<_> = bytes(50).chunks(7 * KIB).map(Bytes::copy_from_slice).collect();
         let frames = pieces.into_iter().map(|piece| Ok::<_, std::io::Error>(http_body::Frame::data(piece)));

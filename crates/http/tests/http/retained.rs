@@ -11,7 +11,9 @@ use http::request::Parts;
 use semel::core::id::OperationId;
 use semel::core::store::{Filter, Item};
 use semel::{Case, Engine, Finding, memory};
-use semel_http::{Authorize, Body, Code, Handle, Layer, Reconciler, Remnant, Retain, Routes, Terms, EventKind};
+use semel_http::{
+    Authorize, Body, Code, EventKind, Handle, Layer, Reconciler, Remnant, Retain, Routes, Terms,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

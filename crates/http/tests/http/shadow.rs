@@ -15,7 +15,7 @@ use semel::core::record::StateName;
 use semel::core::store::Filter;
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::{Engine, memory};
-use semel_http::{Body, Code, Failure, KeyRule, KeySource, Layer, Mode, Terms, EventKind, ShadowOutcome};
+use semel_http::{Body, Code, EventKind, Failure, KeyRule, KeySource, Layer, Mode, ShadowOutcome, Terms};
 use semel_testkit::faults::{Call, Fault, Faulty, Pause, Question};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -234,7 +234,7 @@ fn seeing(layer: Layer) -> (Layer, tokio::sync::mpsc::UnboundedReceiver<(String,
 }
 
 #[tokio::test]
-async fn a_likely_repetition_is_seen_also_where_it_would_have_been_refused_for_want_of_a_key() {
+async fn a_likely_repeat_is_reported_even_if_its_key_is_missing() {
     let pointer = KeySource::Pointer(semel::core::fingerprint::Pointer::parse("/id").expect("a pointer"));
     for key_source in [Terms::default().key_source, pointer] {
         let terms = Terms { key: KeyRule::Required, key_source, ..shadow() };
@@ -328,7 +328,11 @@ async fn a_flood_in_shadow_or_without_keys_has_no_enforced_request_refused() {
     let enforced = Server::under(from(enforced), reads).await;
     for amount in 0..3 {
         in_shadow.send(request("POST", "/charges").json(&format!("{{\"amount\":{amount}}}"))).await;
-        assert_eq!(watching.next().await, EventKind::Shadow(ShadowOutcome::Run), "what needs no key mints none");
+        assert_eq!(
+            watching.next().await,
+            EventKind::Shadow(ShadowOutcome::Run),
+            "what needs no key mints none"
+        );
     }
     for (path, would) in [("/a", ShadowOutcome::Run), ("/b", ShadowOutcome::Refuse(Code::Quota))] {
         in_shadow.send(post(path).json("{}")).await;
@@ -344,7 +348,11 @@ async fn what_an_address_would_be_refused_is_told() {
     let rates = Some(RateKeeper::new(rates).expect("it makes sense"));
     let (layer, mut watching) = layer(&engine().await, Terms { rates, ..shadow() });
     let server = Server::under(layer.address(|_| Some([192, 0, 2, 7].into())), reads).await;
-    for (path, would) in [("/a", ShadowOutcome::Run), ("/b", ShadowOutcome::Refuse(Code::Quota)), ("/a", ShadowOutcome::Replay)] {
+    for (path, would) in [
+        ("/a", ShadowOutcome::Run),
+        ("/b", ShadowOutcome::Refuse(Code::Quota)),
+        ("/a", ShadowOutcome::Replay),
+    ] {
         assert_eq!(server.send(post(path).json("{}")).await.status, 201);
         assert_eq!(watching.next().await, EventKind::Shadow(would), "{path}");
     }
@@ -365,7 +373,11 @@ where
 
 #[tokio::test]
 async fn grpc_is_judged_by_its_trailers() {
-    for (status, second) in [("0", ShadowOutcome::Replay), ("13", ShadowOutcome::Refuse(Code::Unknown)), ("16", ShadowOutcome::Run)] {
+    for (status, second) in [
+        ("0", ShadowOutcome::Replay),
+        ("13", ShadowOutcome::Refuse(Code::Unknown)),
+        ("16", ShadowOutcome::Run),
+    ] {
         let (layer, mut watching) = layer(&engine().await, shadow());
         let inner = tower::service_fn(move |_: Request<Body>| {
             let trailers = [("grpc-status", status)]

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use semel_http::{Code, Layer, Terms, Unread, EventKind};
+use semel_http::{Code, EventKind, Layer, Terms, Unread};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use semel::core::key::{Rules, Treatment, Weakness};
 use semel::core::record::StateName;
-use semel_http::{Code, Layer, Routes, Terms, EventKind};
+use semel_http::{Code, EventKind, Layer, Routes, Terms};
 
 #[tokio::test]
 async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
@@ -25,8 +25,16 @@ async fn every_request_is_told_once_under_a_label_that_is_one_of_few() {
         (post("/anything/else").json("{}"), "other", ran),
         (request("POST", "/charges").json("{}"), "charge", EventKind::Unprotected),
         (post("/charges").header("prefer", "respond-async").json("{}"), "charge", EventKind::Replayed),
-        (post("/accounts/9").header("prefer", "respond-async").json("{}"), "/accounts/{id}", EventKind::Accepted),
-        (post("/charges").json("{"), "charge", EventKind::Refused { code: Code::Unfingerprintable, caller: None }),
+        (
+            post("/accounts/9").header("prefer", "respond-async").json("{}"),
+            "/accounts/{id}",
+            EventKind::Accepted,
+        ),
+        (
+            post("/charges").json("{"),
+            "charge",
+            EventKind::Refused { code: Code::Unfingerprintable, caller: None },
+        ),
     ];
     for (request, label, what) in told {
         server.send(request).await;

@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use semel::core::store::Store;
 use semel::{Engine, memory};
-use semel_http::{Layer, Terms, EventKind};
+use semel_http::{EventKind, Layer, Terms};
 use semel_sql::sqlite;
 pub(crate) use semel_test_support::{KEY, Reply};
 use semel_test_support::{ScratchDir, client};

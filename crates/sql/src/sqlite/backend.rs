@@ -1,4 +1,4 @@
-//! What `sqlite:PATH` means.
+//! The URL `sqlite:PATH`.
 
 use super::schema::STEPS;
 use super::{Options, ReadOnlyStore, Store, version};
@@ -22,7 +22,7 @@ impl store::Backend for Backend {
 
     fn check(&self, address: &str) -> Result<(), String> {
         if address.is_empty() {
-            Err("sqlite: needs the path of its file, as in sqlite:semel.db".to_owned())
+            Err("the path of the file is missing; write it as in sqlite:semel.db".to_owned())
         } else if address.starts_with("//") {
             let form =
                 "write the path right after the colon, as in sqlite:semel.db or sqlite:/var/lib/semel.db";

@@ -6,9 +6,9 @@
 
 use super::brackets::Brackets;
 use super::guard::Guard;
-use super::pen::Pen;
+use super::row_writer::RowWriter;
 use super::violations::Violations;
-use super::write::{Place, Said, Work};
+use super::write::{EntryLocation, Work, WriteAnswer};
 use super::{ENTRY_BYTES_MAX, Store};
 use crate::columns::{self, Row};
 use rusqlite::Connection;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// A change of one entry, ready to be written.
 #[derive(Debug)]
 pub struct Put {
-    place: Place,
+    place: EntryLocation,
     change: Change<Row>,
 }
 
@@ -31,7 +31,7 @@ impl Put {
     /// Refused if the record is too large, or belongs under another id.
     pub fn of(id: CommandId, change: Change<&Record>) -> Result<Self, Error> {
         let change = change.try_map(|record| columns::encoded(id, record, ENTRY_BYTES_MAX))?;
-        Ok(Self { place: Place::of(id), change })
+        Ok(Self { place: EntryLocation::of(id), change })
     }
 }
 
@@ -68,7 +68,7 @@ pub enum WorkOutcome {
 
 /// Work that waits for its batch.
 pub(super) struct LocalWork {
-    expects: Vec<(Place, Expect)>,
+    expects: Vec<(EntryLocation, Expect)>,
     limit: Duration,
     work: Box<dyn Fn(&Connection) -> Step + Send>,
 }
@@ -76,7 +76,7 @@ pub(super) struct LocalWork {
 /// How one piece of work left the batch.
 pub(super) enum Ran {
     /// The rest of the batch is as it was before.
-    Said(Said),
+    WriteAnswer(WriteAnswer),
     /// The whole transaction is gone, or has to be: the others are to be written without this one.
     Spoilt(WorkOutcome),
 }
@@ -97,9 +97,9 @@ impl Store {
         limit: Duration,
         work: impl Fn(&Connection) -> Step + Send + 'static,
     ) -> Result<WorkOutcome, Error> {
-        let expects = expects.into_iter().map(|(id, expect)| (Place::of(id), expect)).collect();
+        let expects = expects.into_iter().map(|(id, expect)| (EntryLocation::of(id), expect)).collect();
         match self.write(Work::Local(LocalWork { expects, limit, work: Box::new(work) })).await? {
-            Said::Ran(outcome) => Ok(outcome),
+            WriteAnswer::Ran(outcome) => Ok(outcome),
             other => unreachable!("work is not answered {other:?}"),
         }
     }
@@ -110,16 +110,16 @@ impl LocalWork {
     pub(super) fn run(
         &self,
         brackets: &mut Brackets<'_>,
-        pen: &mut Pen<'_>,
+        rows: &mut RowWriter<'_>,
         guard: &Guard,
         violations: &mut Violations<'_>,
         now: Time,
     ) -> rusqlite::Result<Ran> {
         for (place, expect) in &self.expects {
-            match pen.meets(*place, expect)? {
+            match rows.meets(*place, expect)? {
                 Ok(true) => {}
-                Ok(false) => return Ok(Ran::Said(Said::Ran(WorkOutcome::Conflict))),
-                Err(fault) => return Ok(Ran::Said(Said::Failed(fault))),
+                Ok(false) => return Ok(Ran::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Conflict))),
+                Err(fault) => return Ok(Ran::WriteAnswer(WriteAnswer::Failed(fault))),
             }
         }
         brackets.mark()?;
@@ -142,7 +142,7 @@ impl LocalWork {
         if let Some(outcome) = undone {
             brackets.undo()?;
             brackets.release()?;
-            return Ok(Ran::Said(Said::Ran(outcome)));
+            return Ok(Ran::WriteAnswer(WriteAnswer::Ran(outcome)));
         }
         let puts = match step {
             Ok(Step::Keep(puts)) => puts,
@@ -154,11 +154,11 @@ impl LocalWork {
             Ok(Step::Undo) | Err(_) => Vec::new(),
         };
         for Put { place, change } in &puts {
-            if !matches!(pen.write(*place, change, now)?, Said::Done(_)) {
+            if !matches!(rows.write(*place, change, now)?, WriteAnswer::Done(_)) {
                 return Ok(Ran::Spoilt(WorkOutcome::Conflict));
             }
         }
         brackets.release()?;
-        Ok(Ran::Said(Said::Ran(WorkOutcome::Committed(now))))
+        Ok(Ran::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Committed(now))))
     }
 }

@@ -4,10 +4,10 @@
 //! write. Never here: a snapshot kept from one question to the next.
 
 use super::fault::Fault;
-use super::pen::other_command;
 use super::queue::Queue;
 use super::row::{self, MARKER};
-use super::write::Place;
+use super::row_writer::other_command;
+use super::write::EntryLocation;
 use bytes::Bytes;
 use rusqlite::Connection;
 use semel_core::codec;
@@ -56,7 +56,7 @@ impl Reader {
         self.clock.now()
     }
 
-    pub(super) fn get(&self, place: Place) -> Result<(Time, Option<Bytes>), Error> {
+    pub(super) fn get(&self, place: EntryLocation) -> Result<(Time, Option<Bytes>), Error> {
         let now = self.now();
         let found = self.stored(place.operation_id)?;
         match found {

@@ -4,8 +4,8 @@
 //! where its condition does not hold: anyone who runs these commits something else with them.
 
 use super::ENTRY_BYTES_MAX;
-use super::pen::other_command;
-use super::write::Place;
+use super::row_writer::other_command;
+use super::write::EntryLocation;
 use crate::columns::{self, Row};
 use bytes::Bytes;
 use semel_core::codec;
@@ -42,7 +42,7 @@ pub const SYNCHRONOUS_MIN: i64 = super::open::FULL;
 
 /// The operation id of a command, as its column has it.
 pub fn operation_id(id: &CommandId) -> Vec<u8> {
-    Place::of(*id).operation_id.as_bytes().to_vec()
+    EntryLocation::of(*id).operation_id.as_bytes().to_vec()
 }
 
 /// The number of a state in its column.

@@ -2,7 +2,9 @@
 
 use crate::world::{Lite, Pg, World, effect, effects, with_effects};
 use semel::core::outcome::Outcome;
-use semel::{Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, Scope, RequestOutcome, payload};
+use semel::{
+    Answer, Class, Engine, Identity, Intent, Key, Operation, Policy, RequestOutcome, Scope, payload,
+};
 use semel_tx::LocalEnding;
 use semel_tx::patterns::{Binding, BusinessReferences, Counter};
 use semel_tx::postgres::{Database, transact};

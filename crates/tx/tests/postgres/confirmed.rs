@@ -1,7 +1,7 @@
 //! What is answered of a commit that the server's standby may not have.
 
 use crate::world::{body, intent, ran, work};
-use semel::{Answer, Engine, Settings, RequestOutcome};
+use semel::{Answer, Engine, RequestOutcome, Settings};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use semel_tx::Error;

@@ -106,6 +106,9 @@ async fn a_record_past_its_time_is_not_run_again_before_its_tombstone_ends() {
     let late =
         transact(&world.engine().await, &database, short(), world.ordering()).await.expect("an answer");
     // Shortly after a start nobody says for sure that time is over.
-    assert!(matches!(late.outcome, RequestOutcome::Expired | RequestOutcome::ClockNotTrusted { .. }), "{late:?}");
+    assert!(
+        matches!(late.outcome, RequestOutcome::Expired | RequestOutcome::ClockNotTrusted { .. }),
+        "{late:?}"
+    );
     assert_eq!(world.orders().await, 1);
 }

@@ -141,7 +141,8 @@ async fn order_by_hand(node: &Node, pool: &SqlitePool, key: &str) -> Option<Stri
     let mut mine = match begin(&node.engine, &mut connection, intent(key)).await.ok()? {
         Begun::Mine(mine) => mine,
         Begun::Answered(answer) => {
-            return matches!(answer.outcome, RequestOutcome::Replayed(_)).then(|| answer.operation_id.to_string());
+            return matches!(answer.outcome, RequestOutcome::Replayed(_))
+                .then(|| answer.operation_id.to_string());
         }
     };
     let id = mine.local().operation_id.to_string();

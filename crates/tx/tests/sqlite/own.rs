@@ -203,7 +203,12 @@ async fn own_connections_and_the_stores_thread_run_each_command_once() {
                         }
                     };
                     match told {
-                        Ok(answer) if matches!(answer.outcome, RequestOutcome::Ran(_) | RequestOutcome::Replayed(_)) => {
+                        Ok(answer)
+                            if matches!(
+                                answer.outcome,
+                                RequestOutcome::Ran(_) | RequestOutcome::Replayed(_)
+                            ) =>
+                        {
                             return (ran(&answer), body(&answer));
                         }
                         _ => tokio::time::sleep(Duration::from_millis(20)).await,

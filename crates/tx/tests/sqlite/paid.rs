@@ -9,7 +9,7 @@ use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Answer, Attempt, Ended, Identity, Intent, Key, Operation, Scope, RequestOutcome, payload};
+use semel::{Answer, Attempt, Ended, Identity, Intent, Key, Operation, RequestOutcome, Scope, payload};
 use semel_tx::sqlite::rusqlite;
 use semel_tx::sqlite::{finish_in, own};
 use semel_tx::{BoxError, Error, LocalEnding};

@@ -4,8 +4,8 @@ use rusqlite::Connection;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::record::Record;
 use semel::{
-    Answer, Builder, Class, Engine, Event, Identity, Intent, Key, Observer, Operation, Policy, Scope, RequestOutcome,
-    payload,
+    Answer, Builder, Class, Engine, Event, Identity, Intent, Key, Observer, Operation, Policy,
+    RequestOutcome, Scope, payload,
 };
 use semel_sql::sqlite::{Options, Store};
 use semel_test_support::ScratchDir;

@@ -222,7 +222,7 @@ fn a_finish_whose_acknowledgement_was_lost_is_recognised_by_its_whole_content() 
 }
 
 #[test]
-fn an_owner_whose_finish_is_refused_tells_what_stands_there_never_its_own_answer() {
+fn an_owner_whose_finish_is_refused_returns_the_stored_answer() {
     let own = processing(Class::External);
     let refused = Outcome::http(422, [("a", "b")], "no");
     let failed =
@@ -291,7 +291,7 @@ fn an_owner_is_never_told_the_outcome_of_another_payload() {
 }
 
 #[test]
-fn an_owner_holds_its_record_until_its_lease_ends_and_nobody_holds_what_was_dated_ahead() {
+fn an_owner_holds_its_record_until_its_lease_ends() {
     for record in [claimed(Class::External), processing(Class::External)] {
         let time = Time::from_millis;
         assert!(is_held(&record, time(1000 + LEASE - 1)), "{record:?}");

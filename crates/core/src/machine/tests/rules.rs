@@ -204,7 +204,7 @@ fn no_legal_transition_breaks_a_rule() {
 }
 
 #[test]
-fn each_rule_says_what_it_demands() {
+fn each_rule_has_its_own_text() {
     let rules = [Rule::VersionGrowsByOne, Rule::TokenNamesAttempt, Rule::DoubtIsKept, Rule::FinalStaysFinal];
     let texts: std::collections::BTreeSet<String> =
         rules.iter().map(|rule| Refusal::Inconsistent(*rule).to_string()).collect();
