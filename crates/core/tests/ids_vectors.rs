@@ -17,7 +17,7 @@ struct Case {
     secret: String,
     tenant: Option<String>,
     caller: Option<Who>,
-    operation: What,
+    operation: OperationKind,
     key: KeyForm,
     secret_id: String,
     command_id: String,
@@ -41,7 +41,7 @@ enum Who {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum What {
+enum OperationKind {
     Named { name: String },
     Route { method: String, path: String },
 }
@@ -103,8 +103,8 @@ fn scope(case: &Case) -> Scope {
         })
     });
     let operation = match &case.operation {
-        What::Named { name } => Operation::named(name.as_str()),
-        What::Route { method, path } => Operation::route(method.as_str(), path.as_str()),
+        OperationKind::Named { name } => Operation::named(name.as_str()),
+        OperationKind::Route { method, path } => Operation::route(method.as_str(), path.as_str()),
     };
     let scope = Scope::new(caller, operation);
     match &case.tenant {

@@ -185,11 +185,11 @@ impl Builder {
             bounded(&*self.clock, patience, read).await?.map_err(BuildError::Store)?;
         let asked = self.clock.uptime();
         let first = self.store.get(CommandId::from_bytes([0; 32]));
-        let told = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
+        let shown = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
         let received = self.clock.uptime();
         let boot = self.clock.boot();
         let clock = self.settings.clock.clone();
-        let (time, change) = TrustedTime::start(clock, boot.as_deref(), remembered, (told, asked, received));
+        let (time, change) = TrustedTime::start(clock, boot.as_deref(), remembered, (shown, asked, received));
         let cache = Cache::new(self.settings.cache_bytes_max);
         let renewer = Renewer::begin(Arc::clone(&self.clock), &*spawn);
         let node = Arc::new(Node {

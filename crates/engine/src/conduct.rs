@@ -187,14 +187,14 @@ async fn settle<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Re
     let kept = node.sealed_ending(ownership, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
     let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
-        let told = RequestOutcome::Ran(Ran {
+        let request_outcome = RequestOutcome::Ran(Ran {
             ending: ending.clone(),
             stored: None,
             attempt,
             repeatable: repeatable(),
             local,
         });
-        answer(reply, &ownership.record(), told);
+        answer(reply, &ownership.record(), request_outcome);
         let finished = finish.await;
         let _: RequestOutcome = concluded(ownership, &running_entry, &kept, finished, |_| None);
         return;
@@ -203,10 +203,10 @@ async fn settle<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Re
         let (ending, repeatable) = (ending.clone(), repeatable());
         Some(RequestOutcome::Ran(Ran { ending, stored: Some(stored), attempt, repeatable, local }))
     };
-    let told = concluded(ownership, &running_entry, &kept, finished, ran);
+    let request_outcome = concluded(ownership, &running_entry, &kept, finished, ran);
     // Before the answer: a caller that retries immediately must not find its own last attempt running.
     drop(running_entry);
-    answer(reply, &ownership.record(), told);
+    answer(reply, &ownership.record(), request_outcome);
 }
 
 /// Reports the result of storing the ending. `ran` answers the caller if it is stored.
@@ -247,7 +247,7 @@ pub(crate) fn overtaken<L>(ownership: &Ownership, ending: &Ending, reading: &Rea
         node.observe(&Event::RecordLost { operation_id, operation });
     }
     let subject = Subject { id: ownership.id, operation_id, operation, caller: record.caller_hash() };
-    reply::told(node, &subject, found, machine::overtaken(&record, found))
+    reply::request_outcome(node, &subject, found, machine::overtaken(&record, found))
 }
 
 async fn in_doubt<L>(ownership: &Ownership, running_entry: &RunningEntry, reply: Reply<L>, why: &str) {
@@ -271,6 +271,6 @@ pub(crate) fn unknown<L>(ownership: &Ownership) -> RequestOutcome<L> {
 }
 
 /// Answers the caller, who may have gone away.
-fn answer<L>(reply: Reply<L>, record: &Record, told: RequestOutcome<L>) {
-    drop(reply.send(Ok(Answer { operation_id: record.operation_id(), outcome: told })));
+fn answer<L>(reply: Reply<L>, record: &Record, request_outcome: RequestOutcome<L>) {
+    drop(reply.send(Ok(Answer { operation_id: record.operation_id(), outcome: request_outcome })));
 }

@@ -107,7 +107,7 @@ async fn claim_by_hand(
     reply: oneshot::Sender<Result<Claimed, Error>>,
 ) -> Vec<claim::LostClaim> {
     let command = recognised.command();
-    let told = |id, found, reply| reply::answer(node, &Subject::under(id, &command), found, reply);
+    let answered = |id, found, reply| reply::answer(node, &Subject::under(id, &command), found, reply);
     match claim::claim(node, recognised).await {
         Ok(Claim::Owned(ownership)) => {
             let record = ownership.record();
@@ -119,10 +119,10 @@ async fn claim_by_hand(
         }
         Ok(Claim::Judged(id, reading)) => {
             let judged = judged(node, &command, &reading);
-            drop(reply.send(Ok(Claimed::Answered(told(id, reading.found(), judged)))));
+            drop(reply.send(Ok(Claimed::Answered(answered(id, reading.found(), judged)))));
         }
         Ok(Claim::MarkedUnknown(id)) => {
-            drop(reply.send(Ok(Claimed::Answered(told(id, Found::Nothing, Reply::Unknown)))));
+            drop(reply.send(Ok(Claimed::Answered(answered(id, Found::Nothing, Reply::Unknown)))));
         }
         Ok(Claim::Lapsed(ownership)) => {
             drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));

@@ -185,14 +185,14 @@ impl Node {
     /// The store's clock, trusted or not, and the uptime of the answer.
     pub(crate) async fn clock_time(&self) -> Result<(Time, Duration), store::Error> {
         let nothing = CommandId::from_bytes([0; 32]);
-        let mut told = None;
+        let mut shown = None;
         let noting = Box::pin(async {
             let reading = self.store.get(nothing).await?;
-            told = Some(reading.now);
+            shown = Some(reading.now);
             Ok(reading)
         });
         let reading = self.ask(Call::Get, noting, |reading| &mut reading.now).await?;
-        Ok((told.unwrap_or(reading.now), self.clock.uptime()))
+        Ok((shown.unwrap_or(reading.now), self.clock.uptime()))
     }
 
     /// Applies a change, or a write of the machine, to the store.

@@ -206,7 +206,7 @@ impl Ownership {
     /// Stores how the attempt ended. Does not give up: not during an outage, not with a full disk.
     pub(crate) async fn finish(&self, mut ending: Ending, why: &str) -> Finished {
         let mut backoff = Backoff::new(FINISH_PAUSE.0, FINISH_PAUSE.1);
-        let (mut tried, mut told) = (Vec::new(), false);
+        let (mut tried, mut is_reported) = (Vec::new(), false);
         loop {
             let finish = |record: &Record, now| {
                 machine::finish(record, self.token, ending.clone(), self.node.stamp(now, why))
@@ -231,11 +231,11 @@ impl Ownership {
             if self.lease_is_short() {
                 drop(self.renew().await);
             }
-            if !told {
+            if !is_reported {
                 let record = self.record();
                 let (operation_id, operation) = (record.operation_id(), record.operation());
                 self.node.observe(&Event::Unstored { operation_id, operation, error: &error });
-                told = true;
+                is_reported = true;
             }
             let pause = backoff.next_span(self.node.random.bits());
             self.node.clock.sleep(pause).await;

@@ -27,11 +27,11 @@ impl<'a> Subject<'a> {
 
 /// The answer for `reply`, which was judged from `found`.
 pub(crate) fn answer<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Answer<L> {
-    Answer { operation_id: subject.operation_id, outcome: told(node, subject, found, reply) }
+    Answer { operation_id: subject.operation_id, outcome: request_outcome(node, subject, found, reply) }
 }
 
 /// The outcome for the caller of `reply`, which was judged from `found`.
-pub(crate) fn told<L>(
+pub(crate) fn request_outcome<L>(
     node: &Node,
     subject: &Subject<'_>,
     found: Found<'_>,

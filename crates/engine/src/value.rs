@@ -172,19 +172,19 @@ impl Engine {
     {
         let work = |attempt| async move { ended(work(attempt).await) };
         let answer = self.execute(intent, work).await;
-        let Answer { operation_id, outcome: told } =
+        let Answer { operation_id, outcome: request_outcome } =
             answer.map_err(|error| RunError { operation_id: None, reason: RunErrorReason::NotRun(error) })?;
         let (value, replayed, stored) =
-            value(told).map_err(|reason| RunError { operation_id: Some(operation_id), reason })?;
+            value(request_outcome).map_err(|reason| RunError { operation_id: Some(operation_id), reason })?;
         Ok(Done { value, operation_id, replayed, stored })
     }
 }
 
 /// The value in an answer, whether it is replayed, and whether it is stored.
 fn value<T: DeserializeOwned>(
-    told: RequestOutcome<Result<T, Failed>>,
+    request_outcome: RequestOutcome<Result<T, Failed>>,
 ) -> Result<(T, bool, bool), RunErrorReason> {
-    match told {
+    match request_outcome {
         RequestOutcome::Ran(ran) => {
             let stored = ran.stored.is_some();
             let in_doubt = ran.stored.is_some_and(|stored| stored.state == StateName::Unknown);

@@ -45,8 +45,8 @@ impl Responder<'_> {
     }
 
     /// The problem for an answer without an outcome.
-    pub(crate) fn refusal<L>(&self, id: OperationId, told: &RequestOutcome<L>) -> Problem {
-        match told {
+    pub(crate) fn refusal<L>(&self, id: OperationId, request_outcome: &RequestOutcome<L>) -> Problem {
+        match request_outcome {
             RequestOutcome::InProgress { retry_after } => {
                 let detail =
                     "A request with this idempotency key is being processed. Retry later with the same key.";
@@ -221,12 +221,19 @@ mod tests {
     fn a_set_up_that_seals_nothing_is_no_outage_that_a_retry_outlasts() {
         let local = Error::LocalRecord(OperationId::from_bytes([7; 16]));
         for set_up in [Error::NoSealingKey, Error::LocalClass, local] {
-            let told = error(&set_up).into_response(Form::Json, "");
-            assert_eq!((told.status().as_u16(), told.headers().get("retry-after")), (500, None));
-            let document = String::from_utf8_lossy(&told.body().data().unwrap_or_default()).into_owned();
+            let request_outcome = error(&set_up).into_response(Form::Json, "");
+            assert_eq!(
+                (request_outcome.status().as_u16(), request_outcome.headers().get("retry-after")),
+                (500, None)
+            );
+            let document =
+                String::from_utf8_lossy(&request_outcome.body().data().unwrap_or_default()).into_owned();
             assert!(document.contains("\"retryable\":false"), "{document}");
         }
-        let told = error(&Error::Closing).into_response(Form::Json, "");
-        assert_eq!((told.status().as_u16(), told.headers().contains_key("retry-after")), (503, true));
+        let request_outcome = error(&Error::Closing).into_response(Form::Json, "");
+        assert_eq!(
+            (request_outcome.status().as_u16(), request_outcome.headers().contains_key("retry-after")),
+            (503, true)
+        );
     }
 }

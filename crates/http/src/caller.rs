@@ -225,7 +225,7 @@ fn by_authorization(parts: &Parts) -> Result<Caller, NotIdentified> {
 mod tests {
     use super::*;
 
-    fn told(headers: &[(&str, &str)]) -> Result<Caller, NotIdentified> {
+    fn identified(headers: &[(&str, &str)]) -> Result<Caller, NotIdentified> {
         let mut request = http::Request::builder();
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -236,11 +236,11 @@ mod tests {
 
     #[test]
     fn schemes_are_compared_without_case_and_credentials_exactly() {
-        let bearer = told(&[("authorization", "Bearer t0ken")]);
+        let bearer = identified(&[("authorization", "Bearer t0ken")]);
         assert_eq!(bearer, Ok(Identity::authorization("bearer", "t0ken").into()));
-        assert_eq!(bearer, told(&[("authorization", "bEARER  t0ken"), ("cookie", "a=b")]));
-        assert_ne!(bearer, told(&[("authorization", "Bearer T0ken")]));
-        assert_ne!(bearer, told(&[("authorization", "Basic t0ken")]));
+        assert_eq!(bearer, identified(&[("authorization", "bEARER  t0ken"), ("cookie", "a=b")]));
+        assert_ne!(bearer, identified(&[("authorization", "Bearer T0ken")]));
+        assert_ne!(bearer, identified(&[("authorization", "Basic t0ken")]));
     }
 
     #[test]
@@ -248,12 +248,12 @@ mod tests {
         for scheme in
             ["AWS4-HMAC-SHA256 Credential=a", "Digest username=a", "OAuth a=b", "Bearer", "Bearer ", "x"]
         {
-            assert_eq!(told(&[("authorization", scheme)]), Err(NotIdentified::Scheme), "{scheme}");
+            assert_eq!(identified(&[("authorization", scheme)]), Err(NotIdentified::Scheme), "{scheme}");
         }
         let twice = [("authorization", "Bearer a"), ("authorization", "Bearer a")];
-        assert_eq!(told(&twice), Err(NotIdentified::SeveralAuthorizations));
-        assert_eq!(told(&[("cookie", "session=7")]), Err(NotIdentified::CookieOnly));
-        assert_eq!(told(&[]), Ok(Caller::Anonymous));
+        assert_eq!(identified(&twice), Err(NotIdentified::SeveralAuthorizations));
+        assert_eq!(identified(&[("cookie", "session=7")]), Err(NotIdentified::CookieOnly));
+        assert_eq!(identified(&[]), Ok(Caller::Anonymous));
     }
 
     #[test]

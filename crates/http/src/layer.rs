@@ -219,8 +219,8 @@ impl Layer {
 impl Shared {
     /// The target of a request.
     pub(crate) fn target(&self, parts: &Parts) -> Uri {
-        let told = self.target.as_ref().and_then(|target| target(parts));
-        told.unwrap_or_else(|| parts.uri.clone())
+        let original = self.target.as_ref().and_then(|target| target(parts));
+        original.unwrap_or_else(|| parts.uri.clone())
     }
 
     /// The peer address of a request, if known.

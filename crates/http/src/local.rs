@@ -97,8 +97,8 @@ where
 /// The answer with its response: the recorded one, so that a retry gets the same; the handler's own if the record has
 /// none, because its body was too large.
 fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Local> {
-    let Answer { operation_id, outcome: told } = answer;
-    let told = match told {
+    let Answer { operation_id, outcome: request_outcome } = answer;
+    let request_outcome = match request_outcome {
         RequestOutcome::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
             let recorded = match &ending {
                 Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => replay::response(outcome),
@@ -124,7 +124,7 @@ fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Loc
         RequestOutcome::Unreadable => RequestOutcome::Unreadable,
         RequestOutcome::ClockNotTrusted { retry_after } => RequestOutcome::ClockNotTrusted { retry_after },
     };
-    Answer { operation_id, outcome: told }
+    Answer { operation_id, outcome: request_outcome }
 }
 
 fn is_refusal(response: &Response<Body>) -> bool {

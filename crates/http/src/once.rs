@@ -157,9 +157,9 @@ impl ProtectedRequest {
                     Err(NoRoom) => self.refuse_about(busy().about(id), None, Some(id), Some(key)),
                 }
             }
-            told => {
-                let problem = responder.refusal(id, &told);
-                let is_mismatch = matches!(told, RequestOutcome::Mismatch);
+            request_outcome => {
+                let problem = responder.refusal(id, &request_outcome);
+                let is_mismatch = matches!(request_outcome, RequestOutcome::Mismatch);
                 self.refuse_about(problem, is_mismatch.then_some(scope), Some(id), Some(key))
             }
         }

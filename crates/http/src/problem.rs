@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn codes_have_the_statuses_of_the_specification() {
-        let told: Vec<_> = Code::ALL.iter().map(|code| (code.as_str(), code.status())).collect();
+        let actual: Vec<_> = Code::ALL.iter().map(|code| (code.as_str(), code.status())).collect();
         let expected = [
             ("MISSING_IDEMPOTENCY_KEY", 400),
             ("INVALID_IDEMPOTENCY_KEY", 400),
@@ -285,7 +285,7 @@ mod tests {
             ("GATEWAY_BUSY", 503),
             ("IDEMPOTENCY_STORE_UNAVAILABLE", 503),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(actual, expected);
     }
 
     #[test]

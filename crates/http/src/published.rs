@@ -50,8 +50,8 @@ pub(crate) async fn answer(shared: &Shared, parts: &Parts, asked: Asked) -> Resp
     let mut response = match asked {
         Asked::Specification => specification::response(shared, &parts.headers),
         Asked::Operation(id) => {
-            let told = operation(shared, parts, id).await;
-            told.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix()))
+            let response = operation(shared, parts, id).await;
+            response.unwrap_or_else(|problem| problem.into_response(Form::Json, shared.prefix()))
         }
     };
     // Compare the exact spelling, as servers do.
@@ -173,7 +173,7 @@ fn described(own: &CallerOperation, may_see: bool) -> Value {
     let record = &own.record;
     let expires_at = record.expires_at();
     let state = if own.is_expired { StateName::Expired } else { record.state_name() };
-    let mut told = json!({
+    let mut document = json!({
         "operationId": record.operation_id().to_string(),
         "state": state.as_str(),
         "attempt": record.attempt(),
@@ -181,12 +181,12 @@ fn described(own: &CallerOperation, may_see: bool) -> Value {
         "updatedAt": rfc3339::text(record.updated_at()),
     });
     if let Some(at) = expires_at {
-        told["expiresAt"] = rfc3339::text(at).into();
+        document["expiresAt"] = rfc3339::text(at).into();
     }
     if let Some(outcome) = own.outcome.as_ref().filter(|_| may_see) {
-        told["result"] = result(outcome);
+        document["result"] = result(outcome);
     }
-    told
+    document
 }
 
 /// A header value as text: UTF-8 if valid, otherwise Latin-1. Both are lossless.

@@ -306,8 +306,8 @@ fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) ->
 }
 
 /// What would have happened with enforcement.
-fn would(told: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
-    match told {
+fn would(outcome: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
+    match outcome {
         RequestOutcome::Ran(_) => ShadowOutcome::Run,
         RequestOutcome::Replayed(replayed) => {
             let is_in_doubt = replayed.outcome.headers.iter().any(|(name, _)| name == IN_DOUBT.as_bytes());

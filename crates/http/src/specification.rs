@@ -37,9 +37,9 @@ fn document(shared: &Shared) -> Value {
         .routes
         .all()
         .map(|(route, terms)| {
-            let mut told = operation(route, terms);
-            told["unknownOutcome"] = unknown(terms, shared.engine.now(), is_looked_up(shared, route, terms));
-            told
+            let mut document = operation(route, terms);
+            document["unknownOutcome"] = unknown(terms, shared.engine.now(), is_looked_up(shared, route, terms));
+            document
         })
         .collect();
     let errors: Vec<_> = Code::ALL

@@ -242,7 +242,7 @@ mod tests {
         let short = Duration::from_secs(59);
         assert_eq!(with(|q| q.address_window = short), Err(QuotasError::WindowTooShort));
         assert_eq!(with(|q| q.address_window = Quotas::ADDRESS_WINDOW_MIN), Ok(()));
-        let told = QuotasError::NothingAllowed("records_in_total").to_string();
-        assert!(told.starts_with("records_in_total: "), "{told}");
+        let text = QuotasError::NothingAllowed("records_in_total").to_string();
+        assert!(text.starts_with("records_in_total: "), "{text}");
     }
 }

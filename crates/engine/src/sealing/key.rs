@@ -44,8 +44,8 @@ impl SealingKey {
 /// nonce that seals nothing else, and the tags are compared.
 impl PartialEq for SealingKey {
     fn eq(&self, other: &Self) -> bool {
-        let told = |key: &Self| key.cipher.encrypt(&XNonce::default(), &[][..]).ok();
-        self.name == other.name && told(self) == told(other)
+        let tag = |key: &Self| key.cipher.encrypt(&XNonce::default(), &[][..]).ok();
+        self.name == other.name && tag(self) == tag(other)
     }
 }
 
